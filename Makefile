@@ -1,0 +1,89 @@
+# `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/.
+
+MODULES  := deploy/local executor ingress proto shared
+PACKAGES := $(MODULES:%=./%/...)
+PROGRAMS := ./ingress/cmd/ingress ./executor/cmd/executor ./executor/cmd/hookstart ./deploy/local/cmd/hookstart-local
+
+# Without git, or without a commit, the version is dev. Stamped here and not by go build, which refuses
+# a checkout that belongs to another user.
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
+
+FUZZTIME  ?= 30s
+TESTFLAGS ?=
+
+# The folder carries the version, so that a new one is installed when it changes here.
+GOLANGCI_LINT := .tools/golangci-lint@v2.15.0/golangci-lint
+BUF           := .tools/buf@v1.72.0/buf
+PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
+
+# buf finds its plugin on the PATH.
+BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint bench fuzz generate clean
+.PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: build ## build, then start everything in one process: make run ARGS="--no-demo"
+	@exec bin/hookstart-local $(ARGS)
+
+build: ## build the programs into bin/
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS)
+
+# The race detector needs a C compiler; runtime/cgo is the smallest package that shows whether there is one that works.
+test: ## run every test, with the race detector where it is available
+	@race=-race; \
+	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
+	set -x; go test $$race -shuffle=on -timeout 5m $(TESTFLAGS) $(PACKAGES)
+
+lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated ## check style, import rules, modules and generated code (make -k lint: all findings)
+
+lint-format:
+	@unformatted=$$(gofmt -l $(MODULES)) || exit; test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+
+# A rule whose glob matches nothing would pass everything.
+lint-imports: $(GOLANGCI_LINT)
+	.ci/import-rules $(GOLANGCI_LINT)
+
+lint-go: $(GOLANGCI_LINT)
+	$(GOLANGCI_LINT) run $(PACKAGES)
+
+# go.work hides a require that is missing; a user of one module has no go.work.
+lint-modules:
+	@failed=; for module in $(MODULES); do \
+		echo "GOWORK=off: build, vet and tidy $$module"; \
+		(cd $$module && export GOWORK=off && go build -buildvcs=false -o /dev/null ./... && go vet ./... && go mod tidy -diff) || failed="$$failed $$module"; \
+	done; \
+	test -z "$$failed" || { echo "failed on its own:$$failed"; exit 1; }
+
+lint-proto: $(BUF)
+	cd proto && "$(CURDIR)/$(BUF)" lint
+
+# Generates into a copy, so that it says the same in a checkout with changes.
+lint-generated: $(BUF) $(PROTOC_GEN_GO)
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	cp -R proto "$$scratch" && find "$$scratch" -name '*.pb.go' -delete && \
+	(cd "$$scratch/proto" && $(BUF_GENERATE)) && \
+	diff -r proto "$$scratch/proto" || { echo 'generated code is stale: run make generate'; exit 1; }
+
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem -short $(PACKAGES)
+
+fuzz: ## run every fuzz test for FUZZTIME each: make fuzz FUZZTIME=2m
+	.ci/fuzz $(FUZZTIME) $(PACKAGES)
+
+generate: $(BUF) $(PROTOC_GEN_GO) ## generate Go from proto/
+	cd proto && $(BUF_GENERATE)
+
+clean: ## remove bin/ (the tools in .tools/ and the data in .hookstart/ stay)
+	rm -rf bin
+
+$(GOLANGCI_LINT): tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(BUF):           tool = github.com/bufbuild/buf/cmd/buf
+$(PROTOC_GEN_GO): tool = google.golang.org/protobuf/cmd/protoc-gen-go
+
+$(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO):
+	GOBIN="$(CURDIR)/$(@D)" go install $(tool)@$(lastword $(subst @, ,$(@D)))

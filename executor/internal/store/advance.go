@@ -1,0 +1,98 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Move is what a batch's progress changes in one record. Zero times, an empty Error and
+// a nil Output leave what is there.
+type Move struct {
+	ID         string
+	Status     execution.Status
+	StartedAt  time.Time
+	FinishedAt time.Time
+	Error      string
+	Output     []byte
+}
+
+// StepIDs are the IDs that steps name, as they are stored, sorted, each once.
+func StepIDs(steps []execution.Progress) []string {
+	ids := make([]string, len(steps))
+	for i, step := range steps {
+		ids[i] = Text(step.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Advance applies steps in order to records whose present states are given by ID, as
+// Batch.Progress promises. It returns one move per record that changes, by ID, and the
+// IDs that are not recorded, each once. Drivers call it inside their transaction, with
+// the states locked, so that the rule exists once.
+func Advance(states map[string]execution.Status, steps []execution.Progress) (moves []Move, unknown []string) {
+	moving := make(map[string]*Move)
+	missing := make(map[string]bool)
+	for _, step := range steps {
+		id := Text(step.ID)
+		state, recorded := states[id]
+		if !recorded {
+			if !missing[step.ID] {
+				missing[step.ID] = true
+				unknown = append(unknown, step.ID)
+			}
+			continue
+		}
+		move := moving[id]
+		if move != nil {
+			state = move.Status
+		}
+		if !step.Status.Follows(state) {
+			continue
+		}
+		if move == nil {
+			move = &Move{ID: id}
+			moving[id] = move
+		}
+		move.take(step)
+	}
+	for _, move := range moving {
+		moves = append(moves, *move)
+	}
+	slices.SortFunc(moves, func(a, b Move) int { return strings.Compare(a.ID, b.ID) })
+	return moves, unknown
+}
+
+func (m *Move) take(step execution.Progress) {
+	m.Status = step.Status
+	switch step.Status {
+	case execution.Running:
+		m.StartedAt = step.At
+	case execution.Succeeded:
+		m.FinishedAt = step.At
+		if len(step.Output) > 0 {
+			m.Output = step.Output
+		}
+	case execution.Failed:
+		m.FinishedAt = step.At
+		m.Error = step.Error
+	case execution.Queued, execution.Rejected: // follow nothing
+	}
+}
+
+// Changed is Applied.Changed: the records that a batch inserted and those it moved on,
+// each once.
+func Changed(inserted []Record, moves []Move) []string {
+	ids := make([]string, 0, len(inserted)+len(moves))
+	for _, r := range inserted {
+		ids = append(ids, r.ID)
+	}
+	for _, m := range moves {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

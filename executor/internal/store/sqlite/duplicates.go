@@ -1,0 +1,29 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// AddDuplicates implements store.Store.
+func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
+	micros := store.Time(at).UnixMicro()
+	return s.write(ctx, "add duplicates", func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx,
+			`INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(reportID), micros)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return err // with n == 0 it was applied before
+		}
+		return each(ctx, tx, `INSERT INTO duplicate_counts (execution_id, duplicates, counted_at) VALUES (?, ?, ?)
+			ON CONFLICT DO UPDATE SET duplicates = duplicates + excluded.duplicates, counted_at = max(counted_at, excluded.counted_at)`,
+			slices.Collect(maps.Keys(counts)), func(id string) []any { return []any{store.Text(id), counts[id], micros} })
+	})
+}

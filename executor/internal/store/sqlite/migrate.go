@@ -1,0 +1,48 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the tables up to date, and refuses a database that newer code wrote.
+//
+// goose has no lock for SQLite. Each migration is one transaction, so when another
+// process runs the same one first, ours fails whole; then the version has risen and the
+// rest is tried again.
+func migrate(ctx context.Context, db *sql.DB) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return err
+	}
+	for {
+		before, known, err := provider.GetVersions(ctx)
+		if err != nil {
+			return fmt.Errorf("read the schema version: %w", err)
+		}
+		if before > known {
+			return fmt.Errorf("its schema has version %d and this program knows %d: use the newer program, or restore an older backup",
+				before, known)
+		}
+		if before == known {
+			return nil
+		}
+		_, failure := provider.Up(ctx)
+		after, _, err := provider.GetVersions(ctx)
+		if failure != nil && (err != nil || after <= before) {
+			return fmt.Errorf("migrate: %w", failure)
+		}
+	}
+}

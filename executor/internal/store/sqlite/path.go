@@ -1,0 +1,57 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// prepare creates the folder and the file, so that a path that cannot work is explained
+// in terms of the path: SQLite itself says "unable to open database file (14)". The file
+// is private to its owner, and SQLite gives its companions the same mode.
+func prepare(path string) (absolute string, err error) {
+	if path == "" {
+		return "", errors.New("the database path is empty: name a file")
+	}
+	absolute, err = filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot resolve the database path %s: %w", path, err)
+	}
+	folder := filepath.Dir(absolute)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", fmt.Errorf("cannot create the folder of the database %s: %w: "+
+			"create %s for this user, or choose another database path", absolute, cause(err), folder)
+	}
+	file, err := os.OpenFile(absolute, os.O_RDWR|os.O_CREATE, 0o600) // #nosec G304 -- the operator's own path
+	if err != nil {
+		return "", fmt.Errorf("cannot write the database %s: %w: "+
+			"make the file and its folder writable for this user, or choose another database path", absolute, cause(err))
+	}
+	return absolute, file.Close()
+}
+
+// cause is why a file operation failed, without the path, which the message has already.
+func cause(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+// dataSource is the driver's name for the file, with what every connection needs and
+// further pairs of key and value. The path is escaped: it may hold ? and %.
+func dataSource(path string, further ...string) string {
+	options := url.Values{"_pragma": {
+		"busy_timeout(10000)", // how long another process may write
+		"journal_mode(WAL)",
+		"synchronous(FULL)", // NORMAL would lose the last commits in a power cut
+	}}
+	for i := 0; i+1 < len(further); i += 2 {
+		options.Add(further[i], further[i+1])
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: options.Encode()}).String()
+}

@@ -1,0 +1,175 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
+	records, err := s.records(ctx, "get", `WHERE id = ?`, store.Text(id))
+	if err != nil {
+		return store.Record{}, err
+	}
+	if len(records) == 0 {
+		return store.Record{}, store.ErrNotFound
+	}
+	return records[0], nil
+}
+
+// GetMany implements store.Store.
+func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, error) {
+	if len(ids) > store.MaxGetMany {
+		return nil, fmt.Errorf("sqlite: get many: %d IDs, at most %d", len(ids), store.MaxGetMany)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return s.records(ctx, "get many", `WHERE id IN (SELECT value FROM json_each(?))`, list(store.Texts(ids)))
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	where, args := conditions(filter, after)
+	return s.records(ctx, "list", where+` ORDER BY accepted_at DESC, id DESC LIMIT ?`, append(args, limit)...)
+}
+
+// conditions repeats the conditions of partial indexes word by word: SQLite uses such an
+// index only then. A + keeps a column from choosing the index: without statistics SQLite
+// cannot know that a delivery ID leaves far fewer records than a workflow.
+func conditions(filter store.Filter, after store.Position) (where string, args []any) {
+	var terms []string
+	add := func(term string, values ...any) {
+		terms = append(terms, term)
+		args = append(args, values...)
+	}
+	if filter.DeliveryID != "" {
+		add(`delivery_id = ? AND delivery_id <> ''`, store.Text(filter.DeliveryID))
+	}
+	if filter.WorkflowID != "" {
+		column := `workflow_id`
+		if filter.DeliveryID != "" {
+			column = `+workflow_id`
+		}
+		add(column+` = ?`, store.Text(filter.WorkflowID))
+	}
+	if filter.Status != "" {
+		column := `status`
+		if filter.DeliveryID != "" {
+			column = `+status`
+		}
+		add(column+` = ?`, store.Text(string(filter.Status)))
+		if column == `status` && (filter.Status == execution.Failed || filter.Status == execution.Rejected) {
+			add(`status IN ('failed', 'rejected')`)
+		}
+	}
+	if filter.Source != "" {
+		add(`source = ?`, store.Text(string(filter.Source)))
+	}
+	if !filter.Since.IsZero() {
+		add(`accepted_at >= ?`, store.Bound(filter.Since).UnixMicro())
+	}
+	if !filter.Until.IsZero() {
+		add(`accepted_at < ?`, store.Bound(filter.Until).UnixMicro())
+	}
+	if after != (store.Position{}) {
+		add(`(accepted_at, id) < (?, ?)`, store.Time(after.AcceptedAt).UnixMicro(), store.Text(after.ID))
+	}
+	if len(terms) == 0 {
+		return "", nil
+	}
+	return `WHERE ` + strings.Join(terms, ` AND `), args
+}
+
+// TokensLastUsed implements store.Store.
+func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
+	used := make(map[string]time.Time)
+	err := s.read(ctx, "tokens last used", func(rows *sql.Rows) error {
+		var token string
+		var at int64
+		if err := rows.Scan(&token, &at); err != nil {
+			return err
+		}
+		used[token] = fromMicros(at)
+		return nil
+	}, `SELECT token_id, last_used_at FROM token_uses WHERE token_id IN (SELECT value FROM json_each(?))`, list(store.Texts(tokenIDs)))
+	if err != nil {
+		return nil, err
+	}
+	return used, nil
+}
+
+// ListUnreadable implements store.Store.
+func (s *Store) ListUnreadable(ctx context.Context, below uint64, limit int) ([]store.Unreadable, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable`, []any{}
+	if below > 0 {
+		query, args = query+` WHERE stream_sequence < ?`, append(args, store.Sequence(below))
+	}
+	var found []store.Unreadable
+	err := s.read(ctx, "list unreadable", func(rows *sql.Rows) error {
+		var u store.Unreadable
+		var at int64
+		if err := rows.Scan(&u.StreamSequence, &u.Subject, &u.Reason, &at); err != nil {
+			return err
+		}
+		u.At = fromMicros(at)
+		found = append(found, u)
+		return nil
+	}, query+` ORDER BY stream_sequence DESC LIMIT ?`, append(args, limit)...)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (s *Store) records(ctx context.Context, what, condition string, args ...any) ([]store.Record, error) {
+	var found []store.Record
+	err := s.read(ctx, what, func(rows *sql.Rows) error {
+		r, err := scan(rows)
+		if err != nil {
+			return err
+		}
+		found = append(found, r)
+		return nil
+	}, selectRecords+condition, args...)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// read runs one query in the read pool, with the error labelled.
+func (s *Store) read(ctx context.Context, what string, row func(*sql.Rows) error, query string, args ...any) error {
+	s.underway.RLock()
+	defer s.underway.RUnlock()
+	if err := eachRow(ctx, s.reader, row, query, args); err != nil {
+		return fmt.Errorf("sqlite: %s: %w", what, err)
+	}
+	return nil
+}
+
+func eachRow(ctx context.Context, db *sql.DB, row func(*sql.Rows) error, query string, args []any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

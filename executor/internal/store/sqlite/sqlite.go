@@ -1,0 +1,115 @@
+// Package sqlite keeps records in one SQLite file: the driver for a single executor.
+//
+// The database is in WAL mode and every commit is synced (synchronous=FULL), because a
+// message is acknowledged to the stream on the strength of it. Several processes may have
+// the file open; they write one after the other.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+
+	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// readers is the size of the read pool. WAL readers disturb nobody; a few are enough for
+// operators, and each costs a page cache.
+const readers = 4
+
+// Store is a store.Store on one SQLite file.
+type Store struct {
+	writer *sql.DB // one connection: SQLite has one writer at a time, and waiting here is cheaper than busy polling
+	reader *sql.DB // refuses writes
+
+	// underway is read-locked by every method, and locked by Close to wait for them.
+	underway sync.RWMutex
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the database at path, creates it and its folder when they are absent, and
+// brings its tables up to date.
+func Open(ctx context.Context, path string) (*Store, error) {
+	absolute, err := prepare(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, absolute)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the database %s: %w", absolute, err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, path string) (*Store, error) {
+	writer, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
+	if err != nil {
+		return nil, err
+	}
+	writer.SetMaxOpenConns(1)
+	if err := migrate(ctx, writer); err != nil {
+		_ = writer.Close()
+		return nil, err
+	}
+	reader, err := sql.Open("sqlite", dataSource(path, "_pragma", "query_only(1)"))
+	if err != nil {
+		_ = writer.Close()
+		return nil, err
+	}
+	reader.SetMaxOpenConns(readers)
+	reader.SetMaxIdleConns(readers)
+	return &Store{writer: writer, reader: reader}, nil
+}
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	s.underway.RLock()
+	defer s.underway.RUnlock()
+	// A query, not PingContext: that only shows that a connection is in the pool.
+	var one int
+	if err := s.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&one); err != nil {
+		return fmt.Errorf("sqlite: ping: %w", err)
+	}
+	return nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.underway.Lock()
+	defer s.underway.Unlock()
+	// The writer last: it merges the WAL into the file when nobody else has it open.
+	readerErr := s.reader.Close()
+	if err := s.writer.Close(); err != nil {
+		return fmt.Errorf("sqlite: close: %w", err)
+	}
+	if readerErr != nil {
+		return fmt.Errorf("sqlite: close: %w", readerErr)
+	}
+	return nil
+}
+
+// write runs one transaction that changes something, with the error labelled.
+func (s *Store) write(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
+	s.underway.RLock()
+	defer s.underway.RUnlock()
+	if err := transact(ctx, s.writer, do); err != nil {
+		return fmt.Errorf("sqlite: %s: %w", what, err)
+	}
+	return nil
+}
+
+func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // no effect after Commit
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,96 @@
+package store
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Text is s as it is stored, by every driver: PostgreSQL refuses NUL and what is not
+// UTF-8, so both become U+FFFD. Error texts come from runners and can hold anything.
+// Keys are looked up as Text too: what was stored under a name is found under it.
+func Text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// Texts is Text of each.
+func Texts(all []string) []string {
+	stored := make([]string, len(all))
+	for i, s := range all {
+		stored[i] = Text(s)
+	}
+	return stored
+}
+
+// Time is t as it is stored: UTC, whole microseconds, the rest cut off.
+func Time(t time.Time) time.Time {
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// Bound is the first storable time that is not before t: stored times are before t, or
+// not, just as they are before Bound(t), or not.
+func Bound(t time.Time) time.Time {
+	cut := Time(t)
+	if cut.Before(t) {
+		return cut.Add(time.Microsecond)
+	}
+	return cut
+}
+
+// Sequence is a stream sequence as it is stored: databases have no unsigned 64 bits.
+func Sequence(n uint64) int64 {
+	if n > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(n)
+}
+
+// Storable is the batch with every value as it is stored and in the order in which it is
+// to be written: New and Unreadable by their keys, so that executors that write the same
+// rows at the same time wait for each other in one order and never in a circle. The
+// caller's batch is not touched. Output is bytes, kept as they are.
+func (b Batch) Storable() Batch {
+	s := Batch{
+		New:        make([]Record, len(b.New)),
+		Progress:   make([]execution.Progress, len(b.Progress)),
+		Unreadable: make([]Unreadable, len(b.Unreadable)),
+	}
+	for i, r := range b.New {
+		s.New[i] = r.storable()
+	}
+	for i, p := range b.Progress {
+		// The ID stays: the caller gets it back in Applied.Unknown and knows it as it was.
+		p.At, p.Error = Time(p.At), Text(p.Error)
+		s.Progress[i] = p
+	}
+	for i, u := range b.Unreadable {
+		u.Subject, u.Reason, u.At = Text(u.Subject), Text(u.Reason), Time(u.At)
+		s.Unreadable[i] = u
+	}
+	// Stable: of two records of one ID the first counts.
+	slices.SortStableFunc(s.New, func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
+		return cmp.Compare(a.StreamSequence, b.StreamSequence)
+	})
+	return s
+}
+
+func (r Record) storable() Record {
+	for _, text := range []*string{
+		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source), (*string)(&r.Status),
+		&r.DeliveryID, &r.RerunOf, &r.TokenID, &r.ContentType, &r.Error,
+	} {
+		*text = Text(*text)
+	}
+	if len(r.Output) == 0 {
+		r.Output = nil
+	}
+	for _, t := range []*time.Time{&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt} {
+		*t = Time(*t)
+	}
+	return r
+}

@@ -1,0 +1,134 @@
+// Package store keeps what became of every execution. It is the contract that the
+// drivers, sqlite and postgres, fulfil; storetest is the suite that both pass.
+//
+// A record is small. It holds the sequence of its message in the stream; headers
+// and input are read from there.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// ErrNotFound means that there is no such record.
+var ErrNotFound = errors.New("no such record")
+
+// MaxGetMany is how many IDs GetMany takes.
+const MaxGetMany = 1_000
+
+// Record is one execution. Times are UTC, in whole microseconds.
+type Record struct {
+	ID             string
+	AccountID      string
+	WorkflowID     string
+	NodeID         string
+	Queue          string
+	Source         execution.Source
+	Status         execution.Status
+	DeliveryID     string // "" for none
+	RerunOf        string // "" for none
+	TokenID        string // which token opened the webhook, "" for a rerun
+	AcceptedAt     time.Time
+	RecordedAt     time.Time
+	StartedAt      time.Time // zero until a runner said so
+	FinishedAt     time.Time // zero until it is succeeded or failed
+	ContentType    string
+	BodyBytes      int64
+	StreamSequence uint64
+	Duplicates     int64  // suppressed repeats of its delivery
+	Error          string // why it failed, or was rejected
+	Output         []byte // what the run returned: a JSON text, or nil
+}
+
+// Batch is what one transaction records.
+type Batch struct {
+	// New are executions that start queued or rejected. One whose ID is recorded
+	// already is left as it is: the message came twice.
+	New []Record
+	// Progress is applied after New, in order. A step that execution.Status.Follows does
+	// not allow changes nothing: it is late or repeated.
+	Progress []execution.Progress
+	// Unreadable are messages that could not be decoded. One whose stream sequence is kept
+	// already is left as it is.
+	Unreadable []Unreadable
+}
+
+// Applied is what a batch did.
+type Applied struct {
+	// Changed are the IDs of the records that are new or moved on, each once.
+	Changed []string
+	// Unknown are the IDs that Progress named and that are not recorded (yet): the start
+	// may be in another executor's hands.
+	Unknown []string
+}
+
+// Unreadable is a message of the stream that could not be decoded.
+type Unreadable struct {
+	StreamSequence uint64
+	Subject        string
+	Reason         string
+	At             time.Time
+}
+
+// Filter says which records a list shows; zero fields do not filter.
+type Filter struct {
+	WorkflowID string
+	Status     execution.Status
+	Source     execution.Source
+	DeliveryID string
+	Since      time.Time // AcceptedAt not before
+	Until      time.Time // AcceptedAt before
+}
+
+// Position is a place in a list, after the record of that time and ID. The zero
+// Position is the beginning.
+type Position struct {
+	AcceptedAt time.Time
+	ID         string
+}
+
+// Store is safe for concurrent use, also by several processes. What a method has
+// returned without an error is committed, and survives a crash of the process and
+// of the machine. No method retries; an error leaves nothing half done.
+type Store interface {
+	// Apply records a batch in one transaction. An empty batch does nothing.
+	Apply(ctx context.Context, batch Batch) (Applied, error)
+
+	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once,
+	// however often it comes. The count of an execution that is not recorded yet is kept
+	// for it.
+	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
+
+	// Get returns one record, or ErrNotFound.
+	Get(ctx context.Context, id string) (Record, error)
+
+	// GetMany returns the records that exist, in any order. At most MaxGetMany IDs.
+	GetMany(ctx context.Context, ids []string) ([]Record, error)
+
+	// List returns at most limit records after a position, the newest first: by AcceptedAt,
+	// then by ID, both descending.
+	List(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
+
+	// TokensLastUsed says when each token last opened a webhook (AcceptedAt of the newest
+	// record, rejected ones too). Tokens that were never used are not in the map. A last
+	// use outlives the record: pruning does not make a used token look unused.
+	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
+
+	// ListUnreadable returns at most limit unreadable messages with a stream sequence below
+	// the given one (0: from the newest), the newest first.
+	ListUnreadable(ctx context.Context, below uint64, limit int) ([]Unreadable, error)
+
+	// Prune deletes at most limit records accepted before a time, whatever their state, and
+	// what belongs to them, and the unreadable messages, duplicate counts and report IDs of
+	// that age. It returns how many records it deleted: fewer than limit means that nothing is left to do.
+	Prune(ctx context.Context, before time.Time, limit int) (int, error)
+
+	// Ping says whether the database answers.
+	Ping(ctx context.Context) error
+
+	// Close waits for what is under way. Nothing may be called after it.
+	Close() error
+}

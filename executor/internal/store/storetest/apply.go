@@ -1,0 +1,214 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var applyTests = map[string]func(*testing.T, store.Store){
+	"a new record is read as it was written": func(t *testing.T, s store.Store) {
+		full := queued(1)
+		full.RerunOf, full.Error = id(7), "refused"
+		full.StartedAt, full.FinishedAt = epoch.Add(time.Minute), epoch.Add(time.Hour)
+		full.Output = []byte(`{"a":1}`)
+		full.Status, full.Source = execution.Rejected, execution.Rerun
+		bare := store.Record{ID: id(2), Status: execution.Queued, Source: execution.Webhook, AcceptedAt: epoch, RecordedAt: epoch}
+		applied := apply(t, s, store.Batch{New: []store.Record{full, bare}})
+		wantSame(t, "changed", applied.Changed, []string{id(1), id(2)})
+		wantSame(t, "unknown", applied.Unknown, nil)
+		wantRecord(t, get(t, s, id(1)), full)
+		wantRecord(t, get(t, s, id(2)), bare)
+	},
+	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch)}})
+		before := get(t, s, id(1))
+		again := queued(1)
+		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
+		applied := apply(t, s, store.Batch{New: []store.Record{again, queued(2), queued(1)}})
+		wantSame(t, "changed", applied.Changed, []string{id(2)})
+		wantRecord(t, get(t, s, id(1)), before)
+	},
+	"of two records of one ID in a batch the first counts": func(t *testing.T, s store.Store) {
+		first, second := queued(1), queued(1)
+		second.NodeID = "second"
+		applied := apply(t, s, store.Batch{New: []store.Record{queued(3), first, second, queued(0)}})
+		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(3)})
+		wantRecord(t, get(t, s, id(1)), first)
+	},
+	"an empty batch does nothing": func(t *testing.T, s store.Store) {
+		for _, batch := range []store.Batch{{}, {New: []store.Record{}, Progress: []execution.Progress{}, Unreadable: []store.Unreadable{}}} {
+			applied := apply(t, s, batch)
+			wantSame(t, "changed", applied.Changed, nil)
+			wantSame(t, "unknown", applied.Unknown, nil)
+		}
+	},
+	"the caller's batch is not touched": func(t *testing.T, s store.Store) {
+		batch := store.Batch{
+			New:        []store.Record{queued(2), queued(1)},
+			Progress:   []execution.Progress{failed(1, epoch, "\x00")},
+			Unreadable: []store.Unreadable{{StreamSequence: 2}, {StreamSequence: 1}},
+		}
+		apply(t, s, batch)
+		if batch.New[0].ID != id(2) || batch.Progress[0].Error != "\x00" || batch.Unreadable[0].StreamSequence != 2 {
+			t.Errorf("changed: %+v", batch)
+		}
+	},
+	"a batch of thousands": func(t *testing.T, s store.Store) {
+		const n = 5_000
+		batch := store.Batch{New: several(n)}
+		for i := range n {
+			batch.Progress = append(batch.Progress, running(i, epoch), succeeded(i, epoch, "1"))
+			batch.Unreadable = append(batch.Unreadable, store.Unreadable{StreamSequence: uint64(i) + 1, At: epoch}) //nolint:gosec // positive
+		}
+		if applied := apply(t, s, batch); len(applied.Changed) != n || len(applied.Unknown) != 0 {
+			t.Fatalf("changed %d, unknown %d", len(applied.Changed), len(applied.Unknown))
+		}
+		records := list(t, s, store.Filter{Status: execution.Succeeded}, store.Position{}, 2*n)
+		if len(records) != n {
+			t.Fatalf("%d records", len(records))
+		}
+		for i, r := range records {
+			if r.ID != id(n-1-i) {
+				t.Fatalf("record %d is %s", i, r.ID)
+			}
+		}
+		if again := apply(t, s, batch); len(again.Changed) != 0 {
+			t.Errorf("changed by the repetition: %d", len(again.Changed))
+		}
+	},
+	"what is not there is not found": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		for _, unknown := range []string{id(2), "", "no uuid", "\x00", "\xff", "' OR 1=1 --", "%"} {
+			if r, err := s.Get(t.Context(), unknown); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("Get %q: %+v, %v", unknown, r, err)
+			}
+		}
+	},
+	"many are read at once": func(t *testing.T, s store.Store) {
+		record(t, s, several(store.MaxGetMany)...)
+		all := ids(several(store.MaxGetMany))
+		for _, c := range []struct{ ask, want []string }{
+			{nil, nil},
+			{[]string{id(3), "unknown", id(1), id(3)}, []string{id(1), id(3)}},
+			{[]string{"unknown\x00"}, nil},
+			{all, all},
+		} {
+			records, err := s.GetMany(t.Context(), c.ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, "GetMany", ids(records), c.want)
+		}
+		if _, err := s.GetMany(t.Context(), append(all, "one more")); err == nil {
+			t.Error("more than the limit was accepted")
+		}
+		records, err := s.GetMany(t.Context(), []string{id(5)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRecord(t, records[0], queued(5))
+	},
+	"ping answers": func(t *testing.T, s store.Store) {
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	},
+}
+
+var progressTests = map[string]func(*testing.T, store.Store){
+	"every step from every state": func(t *testing.T, s store.Store) {
+		// How a record gets into each state.
+		paths := map[execution.Status][]execution.Status{
+			execution.Queued: nil, execution.Running: {execution.Running}, execution.Succeeded: {execution.Succeeded},
+			execution.Failed: {execution.Running, execution.Failed}, execution.Rejected: nil,
+		}
+		n := 0
+		for _, before := range execution.Statuses {
+			for _, after := range append(slices.Clone(execution.Statuses), "", "unheard of") {
+				n++
+				r := queued(n)
+				if before == execution.Rejected {
+					r.Status = execution.Rejected
+				}
+				record(t, s, r)
+				for _, step := range paths[before] {
+					apply(t, s, store.Batch{Progress: []execution.Progress{{ID: r.ID, Status: step, At: epoch, Error: "before", Output: []byte("1")}}})
+				}
+				was := get(t, s, r.ID)
+				if was.Status != before {
+					t.Fatalf("in state %s, want %s", was.Status, before)
+				}
+				at := epoch.Add(time.Hour)
+				applied := apply(t, s, store.Batch{Progress: []execution.Progress{{ID: r.ID, Status: after, At: at, Error: "after", Output: []byte("2")}}})
+				want := was
+				if after.Follows(before) {
+					wantSame(t, "changed", applied.Changed, []string{r.ID})
+					want.Status = after
+					switch after { //nolint:exhaustive // the others follow nothing
+					case execution.Running:
+						want.StartedAt = at
+					case execution.Succeeded:
+						want.FinishedAt, want.Output = at, []byte("2")
+					case execution.Failed:
+						want.FinishedAt, want.Error = at, "after"
+					}
+				} else {
+					wantSame(t, "changed", applied.Changed, nil)
+				}
+				wantSame(t, "unknown", applied.Unknown, nil)
+				wantRecord(t, get(t, s, r.ID), want)
+			}
+		}
+	},
+	"a batch is applied in order, after its records": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		applied := apply(t, s, store.Batch{
+			New: []store.Record{queued(2), queued(3), queued(4)},
+			Progress: []execution.Progress{
+				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"), succeeded(2, epoch.Add(2*time.Second), "1"), // the last is late
+				succeeded(3, epoch.Add(3*time.Second), `"x"`), running(3, epoch.Add(4*time.Second)), // overtaken
+				running(1, epoch.Add(5*time.Second)), running(1, epoch.Add(6*time.Second)), // repeated
+			},
+		})
+		wantSame(t, "changed", applied.Changed, []string{id(1), id(2), id(3), id(4)})
+		want := queued(2)
+		want.Status, want.StartedAt, want.FinishedAt, want.Error = execution.Failed, epoch, epoch.Add(1*time.Second), "why"
+		wantRecord(t, get(t, s, id(2)), want)
+		want = queued(3)
+		want.Status, want.FinishedAt, want.Output = execution.Succeeded, epoch.Add(3*time.Second), []byte(`"x"`)
+		wantRecord(t, get(t, s, id(3)), want)
+		want = queued(1)
+		want.Status, want.StartedAt = execution.Running, epoch.Add(5*time.Second)
+		wantRecord(t, get(t, s, id(1)), want)
+	},
+	"steps over several batches": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		for _, step := range []execution.Progress{
+			running(1, epoch), running(1, epoch.Add(time.Second)), succeeded(1, epoch.Add(2*time.Second), ""),
+			failed(1, epoch.Add(3*time.Second), "late"), succeeded(1, epoch.Add(4*time.Second), "5"),
+		} {
+			apply(t, s, store.Batch{Progress: []execution.Progress{step}})
+		}
+		want := queued(1)
+		want.Status, want.StartedAt, want.FinishedAt = execution.Succeeded, epoch, epoch.Add(2*time.Second)
+		wantRecord(t, get(t, s, id(1)), want)
+	},
+	"unknown executions are named once, as they were": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		applied := apply(t, s, store.Batch{Progress: []execution.Progress{
+			running(8, epoch), running(1, epoch), succeeded(8, epoch, ""), failed(9, epoch, ""),
+			{ID: "bad\x00\xff", Status: execution.Running}, {ID: "", Status: execution.Queued},
+		}})
+		wantSame(t, "unknown", applied.Unknown, []string{id(8), id(9), "bad\x00\xff", ""})
+		wantSame(t, "changed", applied.Changed, []string{id(1)})
+		// It is not remembered: the caller sends it again.
+		record(t, s, queued(8))
+		wantRecord(t, get(t, s, id(8)), queued(8))
+	},
+}

@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var cancelTests = map[string]func(*testing.T, store.Store){
+	"a cancelled call does nothing": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		calls := map[string]func() error{
+			"Apply": func() error {
+				_, err := s.Apply(ctx, store.Batch{New: []store.Record{queued(2)}, Progress: []execution.Progress{running(1, epoch)}})
+				return err
+			},
+			"AddDuplicates":  func() error { return s.AddDuplicates(ctx, "r", epoch, map[string]int64{id(1): 1}) },
+			"Get":            func() error { _, err := s.Get(ctx, id(1)); return err },
+			"GetMany":        func() error { _, err := s.GetMany(ctx, []string{id(1)}); return err },
+			"List":           func() error { _, err := s.List(ctx, store.Filter{}, store.Position{}, 5); return err },
+			"TokensLastUsed": func() error { _, err := s.TokensLastUsed(ctx, []string{"token"}); return err },
+			"ListUnreadable": func() error { _, err := s.ListUnreadable(ctx, 0, 5); return err },
+			"Prune":          func() error { _, err := s.Prune(ctx, queued(5).AcceptedAt, 5); return err },
+			"Ping":           func() error { return s.Ping(ctx) },
+		}
+		for name, call := range calls {
+			if err := call(); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if left := list(t, s, store.Filter{}, store.Position{}, 5); len(left) != 1 {
+			t.Errorf("records: %q", ids(left))
+		}
+		wantRecord(t, get(t, s, id(1)), queued(1))
+	},
+	"a batch that is cancelled on the way is recorded whole or not at all": func(t *testing.T, s store.Store) {
+		const n = 3_000
+		for round := range 6 {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				records := several(n, func(i int, r *store.Record) { r.ID, r.WorkflowID = id(round*n+i), id(round) })
+				_, err := s.Apply(ctx, store.Batch{New: records})
+				done <- err
+			}()
+			for range 1 << (3 * round) { // later and later
+				_ = ctx.Err()
+			}
+			_ = s.Ping(t.Context())
+			cancel()
+			err := <-done
+			found := list(t, s, store.Filter{WorkflowID: id(round)}, store.Position{}, 2*n)
+			if len(found) != 0 && len(found) != n {
+				t.Errorf("%d of %d records", len(found), n)
+			}
+			if err == nil && len(found) != n {
+				t.Errorf("no error, and %d of %d records", len(found), n)
+			}
+		}
+	},
+}

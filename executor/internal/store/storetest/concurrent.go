@@ -1,0 +1,108 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var concurrentTests = map[string]func(*testing.T, store.Store){
+	"overlapping batches": func(t *testing.T, s store.Store) { applyOverlapping(t, s, s, s, s) },
+	"reading while writing": func(t *testing.T, s store.Store) {
+		inParallel(t, 4, func(worker int) error {
+			for i := range 20 {
+				if worker == 0 {
+					if _, err := s.Apply(t.Context(), store.Batch{New: several(20 * (i + 1))}); err != nil {
+						return err
+					}
+					continue
+				}
+				records, err := s.List(t.Context(), store.Filter{}, store.Position{}, 1_000)
+				if err != nil {
+					return err
+				}
+				if len(records)%20 != 0 {
+					return fmt.Errorf("saw %d records: half a batch", len(records))
+				}
+			}
+			return nil
+		})
+	},
+}
+
+// applyOverlapping lets each store, at the same time, apply the same messages in batches
+// and orders of its own. Together they must do what one would: each record changes
+// exactly as often as its messages say.
+func applyOverlapping(t *testing.T, stores ...store.Store) {
+	t.Helper()
+	const n, rounds = 300, 3
+	var mu sync.Mutex
+	changes := make(map[string]int) // by batch kind and ID
+	count := func(kind string, changed []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, id := range changed {
+			changes[kind+id]++
+		}
+	}
+	inParallel(t, len(stores), func(worker int) error {
+		s := stores[worker]
+		for range rounds {
+			order := rand.Perm(n) // #nosec G404 -- a test's order
+			for start := 0; start < n; start += 75 {
+				var fresh, steps, unreadable store.Batch
+				for _, i := range order[start : start+75] {
+					fresh.New = append(fresh.New, queued(i))
+					steps.Progress = append(steps.Progress, running(i, epoch), succeeded(i, epoch, "1"))
+					unreadable.Unreadable = append(unreadable.Unreadable, store.Unreadable{StreamSequence: uint64(i) + 1, At: epoch}) //nolint:gosec // positive
+				}
+				fresh.Unreadable = unreadable.Unreadable
+				applied, err := s.Apply(t.Context(), fresh)
+				if err != nil {
+					return err
+				}
+				count("new", applied.Changed)
+				// All three at once, and with it the steps of what the others insert now.
+				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
+				for range 20 {
+					steps.Progress = append(steps.Progress, execution.Progress{ID: id(rand.IntN(n)), Status: execution.Running}) // #nosec G404 -- a test's order
+				}
+				applied, err = s.Apply(t.Context(), steps)
+				if err != nil {
+					return err
+				}
+				if len(applied.Changed) > 95 {
+					return fmt.Errorf("changed %d", len(applied.Changed))
+				}
+			}
+		}
+		return nil
+	})
+	for i := range n {
+		if c := changes["new"+id(i)]; c != 1 {
+			t.Errorf("record %d was new %d times", i, c)
+		}
+	}
+	done := list(t, stores[0], store.Filter{Status: execution.Succeeded}, store.Position{}, 2*n)
+	if len(done) != n {
+		t.Errorf("%d of %d succeeded", len(done), n)
+	}
+}
+
+// inParallel runs do n times at once and fails the test with their errors.
+func inParallel(t *testing.T, n int, do func(worker int) error) {
+	t.Helper()
+	var all sync.WaitGroup
+	for worker := range n {
+		all.Go(func() {
+			if err := do(worker); err != nil {
+				t.Errorf("worker %d: %v", worker, err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var duplicateTests = map[string]func(*testing.T, store.Store){
+	"before and after the record": func(t *testing.T, s store.Store) {
+		addDuplicates(t, s, "early", epoch, map[string]int64{id(1): 2, id(9): 4})
+		record(t, s, queued(1), queued(2))
+		addDuplicates(t, s, "late", epoch, map[string]int64{id(1): 3, id(2): 1})
+		wantDuplicates(t, s, 1, 5)
+		wantDuplicates(t, s, 2, 1)
+		record(t, s, queued(1), queued(9)) // a repetition resets nothing
+		wantDuplicates(t, s, 1, 5)
+		wantDuplicates(t, s, 9, 4)
+	},
+	"a report is applied once": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1))
+		for range 3 {
+			addDuplicates(t, s, "report", epoch, map[string]int64{id(1): 2})
+		}
+		addDuplicates(t, s, "report", epoch.Add(time.Hour), map[string]int64{id(1): 50})
+		wantDuplicates(t, s, 1, 2)
+		addDuplicates(t, s, "empty", epoch, nil)
+		addDuplicates(t, s, "empty", epoch, map[string]int64{id(1): 50})
+		wantDuplicates(t, s, 1, 2)
+	},
+	"thousands in one report": func(t *testing.T, s store.Store) {
+		record(t, s, several(20)...)
+		counts := make(map[string]int64)
+		for i := range 5_000 {
+			counts[id(i)] = int64(i) + 1
+		}
+		addDuplicates(t, s, "report", epoch, counts)
+		wantDuplicates(t, s, 19, 20)
+	},
+	"reports at the same time": func(t *testing.T, s store.Store) {
+		record(t, s, several(20)...)
+		const reporters, reports = 4, 10
+		inParallel(t, reporters, func(reporter int) error {
+			for n := range reports {
+				counts := make(map[string]int64)
+				for i := range 20 {
+					counts[id(i)] = 1
+				}
+				// Every report comes from two of them.
+				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch, counts); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for i := range 20 {
+			wantDuplicates(t, s, i, reporters/2*reports)
+		}
+	},
+}
+
+func wantDuplicates(t *testing.T, s store.Store, n int, want int64) {
+	t.Helper()
+	if got := get(t, s, id(n)).Duplicates; got != want {
+		t.Errorf("record %d: %d duplicates, want %d", n, got, want)
+	}
+	for _, r := range list(t, s, store.Filter{}, store.Position{}, math.MaxInt32) {
+		if r.ID == id(n) && r.Duplicates != want {
+			t.Errorf("record %d in the list: %d duplicates, want %d", n, r.Duplicates, want)
+		}
+	}
+}

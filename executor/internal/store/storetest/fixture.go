@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// epoch is when the suite's first record was accepted.
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+
+// id is the n-th ID; IDs sort as their numbers do.
+func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
+
+// queued is the n-th record: accepted n seconds after the epoch, every field set that a
+// record has when it is new.
+func queued(n int) store.Record {
+	return store.Record{
+		ID: id(n), AccountID: "account", WorkflowID: "workflow", NodeID: "node", Queue: "default",
+		Source: execution.Webhook, Status: execution.Queued, DeliveryID: fmt.Sprint("delivery ", n), TokenID: "token",
+		AcceptedAt: epoch.Add(time.Duration(n) * time.Second), RecordedAt: epoch.Add(time.Duration(n)*time.Second + time.Millisecond),
+		ContentType: "application/json", BodyBytes: int64(n) + 2, StreamSequence: uint64(n) + 1, //nolint:gosec // small and positive
+	}
+}
+
+// several are the records 0 to n-1, each changed by the given functions.
+func several(n int, change ...func(int, *store.Record)) []store.Record {
+	records := make([]store.Record, n)
+	for i := range records {
+		records[i] = queued(i)
+		for _, c := range change {
+			c(i, &records[i])
+		}
+	}
+	return records
+}
+
+func ids(records []store.Record) []string {
+	all := make([]string, len(records))
+	for i, r := range records {
+		all[i] = r.ID
+	}
+	return all
+}
+
+func running(n int, at time.Time) execution.Progress {
+	return execution.Progress{ID: id(n), Status: execution.Running, At: at}
+}
+
+func succeeded(n int, at time.Time, output string) execution.Progress {
+	return execution.Progress{ID: id(n), Status: execution.Succeeded, At: at, Output: []byte(output)}
+}
+
+func failed(n int, at time.Time, why string) execution.Progress {
+	return execution.Progress{ID: id(n), Status: execution.Failed, At: at, Error: why}
+}
+
+func apply(t *testing.T, s store.Store, batch store.Batch) store.Applied {
+	t.Helper()
+	applied, err := s.Apply(t.Context(), batch)
+	if err != nil {
+		t.Fatalf("Apply: %v", err)
+	}
+	return applied
+}
+
+func record(t *testing.T, s store.Store, records ...store.Record) {
+	t.Helper()
+	apply(t, s, store.Batch{New: records})
+}
+
+func get(t *testing.T, s store.Store, id string) store.Record {
+	t.Helper()
+	r, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("Get %s: %v", id, err)
+	}
+	return r
+}
+
+func list(t *testing.T, s store.Store, filter store.Filter, after store.Position, limit int) []store.Record {
+	t.Helper()
+	records, err := s.List(t.Context(), filter, after, limit)
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	return records
+}
+
+func addDuplicates(t *testing.T, s store.Store, report string, at time.Time, counts map[string]int64) {
+	t.Helper()
+	if err := s.AddDuplicates(t.Context(), report, at, counts); err != nil {
+		t.Fatalf("AddDuplicates: %v", err)
+	}
+}
+
+func prune(t *testing.T, s store.Store, before time.Time, limit int) int {
+	t.Helper()
+	n, err := s.Prune(t.Context(), before, limit)
+	if err != nil {
+		t.Fatalf("Prune: %v", err)
+	}
+	return n
+}
+
+// wantRecord compares every field.
+func wantRecord(t *testing.T, got, want store.Record) {
+	t.Helper()
+	if string(got.Output) != string(want.Output) || (got.Output == nil) != (want.Output == nil) {
+		t.Errorf("output %q, want %q", got.Output, want.Output)
+	}
+	for _, at := range []time.Time{got.AcceptedAt, got.RecordedAt, got.StartedAt, got.FinishedAt} {
+		if at.Location() != time.UTC {
+			t.Errorf("%v is not UTC", at)
+		}
+	}
+	got.Output, want.Output = nil, nil
+	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+		t.Errorf("record\n got %s\nwant %s", g, w)
+	}
+}
+
+// wantSame compares two lists, in any order.
+func wantSame(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}

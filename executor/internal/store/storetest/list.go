@@ -1,0 +1,161 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var listTests = map[string]func(*testing.T, store.Store){
+	"the newest first, equal times by ID, over pages of any size": func(t *testing.T, s store.Store) {
+		records := several(30, func(i int, r *store.Record) { r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond) })
+		// Upper case and punctuation: the order is that of bytes, not of a language.
+		for _, odd := range []string{"B", "a", "Z-", "_", "é"} {
+			r := queued(1)
+			r.ID, r.AcceptedAt = odd, epoch
+			records = append(records, r)
+		}
+		record(t, s, records...)
+		want := slices.Clone(records)
+		slices.SortFunc(want, func(a, b store.Record) int {
+			if c := b.AcceptedAt.Compare(a.AcceptedAt); c != 0 {
+				return c
+			}
+			return strings.Compare(b.ID, a.ID)
+		})
+		for _, size := range []int{1, 2, 7, 34, 35, 36, 1000} {
+			var got []string
+			after := store.Position{}
+			for {
+				page := list(t, s, store.Filter{}, after, size)
+				got = append(got, ids(page)...)
+				if len(page) < size {
+					break
+				}
+				last := page[len(page)-1]
+				after = store.Position{AcceptedAt: last.AcceptedAt, ID: last.ID}
+			}
+			if !slices.Equal(got, ids(want)) {
+				t.Errorf("pages of %d: %q, want %q", size, got, ids(want))
+			}
+		}
+		if none := list(t, s, store.Filter{}, store.Position{}, 0); len(none) != 0 {
+			t.Errorf("limit 0: %d", len(none))
+		}
+	},
+	"a page is not moved by what is newer or gone": func(t *testing.T, s store.Store) {
+		record(t, s, several(6)...)
+		page := list(t, s, store.Filter{}, store.Position{}, 3)
+		after := store.Position{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
+		record(t, s, queued(50))
+		prune(t, s, queued(1).AcceptedAt, 10)
+		if got := ids(list(t, s, store.Filter{}, after, 3)); !slices.Equal(got, []string{id(2), id(1)}) {
+			t.Errorf("%q", got)
+		}
+		// A position of no record is a place too.
+		between := store.Position{AcceptedAt: queued(2).AcceptedAt.Add(time.Millisecond)}
+		if got := ids(list(t, s, store.Filter{}, between, 1)); !slices.Equal(got, []string{id(2)}) {
+			t.Errorf("%q", got)
+		}
+	},
+	"every combination of filters, with pages": func(t *testing.T, s store.Store) {
+		records := several(60, func(i int, r *store.Record) {
+			r.AcceptedAt = epoch.Add(time.Duration(i/3) * time.Second)
+			r.WorkflowID = []string{"a", "b"}[i%2]
+			r.Source = execution.Sources[i/2%2]
+			r.DeliveryID = []string{"", "d", "it's %_ ü"}[i%3]
+			if i%5 == 4 {
+				r.Status = execution.Rejected
+			}
+		})
+		record(t, s, records...)
+		for i := range records {
+			switch r := &records[i]; {
+			case r.Status == execution.Rejected:
+			case i%5 == 1:
+				apply(t, s, store.Batch{Progress: []execution.Progress{running(i, epoch)}})
+				r.Status = execution.Running
+			case i%5 == 2:
+				apply(t, s, store.Batch{Progress: []execution.Progress{failed(i, epoch, "")}})
+				r.Status = execution.Failed
+			}
+		}
+		slices.Reverse(records)
+		for _, filter := range combinations() {
+			var want []string
+			for _, r := range records {
+				if matches(filter, r) {
+					want = append(want, r.ID)
+				}
+			}
+			var got []string
+			after := store.Position{}
+			for {
+				page := list(t, s, filter, after, 25)
+				got = append(got, ids(page)...)
+				if len(page) < 25 {
+					break
+				}
+				after = store.Position{AcceptedAt: page[24].AcceptedAt, ID: page[24].ID}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%+v: %q, want %q", filter, got, want)
+			}
+		}
+	},
+	"bounds finer than a microsecond": func(t *testing.T, s store.Store) {
+		r := queued(1)
+		r.AcceptedAt = epoch
+		record(t, s, r)
+		for _, c := range []struct {
+			filter store.Filter
+			want   int
+		}{
+			{store.Filter{Since: epoch}, 1},
+			{store.Filter{Since: epoch.Add(1)}, 0},
+			{store.Filter{Until: epoch}, 0},
+			{store.Filter{Until: epoch.Add(1)}, 1},
+		} {
+			if got := len(list(t, s, c.filter, store.Position{}, 5)); got != c.want {
+				t.Errorf("%+v: %d, want %d", c.filter, got, c.want)
+			}
+		}
+		if n := prune(t, s, epoch, 5); n != 0 {
+			t.Errorf("pruned %d", n)
+		}
+		if n := prune(t, s, epoch.Add(1), 5); n != 1 {
+			t.Errorf("pruned %d", n)
+		}
+	},
+}
+
+func combinations() []store.Filter {
+	filters := []store.Filter{{}}
+	add := func(set ...func(*store.Filter)) {
+		for _, f := range slices.Clone(filters) {
+			for _, change := range set {
+				with := f
+				change(&with)
+				filters = append(filters, with)
+			}
+		}
+	}
+	add(func(f *store.Filter) { f.WorkflowID = "a" }, func(f *store.Filter) { f.WorkflowID = "none" })
+	add(func(f *store.Filter) { f.Status = execution.Queued }, func(f *store.Filter) { f.Status = execution.Running },
+		func(f *store.Filter) { f.Status = execution.Failed }, func(f *store.Filter) { f.Status = execution.Rejected })
+	add(func(f *store.Filter) { f.Source = execution.Rerun })
+	add(func(f *store.Filter) { f.DeliveryID = "d" }, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" })
+	add(func(f *store.Filter) { f.Since = epoch.Add(5 * time.Second) })
+	add(func(f *store.Filter) { f.Until = epoch.Add(15 * time.Second) })
+	return filters
+}
+
+func matches(f store.Filter, r store.Record) bool {
+	return (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) && (f.Status == "" || f.Status == r.Status) &&
+		(f.Source == "" || f.Source == r.Source) && (f.DeliveryID == "" || f.DeliveryID == r.DeliveryID) &&
+		!r.AcceptedAt.Before(f.Since) && (f.Until.IsZero() || r.AcceptedAt.Before(f.Until))
+}

@@ -1,0 +1,94 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var pruneTests = map[string]func(*testing.T, store.Store){
+	"the oldest first, at most so many, in any state": func(t *testing.T, s store.Store) {
+		record(t, s, several(10)...)
+		apply(t, s, store.Batch{Progress: []execution.Progress{running(0, epoch), succeeded(1, epoch, "")}})
+		before := queued(7).AcceptedAt
+		for _, c := range []struct{ want, left int }{{3, 7}, {3, 4}, {1, 3}, {0, 3}} {
+			if n := prune(t, s, before, 3); n != c.want {
+				t.Errorf("pruned %d, want %d", n, c.want)
+			}
+			if left := list(t, s, store.Filter{}, store.Position{}, 100); len(left) != c.left || left[len(left)-1].ID != id(10-c.left) {
+				t.Errorf("left: %q", ids(left))
+			}
+		}
+		if n := prune(t, s, epoch.Add(time.Hour), 0); n != 0 {
+			t.Errorf("limit 0 pruned %d", n)
+		}
+	},
+	"duplicates go with their record, or by age without one": func(t *testing.T, s store.Store) {
+		hour := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Hour) }
+		old, young := queued(1), queued(2)
+		young.AcceptedAt = hour(20)
+		record(t, s, old, young)
+		// The count of the old record is young, that of the young one is old; 3 and 4 have no record.
+		addDuplicates(t, s, "r1", hour(20), map[string]int64{id(1): 1})
+		addDuplicates(t, s, "r2", hour(1), map[string]int64{id(2): 2, id(3): 3, id(4): 4})
+		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(4): 40})
+		if n := prune(t, s, hour(10), 100); n != 1 {
+			t.Errorf("pruned %d", n)
+		}
+		record(t, s, several(5)...)
+		got := []int64{}
+		for i := range 5 {
+			got = append(got, get(t, s, id(i)).Duplicates)
+		}
+		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
+			t.Errorf("duplicates %d, want %d", got, want)
+		}
+		// Report IDs of that age are forgotten, younger ones are not.
+		addDuplicates(t, s, "r2", hour(20), map[string]int64{id(0): 5})
+		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(0): 50})
+		wantDuplicates(t, s, 0, 5)
+	},
+	"while records come and go on": func(t *testing.T, s store.Store) {
+		record(t, s, several(2_000)...)
+		pruned := make(chan int, 4)
+		inParallel(t, 4, func(worker int) error {
+			total := 0
+			for round := range 10 {
+				if worker < 2 {
+					n, err := s.Prune(t.Context(), queued(1_000).AcceptedAt, 60)
+					if err != nil {
+						return err
+					}
+					total += n
+					continue
+				}
+				batch := store.Batch{}
+				counts := make(map[string]int64)
+				for i := round * 150; i < round*150+500; i++ {
+					batch.Progress = append(batch.Progress, running(i, epoch))
+					counts[id(i)] = 1
+				}
+				if _, err := s.Apply(t.Context(), batch); err != nil {
+					return err
+				}
+				if err := s.AddDuplicates(t.Context(), id(worker*100+round), epoch, counts); err != nil {
+					return err
+				}
+			}
+			pruned <- total
+			return nil
+		})
+		close(pruned)
+		total := 0
+		for n := range pruned {
+			total += n
+		}
+		// Two prunes at the same time share the work, and neither says too early that nothing is left.
+		if total != 1_000 {
+			t.Errorf("pruned %d, want 1000", total)
+		}
+	},
+}

@@ -1,0 +1,77 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+type opener = func(ctx context.Context) (store.Store, error)
+
+var sharedTests = map[string]func(*testing.T, opener){
+	"everything is there after reopening": func(t *testing.T, open opener) {
+		first := mustOpen(t, open)
+		want := queued(1)
+		record(t, first, want)
+		apply(t, first, store.Batch{
+			Progress:   []execution.Progress{failed(1, epoch, "why")},
+			Unreadable: []store.Unreadable{{StreamSequence: 7, At: epoch}},
+		})
+		addDuplicates(t, first, "report", epoch, map[string]int64{id(1): 3, id(2): 4})
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		second := closing(t, mustOpen(t, open))
+		want.Status, want.FinishedAt, want.Error, want.Duplicates = execution.Failed, epoch, "why", 3
+		wantRecord(t, get(t, second, id(1)), want)
+		addDuplicates(t, second, "report", epoch, map[string]int64{id(1): 3})
+		record(t, second, queued(2))
+		wantDuplicates(t, second, 1, 3)
+		wantDuplicates(t, second, 2, 4)
+		if found, err := second.ListUnreadable(t.Context(), 0, 5); err != nil || len(found) != 1 {
+			t.Errorf("unreadable: %v, %v", found, err)
+		}
+		used, err := second.TokensLastUsed(t.Context(), []string{"token"})
+		if err != nil || !used["token"].Equal(queued(2).AcceptedAt) {
+			t.Errorf("used: %v, %v", used, err)
+		}
+	},
+	"what one returned the other sees": func(t *testing.T, open opener) {
+		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		for i := range 20 {
+			record(t, one, queued(i))
+			wantRecord(t, get(t, other, id(i)), queued(i))
+			one, other = other, one
+		}
+	},
+	"overlapping batches of two": func(t *testing.T, open opener) {
+		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		applyOverlapping(t, one, other, one, other)
+	},
+	"eight open an empty database at once": func(t *testing.T, open opener) {
+		inParallel(t, 8, func(worker int) error {
+			s, err := open(t.Context())
+			if err != nil {
+				return err
+			}
+			if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{queued(worker)}}); err != nil {
+				return err
+			}
+			return s.Close()
+		})
+		if found := list(t, closing(t, mustOpen(t, open)), store.Filter{}, store.Position{}, 100); len(found) != 8 {
+			t.Errorf("%d records", len(found))
+		}
+	},
+}
+
+func mustOpen(t *testing.T, open opener) store.Store {
+	t.Helper()
+	s, err := open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

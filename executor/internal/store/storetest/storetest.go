@@ -1,0 +1,49 @@
+// Package storetest is the suite that every store driver passes: the contract of
+// store.Store, sentence by sentence.
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// Run tests one store on its own. open opens an empty database; the suite closes it.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	t.Helper()
+	groups := map[string]map[string]func(*testing.T, store.Store){
+		"apply": applyTests, "progress": progressTests, "list": listTests, "duplicates": duplicateTests,
+		"tokens": tokenTests, "unreadable": unreadableTests, "prune": pruneTests, "values": valueTests,
+		"cancel": cancelTests, "concurrent": concurrentTests,
+	}
+	for group, tests := range groups {
+		t.Run(group, func(t *testing.T) {
+			for name, test := range tests {
+				t.Run(name, func(t *testing.T) {
+					test(t, closing(t, open(t)))
+				})
+			}
+		})
+	}
+}
+
+// RunShared tests several stores on one database. create makes an empty database and
+// returns what opens it, each time as another process would.
+func RunShared(t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error))) {
+	t.Helper()
+	for name, test := range sharedTests {
+		t.Run(name, func(t *testing.T) { test(t, create(t)) })
+	}
+}
+
+// closing closes a store when the test is over.
+func closing(t *testing.T, s store.Store) store.Store {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,53 @@
+package storetest
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var tokenTests = map[string]func(*testing.T, store.Store){
+	"the newest record counts, in any order": func(t *testing.T, s store.Store) {
+		used := func(n int, token string, status execution.Status) store.Record {
+			r := queued(n)
+			r.TokenID, r.Status = token, status
+			return r
+		}
+		record(t, s, used(5, "a", execution.Queued), used(3, "a", execution.Queued), used(2, "b", execution.Queued))
+		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
+		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected), used(9, "", execution.Queued))
+		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
+		// A repeated message is no new use.
+		again := used(5, "a", execution.Queued)
+		again.AcceptedAt = epoch.Add(time.Hour)
+		record(t, s, again)
+		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
+		// Nor does a token become unused with its records.
+		prune(t, s, epoch.Add(24*time.Hour), 100)
+		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
+	},
+	"no tokens": func(t *testing.T, s store.Store) {
+		used, err := s.TokensLastUsed(t.Context(), nil)
+		if err != nil || len(used) != 0 {
+			t.Errorf("%v, %v", used, err)
+		}
+	},
+}
+
+func wantUsed(t *testing.T, s store.Store, seconds map[string]int) {
+	t.Helper()
+	got, err := s.TokensLastUsed(t.Context(), []string{"a", "never", "b", "", "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]time.Time)
+	for token, n := range seconds {
+		want[token] = queued(n).AcceptedAt
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("last used %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,91 @@
+package storetest
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var valueTests = map[string]func(*testing.T, store.Store){
+	"any UTF-8 is kept": func(t *testing.T, s store.Store) {
+		for n, text := range []string{
+			"it's \"quoted\" \\ {a,b} NULL $1 ? -- %_", "\x01\x1f\x7f\u0080", "\u200e\u2028\ufeff\ufffd\uffff", "日本語 ü 😀",
+			"e\u0301 is not é", strings.Repeat("long ", 50_000), " \t\r\n ",
+		} {
+			r := queued(n)
+			r.ContentType, r.Error = text, text
+			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryID)]
+			record(t, s, r)
+			wantRecord(t, get(t, s, r.ID), r)
+			if found := list(t, s, store.Filter{DeliveryID: r.DeliveryID}, store.Position{}, 5); len(found) != 1 || found[0].ID != r.ID {
+				t.Errorf("by delivery ID %.20q: %q", r.DeliveryID, ids(found))
+			}
+		}
+	},
+	"NUL and broken UTF-8 are replaced in texts and kept in outputs": func(t *testing.T, s store.Store) {
+		const broken, stored = "a\x00b\xff\xfec\xed\xa0\x80", "a\ufffdb\ufffdc\ufffd"
+		r := queued(1)
+		r.DeliveryID, r.ContentType = broken, broken
+		record(t, s, r, queued(2))
+		apply(t, s, store.Batch{
+			Progress:   []execution.Progress{failed(1, epoch, broken), succeeded(2, epoch, broken)},
+			Unreadable: []store.Unreadable{{StreamSequence: 1, Subject: broken, Reason: broken, At: epoch}},
+		})
+		want := r
+		want.Status, want.FinishedAt, want.Error, want.DeliveryID, want.ContentType = execution.Failed, epoch, stored, stored, stored
+		wantRecord(t, get(t, s, id(1)), want)
+		if got := get(t, s, id(2)).Output; string(got) != broken {
+			t.Errorf("output %q", got)
+		}
+		// What was asked for under a name is found under it.
+		if found := list(t, s, store.Filter{DeliveryID: broken}, store.Position{}, 5); len(found) != 1 {
+			t.Errorf("found %d", len(found))
+		}
+		found, err := s.ListUnreadable(t.Context(), 0, 1)
+		if err != nil || found[0].Reason != stored || found[0].Subject != stored {
+			t.Errorf("%+v, %v", found, err)
+		}
+		addDuplicates(t, s, broken, epoch, map[string]int64{broken: 1, id(1): 1})
+		addDuplicates(t, s, broken, epoch, map[string]int64{id(1): 1})
+		wantDuplicates(t, s, 1, 1)
+		if _, err := s.TokensLastUsed(t.Context(), []string{broken}); err != nil {
+			t.Error(err)
+		}
+	},
+	"times are cut to microseconds and are UTC": func(t *testing.T, s store.Store) {
+		zone := time.FixedZone("east", 3*3600)
+		for n, c := range []struct{ at, want time.Time }{
+			{time.Date(2026, 3, 1, 1, 2, 3, 456_789_999, zone), time.Date(2026, 2, 28, 22, 2, 3, 456_789_000, time.UTC)},
+			{time.Date(1969, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)},
+			{time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)},
+			{time.Unix(0, 0), time.Unix(0, 0).UTC()},
+			{time.Time{}, time.Time{}},
+		} {
+			r := queued(n)
+			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.at, c.at, c.at, c.at
+			record(t, s, r)
+			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.want, c.want, c.want, c.want
+			wantRecord(t, get(t, s, r.ID), r)
+		}
+	},
+	"large numbers and outputs": func(t *testing.T, s store.Store) {
+		r := queued(1)
+		r.BodyBytes, r.StreamSequence = math.MaxInt64, math.MaxInt64
+		r.Output = []byte(strings.Repeat("x", 1<<20))
+		record(t, s, r)
+		wantRecord(t, get(t, s, r.ID), r)
+	},
+	"an empty output is none": func(t *testing.T, s store.Store) {
+		r := queued(1)
+		r.Output = []byte{}
+		record(t, s, r)
+		apply(t, s, store.Batch{Progress: []execution.Progress{succeeded(1, epoch, "")}})
+		if got := get(t, s, id(1)).Output; got != nil {
+			t.Errorf("output %q", got)
+		}
+	},
+}

@@ -1,0 +1,29 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// TokenUse is the newest use of a token in some records.
+type TokenUse struct {
+	TokenID string
+	At      time.Time
+}
+
+// TokenUses are the newest uses of the tokens that opened these records, by token ID.
+func TokenUses(records []Record) []TokenUse {
+	newest := make(map[string]time.Time)
+	for _, r := range records {
+		if at, seen := newest[r.TokenID]; r.TokenID != "" && (!seen || r.AcceptedAt.After(at)) {
+			newest[r.TokenID] = r.AcceptedAt
+		}
+	}
+	uses := make([]TokenUse, 0, len(newest))
+	for token, at := range newest {
+		uses = append(uses, TokenUse{token, at})
+	}
+	slices.SortFunc(uses, func(a, b TokenUse) int { return strings.Compare(a.TokenID, b.TokenID) })
+	return uses
+}

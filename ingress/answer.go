@@ -1,0 +1,163 @@
+package ingress
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+)
+
+// problemType is where a problem type is explained; the code is the fragment.
+const problemType = "https://github.com/hookstart/hookstart#"
+
+// problem is what a refusal says to the sender. This table is the only place where a
+// code becomes a status.
+type problem struct {
+	status    int
+	title     string
+	detail    string
+	retryable bool
+	close     bool // the body was not read, so the connection cannot go on
+}
+
+var problems = map[admission.Code]problem{
+	admission.MethodNotAllowed: {
+		status: http.StatusMethodNotAllowed, title: "Method not allowed",
+		detail: "A webhook is called with POST.",
+	},
+	admission.NotFound: {
+		status: http.StatusNotFound, title: "Not found",
+		detail: "The path of a webhook is /webhooks/{workflowId}, without anything after it.",
+	},
+	admission.WorkflowIDMissing: {
+		status: http.StatusBadRequest, title: "Workflow ID missing",
+		detail: "Put the workflow's ID into the path: /webhooks/{workflowId}?token={token}.",
+	},
+	admission.TokenMissing: {
+		status: http.StatusBadRequest, title: "Token missing",
+		detail: "Add the trigger node's token as the query parameter token.",
+	},
+	admission.BodyTooLarge: {
+		status: http.StatusRequestEntityTooLarge, title: "Body too large",
+		detail: "The body is longer than this endpoint accepts. Nothing of it was used.", close: true,
+	},
+	admission.WorkflowNotFound: {
+		status: http.StatusNotFound, title: "Workflow not found",
+		detail: "There is no workflow with this ID. Copy the webhook URL again.",
+	},
+	admission.TokenInvalid: {
+		status: http.StatusForbidden, title: "Token invalid",
+		detail: "The token belongs to no trigger node of this workflow; it may have been rotated. Copy the webhook URL again.",
+	},
+	admission.WebhooksNotInPlan: {
+		status: http.StatusForbidden, title: "Webhooks not in plan",
+		detail: "The account's plan has no webhook triggers.",
+	},
+	admission.PlanLimitExceeded: {
+		status: http.StatusForbidden, title: "Plan limit exceeded",
+		detail: "The account has more active webhook workflows than its plan allows, and this one is past the limit.",
+	},
+	admission.RateLimited: {
+		status: http.StatusTooManyRequests, title: "Rate limited",
+		detail: "The workflow is called more often than its rate limit allows.", retryable: true,
+	},
+	admission.WorkflowInactive: {
+		status: http.StatusForbidden, title: "Workflow inactive",
+		detail: "The workflow is not active. The request was recorded as a rejected execution; no run starts.",
+	},
+	admission.DeliveryIDInvalid: {
+		status: http.StatusBadRequest, title: "Delivery ID invalid",
+		detail: "The delivery ID must not be longer than 255 bytes.",
+	},
+	admission.BodyUnreadable: {
+		status: http.StatusBadRequest, title: "Body unreadable",
+		detail: "The body broke off, or did not come in time.", retryable: true, close: true,
+	},
+	admission.JSONInvalid: {
+		status: http.StatusBadRequest, title: "JSON invalid",
+		detail: "The Content-Type is application/json, and the body is not one JSON text in UTF-8.",
+	},
+	admission.Unavailable: {
+		status: http.StatusServiceUnavailable, title: "Unavailable",
+		detail: "The stream cannot be reached now, so nothing was accepted. Send it again.", retryable: true,
+	},
+	admission.Overloaded: {
+		status: http.StatusServiceUnavailable, title: "Overloaded",
+		detail: "Too much is going on now, so nothing was accepted. Send it again.", retryable: true,
+	},
+	admission.StorageFull: {
+		status: http.StatusServiceUnavailable, title: "Storage full",
+		detail: "The stream is full, so nothing was accepted. Send it again later.", retryable: true,
+	},
+	admission.Internal: {
+		status: http.StatusInternalServerError, title: "Internal error",
+		detail: "The request could not be handled, and nothing was accepted.", retryable: true,
+	},
+}
+
+// problemBody is application/problem+json (RFC 9457) with this service's members.
+type problemBody struct {
+	Type        string         `json:"type"`
+	Title       string         `json:"title"`
+	Status      int            `json:"status"`
+	Detail      string         `json:"detail"`
+	Success     bool           `json:"success"`
+	Code        admission.Code `json:"code"`
+	Retryable   bool           `json:"retryable"`
+	RetryAfter  int64          `json:"retryAfter,omitempty"`
+	ExecutionID string         `json:"executionId,omitempty"`
+}
+
+// refuse answers with a problem.
+func (h *handler) refuse(w http.ResponseWriter, e *event, refusal *admission.Refusal) {
+	p := problems[refusal.Code]
+	body := problemBody{
+		Type: problemType + string(refusal.Code), Title: p.title, Status: p.status, Detail: p.detail,
+		Code: refusal.Code, Retryable: p.retryable, ExecutionID: refusal.ExecutionID,
+	}
+	header := w.Header()
+	if refusal.RetryAfter > 0 {
+		body.RetryAfter = wholeSeconds(refusal.RetryAfter)
+		header.Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
+	}
+	if refusal.Code == admission.MethodNotAllowed {
+		header.Set("Allow", http.MethodPost)
+	}
+	if p.close {
+		header.Set("Connection", "close")
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // strings, numbers and booleans always marshal
+	}
+	header.Set("Content-Type", "application/problem+json")
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(p.status)
+	_, _ = w.Write(text)
+	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
+}
+
+// wholeSeconds rounds up: one second too late is accepted, one too early is not.
+func wholeSeconds(d time.Duration) int64 {
+	return max(1, int64(math.Ceil(d.Seconds())))
+}
+
+// accept answers that an execution is started, or was by an earlier delivery.
+func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, duplicate bool) {
+	body := make([]byte, 0, 128)
+	body = append(body, `{"success":true,"executionId":"`...)
+	body = append(body, executionID...)
+	if duplicate {
+		body = append(body, `","deduplicated":true}`...)
+	} else {
+		body = append(body, `"}`...)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	_, _ = w.Write(body)
+	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
+}

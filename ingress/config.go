@@ -1,0 +1,101 @@
+package ingress
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// Config is all that an ingress can be told. The tags are the flags of the program;
+// a zero Config is not valid, the defaults are in the tags.
+type Config struct {
+	Addr    string `help:"Address of the webhook endpoint." default:":8080"`
+	OpsAddr string `help:"Address of metrics, /healthz and /readyz. Not for the public." default:"127.0.0.1:9090"`
+
+	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
+	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
+	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
+	ConnectTimeout time.Duration `help:"How long NATS, and what the executor creates there, are waited for at start." default:"30s"`
+	PublishTimeout time.Duration `help:"How long a sender waits for the stream before the answer is 503." default:"5s"`
+
+	PublicURL         string   `help:"The URL under which senders reach this ingress, without /webhooks: what operators copy." placeholder:"URL"`
+	MaxBodyBytes      int64    `help:"Longest body that is accepted, in bytes." default:"102400"`
+	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery; the first that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id"`
+
+	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the endpoint speaks HTTPS." type:"path"`
+	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
+
+	BodyTimeout      time.Duration `help:"How long after the headers the body must be there." default:"30s"`
+	MaxInFlight      int64         `help:"Requests that are read and published at once; one more is answered 503." default:"4096"`
+	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; past it the answer is 503." default:"268435456"`
+	ShutdownTimeout  time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"35s"`
+
+	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
+
+	// NATSOptions are added to the connection: hookstart-local connects in process.
+	NATSOptions []nats.Option `kong:"-"`
+	// Log replaces the program's own log. Its level wins over LogLevel.
+	Log *logrus.Logger `kong:"-"`
+	// Ops is shared with other services of this process, which serves it: then there is no
+	// ops listener of the ingress's own.
+	Ops *ops.Ops `kong:"-"`
+	// OnReady is called once, when requests are accepted. It may be nil.
+	OnReady func(Listening) `kong:"-"`
+}
+
+// Listening says where an ingress listens: with port 0 only it knows.
+type Listening struct {
+	Addr    string // of the webhook endpoint
+	OpsAddr string // empty: Ops is shared
+}
+
+// The delivery ID headers that always come first.
+const (
+	deliveryIDHeader        = "X-Webhook-Delivery-Id"
+	partnerDeliveryIDHeader = "X-Partner-Delivery"
+)
+
+// messageOverhead is what a message needs besides the body: the request's headers and
+// line (bounded by 32 KB, and sent as protobuf), IDs and NATS headers.
+const messageOverhead = 64 << 10
+
+func (c *Config) validate() error {
+	positive := func(flag string, value int64) error {
+		if value <= 0 {
+			return fmt.Errorf("--%s must be more than 0", flag)
+		}
+		return nil
+	}
+	problems := []error{
+		positive("max-body-bytes", c.MaxBodyBytes),
+		positive("max-in-flight", c.MaxInFlight),
+		positive("connect-timeout", int64(c.ConnectTimeout)),
+		positive("publish-timeout", int64(c.PublishTimeout)),
+		positive("body-timeout", int64(c.BodyTimeout)),
+		positive("shutdown-timeout", int64(c.ShutdownTimeout)),
+	}
+	if c.MaxBufferedBytes < c.MaxBodyBytes {
+		problems = append(problems, errors.New("--max-buffered-bytes must be at least --max-body-bytes"))
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		problems = append(problems, errors.New("--tls-cert and --tls-key go together"))
+	}
+	if c.PublicURL != "" {
+		u, err := url.Parse(c.PublicURL)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			problems = append(problems, errors.New("--public-url must be like https://hooks.example.com"))
+		}
+	}
+	for _, err := range problems {
+		if err != nil {
+			return err // the first is enough: one clear line
+		}
+	}
+	return nil
+}

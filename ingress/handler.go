@@ -1,0 +1,186 @@
+package ingress
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/publish"
+	"github.com/hookstart/hookstart/ingress/internal/report"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// handler answers the webhook endpoint's requests.
+type handler struct {
+	admission  *admission.Admission
+	publisher  *publish.Publisher
+	duplicates *report.Duplicates
+	metrics    *requestMetrics
+	log        *logrus.Logger
+
+	deliveryIDHeaders []string // in canonical form, in order
+	maxBody           int64
+	bodyTimeout       time.Duration
+
+	maxInFlight, maxBuffered int64
+	inFlight, buffered       atomic.Int64
+}
+
+func newHandler(c Config, a *admission.Admission, p *publish.Publisher, d *report.Duplicates, m *requestMetrics, log *logrus.Logger) *handler {
+	h := &handler{
+		admission: a, publisher: p, duplicates: d, metrics: m, log: log,
+		deliveryIDHeaders: []string{deliveryIDHeader, partnerDeliveryIDHeader},
+		maxBody:           c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
+		maxInFlight: c.MaxInFlight, maxBuffered: c.MaxBufferedBytes,
+	}
+	for _, name := range c.DeliveryIDHeaders {
+		h.deliveryIDHeaders = append(h.deliveryIDHeaders, http.CanonicalHeaderKey(name))
+	}
+	return h
+}
+
+// router never redirects and never guesses: what is not a webhook path is not found.
+func (h *handler) router() http.Handler {
+	router := &httprouter.Router{HandleMethodNotAllowed: true}
+	router.POST("/webhooks/:workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+		h.serve(w, r, p.ByName("workflowId"))
+	})
+	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h.serve(w, r, "") }
+	router.POST("/webhooks", missing)
+	router.POST("/webhooks/", missing)
+	router.MethodNotAllowed = h.refuseAll(admission.MethodNotAllowed)
+	router.NotFound = h.refuseAll(admission.NotFound)
+	return router
+}
+
+// serve is the path of a request. No step goes back to an earlier one, and nothing
+// remote is asked before the publish.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
+	e := h.begin(r)
+	defer h.end(e, w)
+
+	if workflowID == "" {
+		h.refuse(w, e, &admission.Refusal{Code: admission.WorkflowIDMissing})
+		return
+	}
+	token, query := splitQuery(r.URL.RawQuery)
+	if token == "" {
+		h.refuse(w, e, &admission.Refusal{Code: admission.TokenMissing})
+		return
+	}
+	if r.ContentLength > h.maxBody {
+		h.refuse(w, e, &admission.Refusal{Code: admission.BodyTooLarge})
+		return
+	}
+
+	deliveryID := h.deliveryID(r.Header)
+	admitted, refusal := h.admission.Admit(admission.Request{
+		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: e.start,
+	})
+	e.admitted(admitted)
+	if refusal != nil && refusal.Code == admission.WorkflowInactive {
+		refusal = h.recordRejection(r, e, admitted, refusal, token, query, deliveryID)
+	}
+	if refusal != nil {
+		h.refuse(w, e, refusal)
+		return
+	}
+
+	body, release, refusal := h.readBody(w, r)
+	defer release()
+	if refusal != nil {
+		h.refuse(w, e, refusal)
+		return
+	}
+	e.bodyBytes = len(body)
+	payload, err := execution.NewPayload(headerText(r.Header.Get("Content-Type")), body)
+	if err != nil {
+		h.refuse(w, e, &admission.Refusal{Code: admission.JSONInvalid})
+		return
+	}
+
+	start := execution.Start{
+		ID:         admitted.ExecutionID(deliveryID),
+		WorkflowID: admitted.Workflow.ID,
+		NodeID:     admitted.NodeID,
+		AccountID:  admitted.Workflow.AccountID,
+		Queue:      admitted.Workflow.Queue,
+		Source:     execution.Webhook,
+		DeliveryID: headerText(deliveryID),
+		AcceptedAt: e.start.UTC().Truncate(time.Microsecond),
+		Payload:    payload,
+		Headers:    forwardedHeaders(r, token),
+		Query:      query,
+		TokenID:    admitted.TokenID,
+		Trace:      nextTrace(r.Header),
+	}
+	ack, refusal := h.publish(e, func() (*nats.Msg, error) { return stream.StartMessage(start) })
+	if refusal != nil {
+		h.refuse(w, e, refusal)
+		return
+	}
+	if ack.Duplicate {
+		h.duplicates.Count(start.ID)
+	}
+	h.accept(w, e, start.ID, ack.Duplicate)
+}
+
+// recordRejection stores that an inactive workflow was called, so that the ID in the
+// answer can be looked up; without that, the honest answer is that of the stream.
+func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitted, why *admission.Refusal, token string, query execution.Values, deliveryID string) *admission.Refusal {
+	rejection := execution.Rejection{
+		ID:           why.ExecutionID,
+		WorkflowID:   a.Workflow.ID,
+		NodeID:       a.NodeID,
+		AccountID:    a.Workflow.AccountID,
+		Queue:        a.Workflow.Queue,
+		At:           e.start.UTC().Truncate(time.Microsecond),
+		ContentType:  headerText(r.Header.Get("Content-Type")),
+		DeclaredSize: max(r.ContentLength, 0),
+		Headers:      forwardedHeaders(r, token),
+		Query:        query,
+		Code:         string(why.Code),
+		TokenID:      a.TokenID,
+		Trace:        nextTrace(r.Header),
+	}
+	if len(deliveryID) <= execution.MaxDeliveryID {
+		rejection.DeliveryID = headerText(deliveryID)
+	}
+	e.executionID = rejection.ID
+	_, refusal := h.publish(e, func() (*nats.Msg, error) { return stream.RejectedMessage(rejection) })
+	if refusal != nil {
+		return refusal
+	}
+	return why
+}
+
+// publish stores a message and turns the stream's refusal into the sender's.
+func (h *handler) publish(e *event, message func() (*nats.Msg, error)) (publish.Ack, *admission.Refusal) {
+	msg, err := message()
+	if err != nil {
+		e.err = err
+		return publish.Ack{}, &admission.Refusal{Code: admission.Internal}
+	}
+	began := time.Now()
+	ack, err := h.publisher.Publish(msg)
+	e.publish = time.Since(began)
+	if err == nil {
+		return ack, nil
+	}
+	e.err = err
+	switch {
+	case errors.Is(err, publish.ErrStorageFull):
+		return ack, &admission.Refusal{Code: admission.StorageFull, RetryAfter: 30 * time.Second}
+	case errors.Is(err, publish.ErrOverloaded):
+		return ack, &admission.Refusal{Code: admission.Overloaded, RetryAfter: time.Second}
+	default:
+		return ack, &admission.Refusal{Code: admission.Unavailable, RetryAfter: 2 * time.Second}
+	}
+}

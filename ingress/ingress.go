@@ -1,0 +1,194 @@
+// Package ingress is the webhook endpoint: it validates a request and puts an
+// execution-start message into the stream. It answers 200 only when the stream has
+// confirmed that the message is stored.
+package ingress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	stdlog "log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/publish"
+	"github.com/hookstart/hookstart/ingress/internal/report"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// The bounds of a connection. Go's server reads 4 KB more than MaxHeaderBytes, so the
+// request line and the headers together may be 32 KB.
+const (
+	maxHeaderBytes    = 32<<10 - 4<<10
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+)
+
+// Run serves until the context ends, then finishes what is in flight and returns nil.
+// Its errors are for people: one line that says what to do.
+func Run(ctx context.Context, c Config) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	log := c.Log
+	if log == nil {
+		var err error
+		if log, err = ops.NewLog("ingress", c.LogLevel); err != nil {
+			return err
+		}
+	}
+	if c.Ops != nil {
+		return serve(ctx, c, log, c.Ops, "")
+	}
+	o := ops.New()
+	o.Ready.NotReady("ingress", "starting")
+	opsAddr, stopOps, err := o.Serve(c.OpsAddr, log)
+	if err != nil {
+		return err
+	}
+	defer stopOps()
+	return serve(ctx, c, log, o, opsAddr)
+}
+
+func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAddr string) error {
+	// Listen first: a port in use is told at once. Until all is ready nobody is answered.
+	listener, err := ops.Listen(c.Addr, "--addr")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	if listener, err = withTLS(listener, c.TLSCert, c.TLSKey); err != nil {
+		return err
+	}
+
+	starting, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+	defer cancel()
+	nc, err := bus.Connect(starting, bus.Options{
+		URL: c.NATSURL, Name: "hookstart ingress", Timeout: c.ConnectTimeout,
+		CredsFile: c.NATSCreds, CAFile: c.NATSCA, Extra: c.NATSOptions, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if room := nc.MaxPayload() - messageOverhead; c.MaxBodyBytes > room {
+		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's max_payload is %d; lower the one to %d or raise the other",
+			c.MaxBodyBytes, nc.MaxPayload(), room)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	if err := waitForExecutor(starting, js, c.ConnectTimeout); err != nil {
+		return err
+	}
+
+	snapshot := registry.NewSnapshot()
+	follower, err := registry.Follow(ctx, js, snapshot, log)
+	if err != nil {
+		return err
+	}
+	defer follower.Stop()
+	publisher, err := publish.New(ctx, nc, c.PublishTimeout, int(c.MaxInFlight))
+	if err != nil {
+		return err
+	}
+	duplicates := report.NewDuplicates(js, log)
+	defer duplicates.Stop()
+
+	h := newHandler(c, admission.New(snapshot), publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
+	server := &http.Server{
+		Handler:           h.router(),
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          stdlog.New(errorLog{log}, "", 0),
+	}
+
+	// From here on changes of the registry wait for this process.
+	announcer, err := registry.Announce(ctx, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
+		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: h.deliveryIDHeaders,
+	}, log)
+	if err != nil {
+		return err
+	}
+	defer announcer.Stop()
+
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	o.Ready.Ready("ingress")
+	where := Listening{Addr: listener.Addr().String(), OpsAddr: opsAddr}
+	log.WithFields(logrus.Fields{"addr": where.Addr, "ops_addr": where.OpsAddr, "workflows": snapshot.Len(), "version": ops.Version}).Info("ingress is ready")
+	if c.OnReady != nil {
+		c.OnReady(where)
+	}
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("the webhook endpoint ended: %w", err)
+	case <-ctx.Done():
+	}
+	o.Ready.NotReady("ingress", "stopping")
+	log.Info("ingress stops: it accepts no more and finishes what is in flight")
+	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(finishing); err != nil {
+		log.WithError(err).Warn("requests in flight took too long and were cut off")
+		_ = server.Close()
+	}
+	return nil
+}
+
+// waitForExecutor waits for the stream and the registry: the executor creates them.
+func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
+	if err := errors.Join(stream.Wait(ctx, js), registry.Wait(ctx, js)); err != nil {
+		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return ctx.Err()
+		}
+		return fmt.Errorf("NATS has no hookstart stream and registry after %s (%w); start the executor, it creates them", timeout, err)
+	}
+	return nil
+}
+
+func withTLS(listener net.Listener, certFile, keyFile string) (net.Listener, error) {
+	if certFile == "" {
+		return listener, nil
+	}
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	return tls.NewListener(listener, &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}), nil
+}
+
+// errorLog takes the lines of Go's HTTP server: connections that fail, no requests.
+type errorLog struct{ log logrus.FieldLogger }
+
+var _ io.Writer = errorLog{}
+
+func (e errorLog) Write(line []byte) (int, error) {
+	e.log.WithField("detail", string(line)).Debug("HTTP server")
+	return len(line), nil
+}
+
+// connected says whether NATS is there, for the metrics.
+func connected(nc *nats.Conn) float64 {
+	if nc.IsConnected() {
+		return 1
+	}
+	return 0
+}

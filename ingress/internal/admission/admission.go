@@ -1,0 +1,109 @@
+// Package admission decides whether a request may start an execution. It is pure:
+// what it knows of a request and the time go in, a verdict comes out. It speaks
+// neither HTTP nor NATS.
+package admission
+
+import (
+	"crypto/subtle"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Registry is what admission looks workflows up in.
+type Registry interface {
+	Lookup(workflowID string) (registry.View, bool)
+}
+
+// Admission decides. It is safe for concurrent use.
+type Admission struct {
+	registry Registry
+	limits   *Limits
+}
+
+// New decides by what is in the registry. Rate limits start idle.
+func New(r Registry) *Admission { return &Admission{registry: r, limits: newLimits()} }
+
+// Request is what admission needs to know.
+type Request struct {
+	WorkflowID string
+	Token      string
+	DeliveryID string // the one in force, as sent; "" for none
+	At         time.Time
+}
+
+// Admitted is a request whose workflow and node are known.
+type Admitted struct {
+	Workflow *registry.Workflow
+	NodeID   string
+	TokenID  string
+}
+
+// Admit checks what can be checked without the body, in the contract's order: the
+// workflow, the token, the plan, the rate, whether the workflow is active, and the
+// delivery ID. Refused as inactive, a request still has its Admitted, to be recorded
+// under the refusal's execution ID.
+func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
+	if !execution.ValidName(r.WorkflowID) {
+		return Admitted{}, &Refusal{Code: WorkflowNotFound}
+	}
+	view, found := a.registry.Lookup(r.WorkflowID)
+	if !found {
+		return Admitted{}, &Refusal{Code: WorkflowNotFound}
+	}
+	nodeID, tokenID, opened := open(view.Workflow, r.Token, r.At)
+	if !opened {
+		return Admitted{}, &Refusal{Code: TokenInvalid}
+	}
+	admitted := Admitted{Workflow: view.Workflow, NodeID: nodeID, TokenID: tokenID}
+
+	switch {
+	case view.Plan == nil || !view.Plan.WebhookTriggers:
+		return admitted, &Refusal{Code: WebhooksNotInPlan}
+	case view.Workflow.Active && !view.WithinPlan:
+		return admitted, &Refusal{Code: PlanLimitExceeded}
+	}
+	if wait := a.limits.take(r.WorkflowID, view.Limit(), r.At); wait > 0 {
+		return admitted, &Refusal{Code: RateLimited, RetryAfter: wait}
+	}
+	if !view.Workflow.Active {
+		id := NewID()
+		if r.DeliveryID != "" {
+			id = execution.RejectedIDForDelivery(r.WorkflowID, nodeID, r.DeliveryID)
+		}
+		return admitted, &Refusal{Code: WorkflowInactive, ExecutionID: id}
+	}
+	if len(r.DeliveryID) > execution.MaxDeliveryID {
+		return admitted, &Refusal{Code: DeliveryIDInvalid}
+	}
+	return admitted, nil
+}
+
+// ExecutionID is the ID of the execution that an admitted request starts: a hash of
+// its delivery, so that a repeat has the same, or a random one.
+func (a Admitted) ExecutionID(deliveryID string) string {
+	if deliveryID == "" {
+		return NewID()
+	}
+	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, deliveryID)
+}
+
+// open finds the node that a token opens.
+func open(w *registry.Workflow, token string, at time.Time) (nodeID, tokenID string, opened bool) {
+	hash := registry.HashToken(token)
+	now := at.UnixNano()
+	for i := range w.Nodes {
+		for _, t := range w.Nodes[i].Tokens {
+			if subtle.ConstantTimeCompare(hash[:], t.Hash[:]) == 1 && (t.ExpiresAt == 0 || now < t.ExpiresAt) {
+				return w.Nodes[i].ID, hash.ID(), true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// NewID is a random execution ID, a UUID of version 7.
+func NewID() string { return uuid.Must(uuid.NewV7()).String() }

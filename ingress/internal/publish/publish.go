@@ -1,0 +1,187 @@
+// Package publish puts messages into the stream and says honestly what came of it.
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// The reasons why the stream does not take a message.
+var (
+	// ErrUnavailable means that the stream did not answer in time, or could not be reached.
+	// A message with a Nats-Msg-Id may have been stored; sent again, it is recognised.
+	ErrUnavailable = errors.New("the stream is unavailable")
+	// ErrOverloaded means that the stream has too much to do. Nothing was stored.
+	ErrOverloaded = errors.New("the stream is overloaded")
+	// ErrStorageFull means that the stream takes no more until something is removed. Nothing
+	// was stored.
+	ErrStorageFull = errors.New("the stream's storage is full")
+)
+
+// attemptTimeout is how long one attempt of a message that may be sent again is waited
+// for. A change of leader takes about a quarter of a second.
+const attemptTimeout = time.Second
+
+// reconnectGrace is how long a message waits for a lost connection before its sender
+// is told to come back: a server that restarts is often back by then.
+const reconnectGrace = time.Second
+
+// Ack says that a message is stored.
+type Ack struct {
+	// Duplicate: it was stored before, by another request.
+	Duplicate bool
+	Sequence  uint64
+}
+
+// Publisher publishes. It is safe for concurrent use.
+type Publisher struct {
+	js      jetstream.JetStream // gives a message attemptTimeout
+	last    jetstream.JetStream // gives a message all the time there is
+	stream  jetstream.Stream
+	timeout time.Duration
+}
+
+// New publishes over one connection; more were measured to gain nothing. The stream
+// must exist. timeout is how long a sender has to wait for an answer at most;
+// maxPending how many messages may be on their way at once.
+func New(ctx context.Context, nc *nats.Conn, timeout time.Duration, maxPending int) (*Publisher, error) {
+	newContext := func(timeout time.Duration) (jetstream.JetStream, error) {
+		return jetstream.New(nc, jetstream.WithPublishAsyncTimeout(timeout), jetstream.WithPublishAsyncMaxPending(maxPending))
+	}
+	p := &Publisher{timeout: timeout}
+	var err error
+	if p.js, err = newContext(min(attemptTimeout, timeout)); err != nil {
+		return nil, fmt.Errorf("set up publishing: %w", err)
+	}
+	if p.last, err = newContext(timeout); err != nil {
+		return nil, fmt.Errorf("set up publishing: %w", err)
+	}
+	if p.stream, err = p.js.Stream(ctx, stream.Name); err != nil {
+		return nil, fmt.Errorf("set up publishing: %w", err)
+	}
+	return p, nil
+}
+
+// Publish stores a message. A nil error means that the stream has confirmed it. Its
+// errors are the three of this package.
+//
+// A message with a Nats-Msg-Id is sent again under the same ID whenever what became of
+// it is not known, until there is an answer or the time is up. One without is sent once
+// only, but for the cases in which it surely was not stored.
+func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
+	start := time.Now()
+	deadline := start.Add(p.timeout)
+	js := p.last
+	repeatable := msg.Header.Get(jetstream.MsgIDHeader) != ""
+	if repeatable {
+		js = p.js
+	}
+	unknown := false // whether an earlier attempt may have been stored
+	for attempt := 0; ; attempt++ {
+		ack, err := publishOnce(js, msg)
+		switch o := classify(err); {
+		case o == stored:
+			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg) {
+				ack.Duplicate = false
+			}
+			return Ack{Duplicate: ack.Duplicate, Sequence: ack.Sequence}, nil
+		case o == full:
+			return Ack{}, fmt.Errorf("%w: %w", ErrStorageFull, err)
+		case o == overloaded:
+			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
+		case o == notSent && time.Since(start) > reconnectGrace,
+			o == noAnswer && !repeatable:
+			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		case o == noAnswer:
+			unknown = true
+		case o == inProcess:
+			// Somebody's message with this ID is being stored, perhaps our own earlier one.
+		}
+		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
+		if time.Now().Add(pause + attemptTimeout).After(deadline) {
+			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		<-time.After(pause)
+	}
+}
+
+func publishOnce(js jetstream.JetStream, msg *nats.Msg) (*jetstream.PubAck, error) {
+	future, err := js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case ack := <-future.Ok():
+		return ack, nil
+	case err := <-future.Err():
+		return nil, err
+	}
+}
+
+// outcome is what became of one attempt.
+type outcome int
+
+const (
+	stored     outcome = iota
+	notSent            // surely not stored
+	noAnswer           // perhaps stored
+	inProcess          // another message with the same ID is being stored
+	overloaded         // refused
+	full               // refused
+)
+
+// The server's error codes; see errors.json of nats-server.
+const (
+	codeStoreFailed         = 10077 // a limit of the stream, or the disk
+	codeStorageExceeded     = 10047
+	codeMemoryExceeded      = 10028
+	codeDuplicateInProcess  = 10158
+	codeTooManyRequests     = 10167
+	codeInsufficient        = 10023
+	codeAccountResources    = 10002
+	codeClusterNotAvailable = 10008
+)
+
+func classify(err error) outcome {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return stored
+	case errors.As(err, &api):
+		switch api.ErrorCode {
+		case codeStoreFailed, codeStorageExceeded, codeMemoryExceeded:
+			return full
+		case codeDuplicateInProcess:
+			return inProcess
+		case codeTooManyRequests, codeInsufficient, codeAccountResources:
+			return overloaded
+		case codeClusterNotAvailable:
+			return notSent
+		default:
+			return overloaded // refused for a reason that is not known here: nothing was stored
+		}
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, nats.ErrConnectionReconnecting),
+		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, jetstream.ErrTooManyStalledMsgs):
+		return notSent
+	default: // a timeout, or a connection that broke before the answer came
+		return noAnswer
+	}
+}
+
+// isOurs says whether the message that is stored is the one that this very request
+// sent: the trace's span is new with every request.
+func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	have, err := p.stream.GetMsg(ctx, sequence)
+	return err == nil && have.Header.Get(stream.HeaderTrace) == msg.Header.Get(stream.HeaderTrace)
+}

@@ -1,0 +1,157 @@
+package ingress
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// event is what one request leaves in the log and in the metrics. Nothing in it comes
+// from a stranger as it is: no path, no header, no token; a workflow's ID only once
+// it is known to be one.
+type event struct {
+	start       time.Time
+	workflowID  string
+	nodeID      string
+	status      int
+	code        admission.Code
+	executionID string
+	duplicate   bool
+	bodyBytes   int
+	publish     time.Duration
+	err         error
+}
+
+func (e *event) admitted(a admission.Admitted) {
+	if a.Workflow != nil {
+		e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
+	}
+}
+
+func (h *handler) begin(*http.Request) *event {
+	h.metrics.active.Inc()
+	return &event{start: time.Now()}
+}
+
+// end writes the request's one log line. It also catches what panicked.
+func (h *handler) end(e *event, w http.ResponseWriter) {
+	if p := recover(); p != nil {
+		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		h.refuse(w, e, &admission.Refusal{Code: admission.Internal})
+	}
+	took := time.Since(e.start)
+	h.metrics.observe(e, took)
+
+	level := logrus.InfoLevel
+	if e.status >= http.StatusInternalServerError {
+		level = logrus.WarnLevel
+	}
+	if !h.log.IsLevelEnabled(level) {
+		return
+	}
+	fields := logrus.Fields{
+		"status":      e.status,
+		"duration_ms": milliseconds(took),
+	}
+	put := func(name, value string) {
+		if value != "" {
+			fields[name] = value
+		}
+	}
+	put("workflow_id", e.workflowID)
+	put("node_id", e.nodeID)
+	put("execution_id", e.executionID)
+	put("code", string(e.code))
+	if e.duplicate {
+		fields["deduplicated"] = true
+	}
+	if e.bodyBytes > 0 {
+		fields["body_bytes"] = e.bodyBytes
+	}
+	if e.publish > 0 {
+		fields["publish_ms"] = milliseconds(e.publish)
+	}
+	if e.err != nil {
+		fields["error"] = e.err.Error()
+	}
+	h.log.WithFields(fields).Log(level, "webhook")
+}
+
+// refuseAll answers every request with one code.
+func (h *handler) refuseAll(code admission.Code) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := h.begin(r)
+		defer h.end(e, w)
+		h.refuse(w, e, &admission.Refusal{Code: code})
+	})
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Microseconds()) / 1000
+}
+
+// requestMetrics are the ingress's metrics. No label has more values than there are
+// codes.
+type requestMetrics struct {
+	requests   *prometheus.CounterVec
+	duplicates prometheus.Counter
+	bodyBytes  prometheus.Counter
+	duration   prometheus.Histogram
+	publish    prometheus.Histogram
+	active     prometheus.Gauge
+}
+
+func newMetrics(r *prometheus.Registry, nc *nats.Conn, follower *registry.Follower) *requestMetrics {
+	histogram := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), NativeHistogramBucketFactor: 1.1,
+		})
+	}
+	m := &requestMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted).",
+		}, []string{"status", "code"}),
+		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_ingress_deduplicated_total", Help: "Repeated deliveries that started nothing.",
+		}),
+		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_ingress_body_bytes_total", Help: "Bytes of the bodies that were read.",
+		}),
+		duration: histogram("hookstart_ingress_request_duration_seconds", "From the headers to the answer."),
+		publish:  histogram("hookstart_ingress_publish_duration_seconds", "From sending a message to the stream's confirmation."),
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
+		}),
+	}
+	r.MustRegister(m.requests, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
+		}, func() float64 { return float64(follower.Revision()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_nats_connected", Help: "1 while NATS is connected.",
+		}, func() float64 { return connected(nc) }),
+	)
+	return m
+}
+
+func (m *requestMetrics) observe(e *event, took time.Duration) {
+	m.active.Dec()
+	m.requests.WithLabelValues(strconv.Itoa(e.status), string(e.code)).Inc()
+	m.duration.Observe(took.Seconds())
+	m.bodyBytes.Add(float64(e.bodyBytes))
+	if e.publish > 0 {
+		m.publish.Observe(e.publish.Seconds())
+	}
+	if e.duplicate {
+		m.duplicates.Inc()
+	}
+}

@@ -1,0 +1,93 @@
+// Package bus connects a program to NATS the way every hookstart program must be
+// connected.
+package bus
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+)
+
+// Options say how to connect.
+type Options struct {
+	// URL is a comma-separated list of servers.
+	URL string
+	// Name shows in the server's list of connections.
+	Name string
+	// Timeout is how long the first connection is waited for. After it, reconnecting goes on for ever.
+	Timeout time.Duration
+	// CredsFile is a file with credentials; empty: none.
+	CredsFile string
+	// CAFile is a file with the certificate authority of the servers; empty: the system's.
+	CAFile string
+	// Extra are further options, such as nats.InProcessServer.
+	Extra []nats.Option
+	// Log gets what happens to the connection later. Required.
+	Log logrus.FieldLogger
+}
+
+// Connect waits for a server and connects to it. The connection reconnects for ever,
+// and keeps nothing to send while it is away: with the default buffer, a message
+// whose sender was told "no" would be stored after the reconnect.
+func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	options := append([]nats.Option{
+		nats.Name(o.Name),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(100 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.Timeout(2 * time.Second),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			o.Log.WithError(err).Warn("NATS connection lost")
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { o.Log.Info("NATS connection is back") }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			o.Log.WithError(err).Warn("NATS reports an error")
+		}),
+	}, o.Extra...)
+	if o.CredsFile != "" {
+		options = append(options, nats.UserCredentials(o.CredsFile))
+	}
+	if o.CAFile != "" {
+		options = append(options, nats.RootCAs(o.CAFile))
+	}
+
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		nc, err := nats.Connect(o.URL, options...)
+		if err == nil {
+			return nc, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is --nats-url right?", Redact(o.URL), o.Timeout, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Redact is a list of NATS URLs without the names, passwords and tokens in them.
+func Redact(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, one := range list {
+		one = strings.TrimSpace(one)
+		if u, err := url.Parse(one); err == nil && u.User != nil {
+			u.User = nil
+			one = u.String()
+		} else if at := strings.LastIndexByte(one, '@'); at >= 0 {
+			one = one[at+1:]
+		}
+		list[i] = one
+	}
+	return strings.Join(list, ",")
+}

@@ -1,0 +1,337 @@
+// Package embednats runs a NATS server with JetStream inside this process, for
+// one program that needs no other and for tests. A test wants the package
+// natstest, which is built on this one.
+package embednats
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// ErrLocked is in the error of Start when another server uses the store folder.
+var ErrLocked = errors.New("in use by another hookstart process")
+
+// lockFile is the file in the store folder that a running server keeps locked.
+// It is never removed: a process that waits to open it must find the same one.
+const lockFile = "hookstart.lock"
+
+// routesTimeout bounds the time from the end of the start to the cluster's
+// listener. It takes microseconds unless something is wrong.
+const routesTimeout = 10 * time.Second
+
+// Options say how a server runs. The zero value of every field but StoreDir is
+// a good choice.
+type Options struct {
+	// StoreDir is the folder that keeps all streams. It is required, and
+	// created with mode 0700 when it is not there. Only one server at a time
+	// can use it; a lock that ends with the process sees to that.
+	StoreDir string
+
+	// Host is the address to listen on. "" means 127.0.0.1: the server asks
+	// clients for no password, so anything else opens it to the network.
+	Host string
+
+	// Port is the TCP port for clients. 0 means any free one; ClientURL says
+	// which.
+	Port int
+
+	// NoListener opens no port at all: only clients with the option InProcess
+	// can connect. Host and Port are ignored. It cannot be combined with
+	// Cluster.
+	NoListener bool
+
+	// Name is the server's name, without spaces. "" means a random one. In a
+	// cluster it is required, must differ from node to node, and must be the
+	// same after every restart, because streams are placed by it.
+	Name string
+
+	// SyncAlways makes the server sync a message to the disk before it
+	// acknowledges it. Without it a message survives the end of the process,
+	// however sudden, but a power cut can take the last two minutes.
+	SyncAlways bool
+
+	// MaxPayload is the size of the largest message in bytes, headers
+	// included. 0 means the server's default of 1 MiB.
+	MaxPayload int32
+
+	// MaxStore is how many bytes all streams together may take on the disk. 0
+	// means three quarters of what is free at the start.
+	MaxStore int64
+
+	// Cluster makes the server one node of a cluster. Nil means that it is
+	// alone.
+	Cluster *Cluster
+
+	// Log gets what the server has to say, one line each. It is called from
+	// many goroutines, must not block, and must not call the Server. Nil means
+	// that nobody hears it; nothing is written to stdout or stderr.
+	Log func(level slog.Level, line string) `json:"-"`
+}
+
+// Cluster says how a node finds the others.
+type Cluster struct {
+	Name   string   // of the cluster, the same in every node
+	Port   int      // for the other nodes, on Options.Host; not 0
+	Routes []string // host:port of every node; the node's own may be among them
+}
+
+// Server is a running server.
+type Server struct {
+	nats *server.Server
+	lock *flock.Flock
+	url  string
+	stop sync.Once
+}
+
+// Start starts a server and returns when clients can connect and its streams
+// are recovered, which can take a while when they are large. Nodes of a cluster
+// may still be looking for each other.
+//
+// An error is one line that says what to change, and leaves nothing running. It
+// is ErrLocked when another server uses the folder. The process is never ended.
+func Start(o Options) (*Server, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockFolder(o.StoreDir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(o)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+// complete fills in the defaults and refuses what cannot work.
+func (o Options) complete() (Options, error) {
+	if o.StoreDir == "" {
+		return o, errors.New("the NATS server needs a store folder")
+	}
+	// Absolute, so that a later chdir does not move the folder.
+	dir, err := filepath.Abs(o.StoreDir)
+	if err != nil {
+		return o, fmt.Errorf("store folder %s: %w", o.StoreDir, err)
+	}
+	o.StoreDir = dir
+	if o.Host == "" {
+		o.Host = "127.0.0.1"
+	}
+	if o.Cluster == nil {
+		return o, nil
+	}
+	switch {
+	case o.NoListener:
+		return o, errors.New("a NATS server in a cluster needs a listener")
+	case o.Name == "" || o.Cluster.Name == "" || o.Cluster.Port == 0:
+		return o, errors.New("a NATS server in a cluster needs a name, the cluster's name and a cluster port")
+	}
+	return o, nil
+}
+
+// lockFolder creates the folder and locks it. nats-server has no such lock: two
+// servers would write to the same files.
+func lockFolder(dir string) (*flock.Flock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir, reason(err))
+	}
+	lock := flock.New(filepath.Join(dir, lockFile))
+	got, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("cannot write to the store folder %s: %w; make it writable or choose another one", dir, reason(err))
+	}
+	if !got {
+		return nil, fmt.Errorf("the store folder %s is %w; stop that one or choose another folder", dir, ErrLocked)
+	}
+	return lock, nil
+}
+
+// reason takes the path out of an error, for messages that name it already.
+func reason(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// start runs a server in a folder that is locked already.
+func start(o Options) (*Server, error) {
+	if err := checkPorts(o); err != nil {
+		return nil, err
+	}
+	so, err := o.natsOptions()
+	if err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(so)
+	if err != nil {
+		return nil, fmt.Errorf("NATS server: %w", err)
+	}
+
+	// What fails from here on, the server tells to its logger as fatal, and
+	// returns. Its own logger would then end the process; this one keeps it.
+	log := &logger{hook: o.Log, fatal: make(chan string, 1)}
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start()
+
+	if err := awaitRoutes(ns, o, log.fatal); err != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, err
+	}
+	s := &Server{nats: ns}
+	if addr, ok := ns.Addr().(*net.TCPAddr); ok {
+		s.url = (&url.URL{Scheme: "nats", Host: net.JoinHostPort(o.Host, strconv.Itoa(addr.Port))}).String()
+	}
+	return s, nil
+}
+
+// checkPorts fails when a port is not to be had. The server would find out
+// itself, but only after it has recovered all streams.
+func checkPorts(o Options) error {
+	if !o.NoListener && o.Port != 0 {
+		if err := checkPort("port", o.Host, o.Port); err != nil {
+			return err
+		}
+	}
+	if o.Cluster != nil {
+		return checkPort("cluster port", o.Host, o.Cluster.Port)
+	}
+	return nil
+}
+
+func checkPort(what, host string, port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))) //nolint:noctx // it does not block
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
+			what, port, host, syscall.EADDRINUSE)
+	}
+	if err != nil {
+		return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
+	}
+	return l.Close()
+}
+
+func (o Options) natsOptions() (*server.Options, error) {
+	so := &server.Options{
+		ServerName:             o.Name,
+		Host:                   o.Host,
+		Port:                   o.Port,
+		DontListen:             o.NoListener,
+		MaxPayload:             o.MaxPayload,
+		JetStream:              true,
+		StoreDir:               o.StoreDir,
+		SyncAlways:             o.SyncAlways,
+		JetStreamMaxStore:      o.MaxStore,
+		DisableJetStreamBanner: true,
+		NoSigs:                 true, // signals are the program's
+		NoLog:                  true,
+	}
+	if o.Port == 0 {
+		so.Port = server.RANDOM_PORT
+	}
+	if o.Cluster != nil {
+		so.Cluster.Name = o.Cluster.Name
+		so.Cluster.Host = o.Host
+		so.Cluster.Port = o.Cluster.Port
+		for _, route := range o.Cluster.Routes {
+			u, err := url.Parse("nats://" + route)
+			if err != nil {
+				return nil, fmt.Errorf("route %q is not host:port: %w", route, err)
+			}
+			so.Routes = append(so.Routes, u)
+		}
+	}
+	return so, nil
+}
+
+// awaitRoutes waits for the listener for other nodes, which is the one thing
+// that the server opens in the background, and reports what was fatal.
+func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
+	failed := func(line string) error {
+		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	timeout := time.NewTimer(routesTimeout)
+	defer timeout.Stop()
+	for {
+		select {
+		case line := <-fatal:
+			return failed(line)
+		default:
+		}
+		if o.Cluster == nil || ns.ClusterAddr() != nil {
+			return nil
+		}
+		select {
+		case line := <-fatal:
+			return failed(line)
+		case <-tick.C:
+		case <-timeout.C:
+			return failed("its cluster port did not open in " + routesTimeout.String())
+		}
+	}
+}
+
+// ClientURL is where clients connect: nats://host:port. It is "" with
+// NoListener.
+func (s *Server) ClientURL() string { return s.url }
+
+// InProcess is the option that connects a client of this process without a
+// network: nats.Connect("", s.InProcess()).
+func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.nats) }
+
+// Shutdown stops the server, waits until all is written and closed, and frees
+// the folder. Clients are cut off. Further calls wait for the first one.
+func (s *Server) Shutdown() {
+	s.stop.Do(func() {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+		// The lock ends with the process if not here; nobody could do more.
+		_ = s.lock.Close()
+	})
+}
+
+// logger hands the server's lines to the hook and keeps the first fatal one.
+type logger struct {
+	hook  func(slog.Level, string)
+	fatal chan string // capacity 1
+}
+
+func (l *logger) log(level slog.Level, format string, args []any) {
+	if l.hook != nil {
+		l.hook(level, fmt.Sprintf(format, args...))
+	}
+}
+
+func (l *logger) Fatalf(format string, args ...any) {
+	select {
+	case l.fatal <- fmt.Sprintf(format, args...):
+	default:
+	}
+	l.log(slog.LevelError, format, args)
+}
+
+func (l *logger) Errorf(format string, args ...any)  { l.log(slog.LevelError, format, args) }
+func (l *logger) Warnf(format string, args ...any)   { l.log(slog.LevelWarn, format, args) }
+func (l *logger) Noticef(format string, args ...any) { l.log(slog.LevelInfo, format, args) }
+func (l *logger) Debugf(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
+func (l *logger) Tracef(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }

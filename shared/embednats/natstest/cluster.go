@@ -1,0 +1,222 @@
+package natstest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats"
+)
+
+// clusterTimeout bounds every wait for a cluster. When a leader is killed or
+// paused, the others look for a new one after four to nine seconds.
+const clusterTimeout = 30 * time.Second
+
+// Cluster is several servers that keep streams together. It can be used by
+// several goroutines.
+type Cluster struct {
+	tb    testing.TB
+	nodes []*Node
+}
+
+// StartCluster starts a cluster inside the test's process and waits until a
+// stream can have a replica in every node. Three nodes are the smallest cluster
+// that survives the loss of one. It is stopped when the test ends.
+func StartCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
+	tb.Helper()
+	return startCluster(tb, false, nodes, opts)
+}
+
+// StartProcessCluster is StartCluster with every node in a process of its own,
+// as by [StartProcess].
+func StartProcessCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
+	tb.Helper()
+	return startCluster(tb, true, nodes, opts)
+}
+
+func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Cluster {
+	tb.Helper()
+	if nodes < 2 {
+		tb.Fatalf("natstest: %d node is no cluster", nodes)
+	}
+	// Random, lest a node finds that of another test at its neighbour's port.
+	name := "natstest-" + rand.Text()
+	var routePorts []int
+	var routes []string
+	for range nodes {
+		port := freePort(tb)
+		routePorts = append(routePorts, port)
+		routes = append(routes, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+	c := &Cluster{tb: tb}
+	for i := range nodes {
+		o := embednats.Options{}
+		for _, opt := range opts {
+			opt(&o)
+		}
+		o.StoreDir = tb.TempDir()
+		o.Port = freePort(tb)
+		o.Name = nodeName(i)
+		o.Cluster = &embednats.Cluster{Name: name, Port: routePorts[i], Routes: routes}
+		n := newNode(tb, asProcess, o)
+		n.Restart()
+		c.nodes = append(c.nodes, n)
+	}
+	c.awaitReplicas()
+	return c
+}
+
+func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
+
+// Node is the i-th node, from 0. To stop and restart it there does not wait for
+// the cluster.
+func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
+
+// URLs is where clients connect: all nodes, separated by commas.
+func (c *Cluster) URLs() string {
+	urls := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		urls[i] = n.URL()
+	}
+	return strings.Join(urls, ",")
+}
+
+// Connect is [Node.Connect] to any of the nodes.
+func (c *Cluster) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
+	tb.Helper()
+	return connect(tb, c.URLs(), opts)
+}
+
+// Stop stops the i-th node in an orderly way: it hands over what it leads.
+func (c *Cluster) Stop(i int) {
+	c.tb.Helper()
+	c.nodes[i].Stop()
+}
+
+// Restart restarts the i-th node. If then all nodes run, it waits until a stream
+// can have a replica in every one again; a replica that was there before may
+// still be catching up.
+func (c *Cluster) Restart(i int) {
+	c.tb.Helper()
+	c.nodes[i].Restart()
+	for _, n := range c.nodes {
+		if !n.answers() {
+			return
+		}
+	}
+	c.awaitReplicas()
+}
+
+// Leader is the index of the node that leads a stream. It waits until a node
+// does that is neither stopped nor paused.
+func (c *Cluster) Leader(stream string) int {
+	c.tb.Helper()
+	var urls []string
+	for _, n := range c.nodes {
+		if n.answers() {
+			urls = append(urls, n.URL())
+		}
+	}
+	nc, js := c.client(strings.Join(urls, ","))
+	defer nc.Close()
+
+	leader := -1
+	c.await("a leader of stream "+stream, time.Second, func(ctx context.Context) error {
+		s, err := js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		cluster := s.CachedInfo().Cluster
+		if cluster == nil {
+			return errors.New("no cluster")
+		}
+		for i, n := range c.nodes {
+			if nodeName(i) == cluster.Leader && n.answers() {
+				leader = i
+				return nil
+			}
+		}
+		return fmt.Errorf("leader %q", cluster.Leader)
+	})
+	return leader
+}
+
+// awaitReplicas waits until it has made a stream with a replica in every node,
+// and published to it from every node.
+func (c *Cluster) awaitReplicas() {
+	c.tb.Helper()
+	const name = "natstest-ready"
+	nc, js := c.client(c.nodes[0].URL())
+	defer nc.Close()
+
+	// A server without a leader does not answer; so ask with little patience
+	// before the real question.
+	c.await("a leader of the cluster", 200*time.Millisecond, func(ctx context.Context) error {
+		_, err := js.AccountInfo(ctx)
+		return err
+	})
+	c.await("a stream with all replicas", 2*time.Second, func(ctx context.Context) error {
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: name, Replicas: len(c.nodes), Storage: jetstream.MemoryStorage,
+		})
+		return err
+	})
+	for _, n := range c.nodes {
+		own, from := c.client(n.URL())
+		c.await("a way from "+n.URL()+" to the stream", time.Second, func(ctx context.Context) error {
+			_, err := from.Publish(ctx, name, nil, jetstream.WithRetryAttempts(0))
+			return err
+		})
+		own.Close()
+	}
+	c.await("the end of the stream", 2*time.Second, func(ctx context.Context) error {
+		err := js.DeleteStream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// client is a connection of the cluster's own, to be closed by the caller.
+func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
+	c.tb.Helper()
+	nc, err := nats.Connect(urls, nats.Name("natstest"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		c.tb.Fatalf("natstest: connect to %s: %v", urls, err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		c.tb.Fatalf("natstest: %v", err)
+	}
+	return nc, js
+}
+
+// await tries something until it works, each time with a deadline.
+func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
+	c.tb.Helper()
+	end := time.Now().Add(clusterTimeout)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
+		err := try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			c.tb.Fatalf("natstest: waited %s for %s: %v", clusterTimeout, what, err)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,316 @@
+// Package natstest gives a test a real NATS server with JetStream: one, or a
+// cluster, inside the test's process or in processes that can be killed. Nothing
+// has to be installed.
+//
+//	func TestMyRunner(t *testing.T) {
+//		server := natstest.Start(t)
+//		nc := server.Connect(t)
+//		// Run what is to be tested with nc, or with server.URL().
+//		server.Restart() // It keeps its port and its messages.
+//		// Check that nothing was lost.
+//	}
+//
+// Which one to take:
+//
+//   - [Start]: a server inside the test's process. It starts in milliseconds, so
+//     every test can have its own.
+//   - [StartProcess]: a server in a process of its own, to be killed without
+//     warning ([Node.Kill]) or frozen ([Node.Pause]).
+//   - [StartCluster]: three servers, for streams with three replicas. Stop one,
+//     perhaps the leader of a stream ([Cluster.Leader]), and go on.
+//   - [StartProcessCluster]: three processes.
+//
+// All of them listen on 127.0.0.1 without a password, keep their data in
+// t.TempDir(), and are gone when the test ends. A function that fails ends the
+// test with t.Fatal, so call it where t.Fatal may be called: in the test's own
+// goroutine.
+//
+// A server process is the test binary, started once more: it sees in an init
+// function of this package that it is to be a server, and main is never reached.
+// So the test needs no TestMain, but the init functions of packages that are
+// initialised before this one do run in the server too.
+package natstest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/embednats"
+)
+
+// Option changes how a server runs, for example:
+//
+//	natstest.Start(t, func(o *embednats.Options) { o.SyncAlways = true })
+//
+// Without options StoreDir is a new folder and Port is free and stays the same
+// over restarts. In a cluster an option is applied to every node, StoreDir, Port,
+// Name and Cluster are set afterwards. A process cannot use Log.
+type Option func(*embednats.Options)
+
+// Node is one server. It can be used by several goroutines.
+type Node struct {
+	tb        testing.TB
+	opts      embednats.Options
+	asProcess bool
+
+	mu     sync.Mutex
+	server *embednats.Server // while it runs in this process
+	child  *child            // while it runs in its own
+	guard  *child            // while it is paused
+}
+
+// Start starts a server inside the test's process. It is stopped when the test
+// ends.
+func Start(tb testing.TB, opts ...Option) *Node {
+	tb.Helper()
+	return startAlone(tb, false, opts)
+}
+
+// StartProcess starts a server in a process of its own. It is killed when the
+// test ends, and ends by itself when the test's process dies.
+func StartProcess(tb testing.TB, opts ...Option) *Node {
+	tb.Helper()
+	return startAlone(tb, true, opts)
+}
+
+func startAlone(tb testing.TB, asProcess bool, opts []Option) *Node {
+	tb.Helper()
+	o := embednats.Options{}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.StoreDir == "" {
+		o.StoreDir = tb.TempDir()
+	}
+	if o.NoListener {
+		tb.Fatal("natstest: a test's server needs a listener; use embednats without one")
+	}
+	if o.Port == 0 {
+		o.Port = freePort(tb)
+	}
+	n := newNode(tb, asProcess, o)
+	n.Restart()
+	return n
+}
+
+// newNode is a server that does not run yet.
+func newNode(tb testing.TB, asProcess bool, o embednats.Options) *Node {
+	n := &Node{tb: tb, opts: o, asProcess: asProcess}
+	tb.Cleanup(n.end)
+	return n
+}
+
+// URL is where clients connect. It stays the same over restarts.
+func (n *Node) URL() string {
+	host := n.opts.Host
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return "nats://" + net.JoinHostPort(host, strconv.Itoa(n.opts.Port))
+}
+
+// StoreDir is the folder that keeps the server's streams.
+func (n *Node) StoreDir() string { return n.opts.StoreDir }
+
+// Connect connects a client, which is closed when the test tb ends. It reconnects
+// quickly and without end; opts can change that and anything else.
+func (n *Node) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
+	tb.Helper()
+	return connect(tb, n.URL(), opts)
+}
+
+func connect(tb testing.TB, urls string, opts []nats.Option) *nats.Conn {
+	tb.Helper()
+	nc, err := nats.Connect(urls, append([]nats.Option{
+		nats.Name(tb.Name()),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(20 * time.Millisecond),
+		nats.ReconnectJitter(5*time.Millisecond, 5*time.Millisecond),
+	}, opts...)...)
+	if err != nil {
+		tb.Fatalf("natstest: connect to %s: %v", urls, err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// Stop stops the server in an orderly way and waits until it has ended. A paused
+// process is resumed first. A server that does not run is left alone.
+func (n *Node) Stop() {
+	n.tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stop()
+}
+
+func (n *Node) stop() {
+	n.tb.Helper()
+	if n.server != nil {
+		n.server.Shutdown()
+		n.server = nil
+	}
+	if n.child != nil {
+		n.resume()
+		err := n.child.stop()
+		n.child = nil
+		if err != nil {
+			n.tb.Fatalf("natstest: stop the server process: %v", err)
+		}
+	}
+}
+
+// Restart starts the server with the same folder and port, and waits until
+// clients can connect. A server that still runs is stopped before.
+func (n *Node) Restart() {
+	n.tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stop()
+	var err error
+	if n.asProcess {
+		n.child, err = spawn(job{Server: &n.opts})
+	} else {
+		n.server, err = embednats.Start(n.opts)
+	}
+	if err != nil {
+		n.tb.Fatalf("natstest: start: %v", err)
+	}
+}
+
+// Kill ends a server process at once, as SIGKILL and the kernel's memory killer
+// do, and waits until it has ended. It needs [StartProcess] or
+// [StartProcessCluster].
+func (n *Node) Kill() {
+	n.tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.needProcess("kill")
+	n.kill()
+}
+
+func (n *Node) kill() {
+	if n.guard != nil {
+		n.guard.kill()
+		n.guard = nil
+	}
+	n.child.kill()
+	n.child = nil
+}
+
+// Pause freezes a server process: its connections stay open and nothing is
+// answered, as when a machine hangs. It needs [StartProcess] or
+// [StartProcessCluster], and a Unix system.
+func (n *Node) Pause() {
+	n.tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.needProcess("pause")
+	if n.guard != nil {
+		return
+	}
+	// A frozen process does not see that the test's process died, so another
+	// one looks out for it.
+	guard, err := spawn(job{Guard: n.child.pid()})
+	if err != nil {
+		n.tb.Fatalf("natstest: pause the server process: %v", err)
+	}
+	n.guard = guard
+	if err := n.child.signal(pauseSignal); err != nil {
+		n.tb.Fatalf("natstest: pause the server process: %v", err)
+	}
+}
+
+// Resume lets a paused server go on. One that is not paused is left alone.
+func (n *Node) Resume() {
+	n.tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.resume()
+}
+
+func (n *Node) resume() {
+	n.tb.Helper()
+	if n.guard == nil {
+		return
+	}
+	n.guard.kill()
+	n.guard = nil
+	if err := n.child.signal(resumeSignal); err != nil {
+		n.tb.Fatalf("natstest: resume the server process: %v", err)
+	}
+}
+
+func (n *Node) needProcess(verb string) {
+	n.tb.Helper()
+	switch {
+	case !n.asProcess:
+		n.tb.Fatalf("natstest: cannot %s a server inside the test's process; start it as a process", verb)
+	case n.child == nil:
+		n.tb.Fatalf("natstest: cannot %s a server that does not run", verb)
+	}
+}
+
+// answers says whether the server runs and is not paused.
+func (n *Node) answers() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.server != nil || n.child != nil && n.guard == nil
+}
+
+// end is the cleanup.
+func (n *Node) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.server != nil {
+		n.server.Shutdown()
+		n.server = nil
+	}
+	if n.child != nil {
+		if n.child.ended() {
+			n.tb.Errorf("natstest: the server process ended by itself: %v", n.child.failure())
+		}
+		n.kill()
+	}
+}
+
+// ports hands out each port once, so that a server that is stopped finds its own
+// one free. They are below those that systems give to outgoing connections, for
+// the same reason.
+var ports = struct {
+	sync.Mutex
+	next int
+}{next: firstPort + rand.IntN(lastPort-firstPort)} //nolint:gosec // other test binaries should begin elsewhere, no more
+
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	ports.Lock()
+	defer ports.Unlock()
+	for range lastPort - firstPort {
+		port := ports.next
+		if ports.next++; ports.next > lastPort {
+			ports.next = firstPort
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // it does not block
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			continue
+		}
+		return port
+	}
+	tb.Fatalf("natstest: no port between %d and %d is free", firstPort, lastPort)
+	return 0
+}

@@ -1,0 +1,125 @@
+// Package execution is the domain: what an execution is, which states it goes
+// through, how it gets its ID, and how a body becomes a workflow's input. It
+// imports the standard library only.
+package execution
+
+import "time"
+
+// Status is the state of an execution.
+type Status string
+
+// An execution is queued, then running, then succeeded or failed; or it is
+// rejected from the beginning. The last three are final.
+const (
+	Queued    Status = "queued"
+	Running   Status = "running"
+	Succeeded Status = "succeeded"
+	Failed    Status = "failed"
+	Rejected  Status = "rejected"
+)
+
+// Statuses lists all of them, in the order of a life.
+var Statuses = []Status{Queued, Running, Succeeded, Failed, Rejected}
+
+// Final says whether nothing changes this state any more.
+func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Rejected }
+
+// Follows says whether an execution may go from state before to s.
+func (s Status) Follows(before Status) bool {
+	switch s {
+	case Running:
+		return before == Queued
+	case Succeeded, Failed:
+		return before == Queued || before == Running
+	case Queued, Rejected:
+		return false
+	default:
+		return false
+	}
+}
+
+// Source says what started an execution.
+type Source string
+
+// A request to the webhook endpoint, or an operator's rerun.
+const (
+	Webhook Source = "webhook"
+	Rerun   Source = "rerun"
+)
+
+// Sources lists all of them.
+var Sources = []Source{Webhook, Rerun}
+
+// Values is a request's headers or query parameters: name to values, in the
+// order in which they were sent.
+type Values map[string][]string
+
+// Start starts one execution.
+type Start struct {
+	ID         string // UUID, lower case
+	WorkflowID string
+	NodeID     string
+	AccountID  string
+	Queue      string
+	Source     Source
+	DeliveryID string // the sender's, "" when it sent none
+	RerunOf    string // execution ID, "" for none
+	AcceptedAt time.Time
+	Payload    Payload
+	Headers    Values
+	Query      Values
+	TokenID    string // which token was used, "" for a rerun
+	Trace      string // W3C traceparent
+}
+
+// Rejection is a request that was refused because its workflow is not active.
+// It is recorded; no run starts.
+type Rejection struct {
+	ID           string // UUID, never that of a run
+	WorkflowID   string
+	NodeID       string
+	AccountID    string
+	Queue        string
+	DeliveryID   string
+	At           time.Time
+	ContentType  string
+	DeclaredSize int64 // of the body, which was not read
+	Headers      Values
+	Query        Values
+	Code         string // the refusal's code
+	TokenID      string
+	Trace        string
+}
+
+// Progress is what a runner reports of an execution.
+type Progress struct {
+	ID     string
+	Status Status // Running, Succeeded or Failed
+	At     time.Time
+	Error  string // with Failed
+	Output []byte // with Succeeded: one JSON text, or empty
+}
+
+// NamePattern is the form of workflow, node and account IDs and of queues.
+const NamePattern = `^[A-Za-z0-9_-]{1,64}$`
+
+// DefaultQueue is the queue of a workflow that names none.
+const DefaultQueue = "default"
+
+// MaxDeliveryID is the length of the longest valid delivery ID, in bytes.
+const MaxDeliveryID = 255
+
+// ValidName says whether s can be the ID of a workflow, node or account, or a
+// queue: [A-Za-z0-9_-]{1,64}.
+func ValidName(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,45 @@
+package execution
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// IDForDelivery is the ID of the execution that a delivery starts: always the
+// same for the same workflow, node and delivery ID, so that a repeat is
+// recognised without a look-up. It is a UUID of version 8 (RFC 9562) made of a
+// SHA-256.
+func IDForDelivery(workflowID, nodeID, deliveryID string) string {
+	return hashUUID("start", workflowID, nodeID, deliveryID)
+}
+
+// RejectedIDForDelivery is the ID under which a delivery to an inactive workflow
+// is recorded. It differs from IDForDelivery: the same delivery can still start
+// an execution once the workflow is active.
+func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
+	return hashUUID("rejected", workflowID, nodeID, deliveryID)
+}
+
+// hashUUID hashes its parts. Only the last one, the delivery ID, can hold a NUL;
+// so no two lists of parts are joined to the same text.
+func hashUUID(kind, workflowID, nodeID, deliveryID string) string {
+	text := make([]byte, 0, 512)
+	for _, part := range [...]string{"hookstart", kind, workflowID, nodeID} {
+		text = append(append(text, part...), 0)
+	}
+	sum := sha256.Sum256(append(text, deliveryID...))
+	sum[6] = sum[6]&0x0f | 0x80 // version 8
+	sum[8] = sum[8]&0x3f | 0x80 // RFC 9562 variant
+
+	var id [36]byte
+	hex.Encode(id[0:8], sum[0:4])
+	id[8] = '-'
+	hex.Encode(id[9:13], sum[4:6])
+	id[13] = '-'
+	hex.Encode(id[14:18], sum[6:8])
+	id[18] = '-'
+	hex.Encode(id[19:23], sum[8:10])
+	id[23] = '-'
+	hex.Encode(id[24:36], sum[10:16])
+	return string(id[:])
+}

@@ -1,0 +1,227 @@
+package execution
+
+import "unicode/utf8"
+
+// ValidJSON says whether text is one JSON text by RFC 8259: any value, with
+// white space around it, in UTF-8, without a byte order mark. Unlike
+// encoding/json it accepts any depth and refuses invalid UTF-8. It does not
+// recurse: a body of nothing but brackets costs one bit each.
+func ValidJSON(text []byte) bool {
+	var s jsonScanner
+	i := skipSpace(text, 0)
+	for {
+		// At the beginning of a value.
+		if i >= len(text) {
+			return false
+		}
+		switch text[i] {
+		case '{':
+			i = skipSpace(text, i+1)
+			if i < len(text) && text[i] == '}' {
+				i++
+				break
+			}
+			s.push(inObject)
+			if i = memberName(text, i); i < 0 {
+				return false
+			}
+			continue
+		case '[':
+			i = skipSpace(text, i+1)
+			if i < len(text) && text[i] == ']' {
+				i++
+				break
+			}
+			s.push(inArray)
+			continue
+		case '"':
+			i = scanString(text, i)
+		case 't':
+			i = literal(text, i, "true")
+		case 'f':
+			i = literal(text, i, "false")
+		case 'n':
+			i = literal(text, i, "null")
+		default:
+			i = scanNumber(text, i)
+		}
+		if i < 0 {
+			return false
+		}
+
+		// After a value: close what ends here, or go on to the next.
+	after:
+		for {
+			i = skipSpace(text, i)
+			if s.depth == 0 {
+				return i == len(text)
+			}
+			if i >= len(text) {
+				return false
+			}
+			switch c := text[i]; {
+			case c == ',':
+				i = skipSpace(text, i+1)
+				if s.top() == inObject {
+					if i = memberName(text, i); i < 0 {
+						return false
+					}
+				}
+				break after
+			case c == '}' && s.top() == inObject, c == ']' && s.top() == inArray:
+				s.depth--
+				i++
+			default:
+				return false
+			}
+		}
+	}
+}
+
+const (
+	inArray  = false
+	inObject = true
+)
+
+// jsonScanner remembers which brackets are open, one bit each.
+type jsonScanner struct {
+	depth int
+	bits  []uint64
+}
+
+func (s *jsonScanner) push(object bool) {
+	word, bit := s.depth/64, uint(s.depth)%64
+	if word == len(s.bits) {
+		s.bits = append(s.bits, 0)
+	}
+	if object {
+		s.bits[word] |= 1 << bit
+	} else {
+		s.bits[word] &^= 1 << bit
+	}
+	s.depth++
+}
+
+func (s *jsonScanner) top() bool {
+	d := s.depth - 1
+	return s.bits[d/64]>>(uint(d)%64)&1 == 1
+}
+
+func skipSpace(text []byte, i int) int {
+	for i < len(text) {
+		switch text[i] {
+		case ' ', '\t', '\n', '\r':
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// memberName reads `"name" :` and the white space after it; -1 when it is not there.
+func memberName(text []byte, i int) int {
+	if i >= len(text) || text[i] != '"' {
+		return -1
+	}
+	if i = scanString(text, i); i < 0 {
+		return -1
+	}
+	i = skipSpace(text, i)
+	if i >= len(text) || text[i] != ':' {
+		return -1
+	}
+	return skipSpace(text, i+1)
+}
+
+// scanString reads the string that begins at i; -1 when it is none. An escaped
+// lone surrogate is allowed: it is in the grammar.
+func scanString(text []byte, i int) int {
+	for i++; i < len(text); {
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			if i+1 >= len(text) {
+				return -1
+			}
+			switch text[i+1] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				i += 2
+			case 'u':
+				if len(text)-i < 6 || !hexDigits(text[i+2:i+6]) {
+					return -1
+				}
+				i += 6
+			default:
+				return -1
+			}
+		case c < ' ':
+			return -1
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, size := utf8.DecodeRune(text[i:])
+			if r == utf8.RuneError && size == 1 {
+				return -1
+			}
+			i += size
+		}
+	}
+	return -1
+}
+
+func hexDigits(text []byte) bool {
+	for _, c := range text {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
+			return false
+		}
+	}
+	return true
+}
+
+func literal(text []byte, i int, word string) int {
+	if len(text)-i < len(word) || string(text[i:i+len(word)]) != word {
+		return -1
+	}
+	return i + len(word)
+}
+
+func scanNumber(text []byte, i int) int {
+	if i < len(text) && text[i] == '-' {
+		i++
+	}
+	switch {
+	case i < len(text) && text[i] == '0':
+		i++
+	default:
+		if i = digits(text, i); i < 0 {
+			return -1
+		}
+	}
+	if i < len(text) && text[i] == '.' {
+		if i = digits(text, i+1); i < 0 {
+			return -1
+		}
+	}
+	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
+		i++
+		if i < len(text) && (text[i] == '+' || text[i] == '-') {
+			i++
+		}
+		return digits(text, i)
+	}
+	return i
+}
+
+// digits reads at least one digit; -1 when there is none.
+func digits(text []byte, i int) int {
+	start := i
+	for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+		i++
+	}
+	if i == start {
+		return -1
+	}
+	return i
+}

@@ -1,0 +1,155 @@
+// Package ops is what every hookstart program offers those who run it: metrics,
+// health and readiness on a listener of its own, and a log.
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
+)
+
+// Version is stamped by the build.
+var Version = "dev"
+
+// Readiness collects what keeps a program from being ready. It is safe for
+// concurrent use.
+type Readiness struct {
+	mu      sync.Mutex
+	waiting map[string]string
+}
+
+// NotReady says that a part is not ready, and why.
+func (r *Readiness) NotReady(part, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == nil {
+		r.waiting = map[string]string{}
+	}
+	r.waiting[part] = why
+}
+
+// Ready says that a part is ready.
+func (r *Readiness) Ready(part string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, part)
+}
+
+// Reasons are the parts that are not ready, one line each; none when all are.
+func (r *Readiness) Reasons() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reasons := make([]string, 0, len(r.waiting))
+	for part, why := range r.waiting {
+		reasons = append(reasons, part+": "+why)
+	}
+	sort.Strings(reasons)
+	return reasons
+}
+
+// Ops is what a process shows of itself. Services that share a process share it.
+type Ops struct {
+	Metrics *prometheus.Registry
+	Ready   *Readiness
+}
+
+// New has the metrics of Go and of the process, and is ready.
+func New() *Ops {
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return &Ops{Metrics: metrics, Ready: &Readiness{}}
+}
+
+// Serve listens on addr and serves /metrics, /healthz (200 as long as the process
+// lives) and /readyz (200, or 503 with the reasons) until stop is called. It returns
+// the address that it listens on.
+func (o *Ops) Serve(addr string, log logrus.FieldLogger) (bound string, stop func(), err error) {
+	listener, err := Listen(addr, "--ops-addr")
+	if err != nil {
+		return "", nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reasons := o.Ready.Reasons(); len(reasons) > 0 {
+			writeText(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n")+"\n")
+			return
+		}
+		writeText(w, http.StatusOK, "ready\n")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.WithError(err).Error("the ops listener ended")
+		}
+	}()
+	stop = func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // a scrape that does not end must not hold up the exit
+		}
+	}
+	return listener.Addr().String(), stop, nil
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}
+
+// Listen is net.Listen for TCP with an error that says what to do. flag is the name
+// of the flag that sets the address.
+func Listen(addr, flag string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s (%w); free it, or choose another with %s", addr, rootCause(err), flag)
+	}
+	return listener, nil
+}
+
+// rootCause takes "listen tcp 127.0.0.1:80: bind:" off an error whose address is said already.
+func rootCause(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		err = operation.Err
+	}
+	return err
+}
+
+// NewLog writes JSON lines to where the program's log goes.
+func NewLog(program, level string) (*logrus.Logger, error) {
+	parsed, err := logrus.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level %q: use error, warn, info or debug", level)
+	}
+	log := logrus.New()
+	log.SetLevel(parsed)
+	log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	log.AddHook(programHook(program))
+	return log, nil
+}
+
+// programHook puts the program's name into every line.
+type programHook string
+
+func (programHook) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (h programHook) Fire(e *logrus.Entry) error {
+	e.Data["program"] = string(h)
+	return nil
+}

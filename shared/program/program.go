@@ -1,0 +1,55 @@
+// Package program is how every hookstart program begins and ends: flags and their
+// environment variables, signals, one line on stderr when something is wrong.
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// EnvPrefix begins the environment variable of every flag: --nats-url is
+// HOOKSTART_NATS_URL.
+const EnvPrefix = "HOOKSTART"
+
+// Main fills config, a pointer to a struct with kong's tags, from the command line
+// and the environment, and calls run with a context that ends at SIGINT or SIGTERM. It
+// exits with 0 when run returned nil, with 1 when it failed, with 2 when a flag is bad.
+func Main(name, description string, config any, run func(context.Context) error) {
+	parser, err := kong.New(config,
+		kong.Name(name), kong.Description(description),
+		kong.DefaultEnvars(EnvPrefix),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"version": ops.Version},
+	)
+	if err != nil {
+		fail(name, err, 2)
+	}
+	if _, err := parser.Parse(os.Args[1:]); err != nil {
+		fail(name, fmt.Errorf("%w; see %s --help", err, name), 2)
+	}
+	// A second signal ends the program at once.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx); err != nil {
+		fail(name, err, 1)
+	}
+}
+
+func fail(name string, err error, code int) {
+	line := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+	os.Exit(code)
+}
+
+// Version is the flag that every program has. Embed it into its config.
+type Version struct {
+	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
+}

@@ -1,0 +1,134 @@
+package registry
+
+import (
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// Directory holds the registry's records whole and in order, for the operators' API.
+// The records that it returns are shared: nobody may change them.
+type Directory struct {
+	*Snapshot
+
+	mu        sync.RWMutex
+	plans     Versioned[*hookstartv1.PlanCatalog]
+	accounts  btree.Map[string, Versioned[*hookstartv1.Account]]
+	workflows btree.Map[string, Versioned[*hookstartv1.Workflow]]
+	byAccount btree.Map[accountWorkflow, struct{}]
+}
+
+// Versioned is a record with the revision under which it is stored: what an update
+// must name, so that it does not undo somebody else's.
+type Versioned[T any] struct {
+	Record   T
+	Revision uint64
+}
+
+// accountWorkflow orders workflows by account, then ID. Neither part holds a "/".
+type accountWorkflow string
+
+func accountKey(accountID, workflowID string) accountWorkflow {
+	return accountWorkflow(accountID + "/" + workflowID)
+}
+
+// NewDirectory is an empty one.
+func NewDirectory() *Directory { return &Directory{Snapshot: NewSnapshot()} }
+
+// Apply implements Sink.
+func (d *Directory) Apply(c Change) {
+	d.applyRecord(c)
+	d.Snapshot.Apply(c)
+}
+
+func (d *Directory) applyRecord(c Change) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case c.Plans != nil:
+		d.plans = Versioned[*hookstartv1.PlanCatalog]{c.Plans, c.Revision}
+	case c.Account != nil:
+		d.accounts.Set(c.Account.GetId(), Versioned[*hookstartv1.Account]{c.Account, c.Revision})
+	case c.DeletedAccount != "":
+		d.accounts.Delete(c.DeletedAccount)
+	case c.Workflow != nil:
+		id := c.Workflow.GetId()
+		before, existed := d.workflows.Set(id, Versioned[*hookstartv1.Workflow]{c.Workflow, c.Revision})
+		if existed {
+			d.byAccount.Delete(accountKey(before.Record.GetAccountId(), id))
+		}
+		d.byAccount.Set(accountKey(c.Workflow.GetAccountId(), id), struct{}{})
+	case c.DeletedWorkflow != "":
+		if before, existed := d.workflows.Delete(c.DeletedWorkflow); existed {
+			d.byAccount.Delete(accountKey(before.Record.GetAccountId(), c.DeletedWorkflow))
+		}
+	}
+}
+
+// Plans is the catalog.
+func (d *Directory) Plans() Versioned[*hookstartv1.PlanCatalog] {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.plans
+}
+
+// Account returns one account.
+func (d *Directory) Account(id string) (Versioned[*hookstartv1.Account], bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.accounts.Get(id)
+}
+
+// Workflow returns one workflow.
+func (d *Directory) Workflow(id string) (Versioned[*hookstartv1.Workflow], bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.workflows.Get(id)
+}
+
+// Accounts lists at most limit accounts by ID, from the one after the given ID.
+func (d *Directory) Accounts(after string, limit int) []*hookstartv1.Account {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var list []*hookstartv1.Account
+	d.accounts.Ascend(after, func(id string, a Versioned[*hookstartv1.Account]) bool {
+		if id != after {
+			list = append(list, a.Record)
+		}
+		return len(list) < limit
+	})
+	return list
+}
+
+// Workflows lists at most limit workflows by ID, from the one after the given ID; of
+// one account, or of all when accountID is empty.
+func (d *Directory) Workflows(accountID, after string, limit int) []*hookstartv1.Workflow {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var list []*hookstartv1.Workflow
+	if accountID == "" {
+		d.workflows.Ascend(after, func(id string, w Versioned[*hookstartv1.Workflow]) bool {
+			if id != after {
+				list = append(list, w.Record)
+			}
+			return len(list) < limit
+		})
+		return list
+	}
+	from := accountKey(accountID, after)
+	d.byAccount.Ascend(from, func(key accountWorkflow, _ struct{}) bool {
+		prefix := accountKey(accountID, "")
+		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
+			return false
+		}
+		if key != from {
+			if w, found := d.workflows.Get(string(key[len(prefix):])); found {
+				list = append(list, w.Record)
+			}
+		}
+		return len(list) < limit
+	})
+	return list
+}

@@ -1,0 +1,257 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// presenceSubject is where every process that follows the registry says how far it is.
+const presenceSubject = "hookstart.presence"
+
+// heartbeat is how often it says so when nothing changes; whoever was not heard for
+// lifetime is taken for dead. A message may get lost, so several fit.
+const (
+	heartbeat = 250 * time.Millisecond
+	lifetime  = 3 * time.Second
+)
+
+// The roles of those who announce themselves.
+const (
+	RoleIngress  = "ingress"
+	RoleExecutor = "executor"
+)
+
+// Announcer tells the others that this process lives, and which revision of the
+// registry it has applied.
+type Announcer struct {
+	nc       *nats.Conn
+	follower *Follower
+	log      logrus.FieldLogger
+	self     *hookstartv1.Presence
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// Announce makes this process one that changes wait for, and returns when what the
+// follower has applied is surely what is in force: from here on the process may
+// answer from it. settings is nil but for an ingress.
+//
+// The order matters. A change that was stored before the announcement is in the
+// registry that is read after it; whoever makes a change later has heard of us.
+func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *hookstartv1.IngressSettings, log logrus.FieldLogger) (*Announcer, error) {
+	if err := f.WaitLoaded(ctx); err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a := &Announcer{
+		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
+		self: &hookstartv1.Presence{InstanceId: uuid.NewString(), Role: role, Serving: true, Ingress: settings},
+	}
+	a.say()
+	err := nc.FlushWithContext(ctx)
+	if err == nil {
+		err = f.CatchUp(ctx)
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("announce this %s: %w", role, err)
+	}
+	go a.run(running)
+	return a, nil
+}
+
+// Stop says goodbye: nobody need wait for this process any more.
+func (a *Announcer) Stop() {
+	a.stop()
+	<-a.done
+	a.self.Leaving = true
+	a.say()
+	_ = a.nc.FlushTimeout(time.Second) // a goodbye that is not heard costs the others a wait, nothing more
+}
+
+func (a *Announcer) run(ctx context.Context) {
+	defer close(a.done)
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		moved := a.follower.Moved()
+		a.say()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-moved:
+		}
+	}
+}
+
+func (a *Announcer) say() {
+	a.self.Revision = a.follower.Revision()
+	data, err := proto.Marshal(a.self)
+	if err == nil {
+		err = a.nc.Publish(presenceSubject, data)
+	}
+	if err != nil {
+		a.log.WithError(err).Debug("presence was not announced")
+	}
+}
+
+// Roll knows which processes follow the registry, and how far each is.
+type Roll struct {
+	nc   *nats.Conn
+	self string
+	sub  *nats.Subscription
+
+	mu      sync.Mutex
+	members map[string]member
+	echo    uint64 // the last number heard back
+	asked   uint64 // the last number asked
+	changed chan struct{}
+}
+
+type member struct {
+	role     string
+	revision uint64
+	serving  bool
+	heard    time.Time
+	settings *hookstartv1.IngressSettings
+}
+
+// CallRoll begins to listen, and returns when everybody who lives has had time to
+// say so.
+func CallRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
+	r := &Roll{nc: nc, self: uuid.NewString(), members: map[string]member{}, changed: make(chan struct{})}
+	var err error
+	if r.sub, err = nc.Subscribe(presenceSubject, r.hear); err != nil {
+		return nil, fmt.Errorf("listen for the other processes: %w", err)
+	}
+	timer := time.NewTimer(heartbeat + 100*time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Stop ends listening.
+func (r *Roll) Stop() { _ = r.sub.Unsubscribe() }
+
+func (r *Roll) hear(msg *nats.Msg) {
+	var p hookstartv1.Presence
+	if proto.Unmarshal(msg.Data, &p) != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case p.GetEcho() > 0:
+		if p.GetInstanceId() == r.self {
+			r.echo = max(r.echo, p.GetEcho())
+		}
+	case p.GetLeaving():
+		delete(r.members, p.GetInstanceId())
+	default:
+		r.members[p.GetInstanceId()] = member{
+			role: p.GetRole(), revision: p.GetRevision(), serving: p.GetServing(), heard: time.Now(), settings: p.GetIngress(),
+		}
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// LaggingError means that a change is stored, but not everybody who lives has said
+// in time that it is in force there.
+type LaggingError struct {
+	Revision uint64
+	Behind   []string // role and instance ID
+}
+
+func (e *LaggingError) Error() string {
+	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision, strings.Join(e.Behind, ", "))
+}
+
+// Wait waits until everybody who lives has applied a revision. When the context ends
+// before that, it returns a *LaggingError.
+func (r *Roll) Wait(ctx context.Context, revision uint64) error {
+	// An announcement that was made before the change may still be on its way to us. Our
+	// own message, sent now, comes after it.
+	r.mu.Lock()
+	r.asked++
+	number := r.asked
+	r.mu.Unlock()
+	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: r.self, Echo: number})
+	if err != nil {
+		return fmt.Errorf("encode an echo: %w", err)
+	}
+	if err := r.nc.Publish(presenceSubject, data); err != nil {
+		return &LaggingError{Revision: revision, Behind: []string{"anybody: NATS is away"}}
+	}
+
+	for {
+		r.mu.Lock()
+		heard, changed := r.echo >= number, r.changed
+		behind, next := r.behind(revision, time.Now())
+		r.mu.Unlock()
+		if heard && len(behind) == 0 {
+			return nil
+		}
+		// Wake up, too, when the first of those behind is to be taken for dead.
+		timer := time.NewTimer(max(next, time.Millisecond))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			if !heard {
+				behind = append(behind, "NATS")
+			}
+			return &LaggingError{Revision: revision, Behind: behind}
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// behind lists who lives and has not applied a revision, and when the first of them
+// will count as dead. It forgets the dead.
+func (r *Roll) behind(revision uint64, now time.Time) (list []string, next time.Duration) {
+	next = lifetime
+	for id, m := range r.members {
+		left := lifetime - now.Sub(m.heard)
+		switch {
+		case left <= 0:
+			delete(r.members, id)
+		case m.serving && m.revision < revision:
+			list = append(list, m.role+" "+id)
+			next = min(next, left)
+		}
+	}
+	sort.Strings(list)
+	return list, next
+}
+
+// Ingress returns the settings of the ingresses that live, in no order.
+func (r *Roll) Ingress() []*hookstartv1.IngressSettings {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []*hookstartv1.IngressSettings
+	for _, m := range r.members {
+		if m.role == RoleIngress && m.settings != nil && time.Since(m.heard) < lifetime {
+			list = append(list, m.settings)
+		}
+	}
+	return list
+}

@@ -1,0 +1,215 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// TokenInfo is a token that works.
+type TokenInfo struct {
+	Token     string
+	ID        string // TokenHash.ID
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero: never
+}
+
+// TriggerInfo is a trigger node with its secrets.
+type TriggerInfo struct {
+	Workflow      *hookstartv1.Workflow
+	NodeID        string
+	Name          string
+	Tokens        []TokenInfo // that work now, the newest first
+	SamplePayload []byte      // nil: none
+	RateLimit     RateLimit   // in force
+}
+
+// Trigger returns a trigger node with its secrets.
+func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*TriggerInfo, error) {
+	w, node, err := e.findTrigger(workflowID, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	secrets, _, err := e.readSecrets(ctx, workflowID, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.GetName(), SamplePayload: secrets.SamplePayload}
+	if view, found := e.directory.Lookup(workflowID); found && view.Plan != nil {
+		info.RateLimit = view.Limit()
+	}
+	known := map[TokenHash]*hookstartv1.Token{}
+	for _, t := range secrets.GetTokens() {
+		known[HashToken(t.GetToken())] = t
+	}
+	for _, hash := range working(node.GetTokens(), e.now()) {
+		t, found := known[TokenHash(hash.GetSha256())]
+		if !found {
+			continue
+		}
+		one := TokenInfo{Token: t.GetToken(), ID: TokenHash(hash.GetSha256()).ID(), CreatedAt: t.GetCreatedAt().AsTime()}
+		if hash.GetExpiresAt() != nil {
+			one.ExpiresAt = hash.GetExpiresAt().AsTime()
+		}
+		info.Tokens = append(info.Tokens, one)
+	}
+	return info, nil
+}
+
+func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*hookstartv1.Workflow], *hookstartv1.TriggerNode, error) {
+	w, exists := e.directory.Workflow(workflowID)
+	if !exists {
+		return w, nil, fmt.Errorf("workflow %q: %w", workflowID, ErrNotFound)
+	}
+	node := triggerNode(w.Record, nodeID)
+	if node == nil {
+		return w, nil, fmt.Errorf("trigger node %q of workflow %q: %w", nodeID, workflowID, ErrNotFound)
+	}
+	return w, node, nil
+}
+
+// Rotate gives a node a new token. The old ones work for keepOld longer, or as long as
+// they would have if that is shorter.
+func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) error {
+	if keepOld < 0 || keepOld > MaxKeepOld {
+		return &InvalidError{"keepOldForSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxKeepOld/time.Second))}
+	}
+	return e.change(ctx, func() (uint64, error) {
+		have, before, err := e.findTrigger(workflowID, nodeID)
+		if err != nil {
+			return 0, err
+		}
+		w := proto.CloneOf(have.Record)
+		node := triggerNode(w, nodeID)
+		now := e.now()
+		var old []*hookstartv1.TokenHash
+		if keepOld > 0 {
+			old = working(node.GetTokens(), now)
+		}
+		if len(old) >= MaxTokens {
+			return 0, fmt.Errorf("%w (%d); rotate once with keepOldForSeconds 0 to end them", ErrTooManyTokens, len(old))
+		}
+		end := now.Add(keepOld)
+		for _, t := range old {
+			if t.GetExpiresAt() == nil || t.GetExpiresAt().AsTime().After(end) {
+				t.ExpiresAt = timestamppb.New(end)
+			}
+		}
+		token, err := e.addToken(ctx, workflowID, nodeID, before.GetTokens())
+		if err != nil {
+			return 0, err
+		}
+		node.Tokens = append([]*hookstartv1.TokenHash{token}, old...)
+		w.UpdatedAt = timestamppb.New(now)
+		return e.put(ctx, e.registry, workflowPrefix+workflowID, w, have.Revision)
+	})
+}
+
+// working are the tokens that have not expired.
+func working(tokens []*hookstartv1.TokenHash, now time.Time) []*hookstartv1.TokenHash {
+	var list []*hookstartv1.TokenHash
+	for _, t := range tokens {
+		if len(t.GetSha256()) == len(TokenHash{}) && (t.GetExpiresAt() == nil || t.GetExpiresAt().AsTime().After(now)) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// SetSamplePayload configures a node's sample payload: one JSON text.
+func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) error {
+	if _, _, err := e.findTrigger(workflowID, nodeID); err != nil {
+		return err
+	}
+	if err := checkSample("body", sample); err != nil {
+		return err
+	}
+	return e.storeSample(ctx, workflowID, nodeID, sample)
+}
+
+func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
+	return e.changeSecrets(ctx, workflowID, nodeID, func(s *hookstartv1.TriggerSecrets) { s.SamplePayload = sample })
+}
+
+// addToken makes a token and stores it, together with those of before whose hashes
+// are still in the registry; the others are forgotten.
+func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []*hookstartv1.TokenHash) (*hookstartv1.TokenHash, error) {
+	token := NewToken()
+	keep := map[TokenHash]bool{}
+	for _, t := range before {
+		if len(t.GetSha256()) == len(TokenHash{}) {
+			keep[TokenHash(t.GetSha256())] = true
+		}
+	}
+	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *hookstartv1.TriggerSecrets) {
+		var kept []*hookstartv1.Token
+		for _, t := range s.GetTokens() {
+			// A minute's grace: another process may be about to put a token's hash into the registry.
+			if keep[HashToken(t.GetToken())] || t.GetCreatedAt().AsTime().After(e.now().Add(-time.Minute)) {
+				kept = append(kept, t)
+			}
+		}
+		s.Tokens = append(kept, &hookstartv1.Token{Token: token, CreatedAt: timestamppb.New(e.now())})
+	})
+	hash := HashToken(token)
+	return &hookstartv1.TokenHash{Sha256: hash[:]}, err
+}
+
+func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*hookstartv1.TriggerSecrets, uint64, error) {
+	secrets := &hookstartv1.TriggerSecrets{}
+	entry, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return secrets, 0, nil
+	}
+	if err == nil {
+		err = proto.Unmarshal(entry.Value(), secrets)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
+	}
+	return secrets, entry.Revision(), nil
+}
+
+// changeSecrets changes a node's secrets, over and over until nobody else was faster.
+func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, edit func(*hookstartv1.TriggerSecrets)) error {
+	for {
+		secrets, revision, err := e.readSecrets(ctx, workflowID, nodeID)
+		if err != nil {
+			return err
+		}
+		edit(secrets)
+		_, err = e.put(ctx, e.secrets, secretsKey(workflowID, nodeID), secrets, revision)
+		if !errors.Is(err, errRetry) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// deleteSecrets forgets the secrets of nodes that are gone. One that has come back
+// meanwhile, by another process, keeps them.
+func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
+	for _, nodeID := range nodeIDs {
+		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)
+		if err != nil {
+			return err
+		}
+		if _, _, err := e.findTrigger(workflowID, nodeID); revision == 0 || err == nil {
+			continue
+		}
+		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID), jetstream.LastRevision(revision))
+		if err = conflict(err, secretsKey(workflowID, nodeID)); err != nil && !errors.Is(err, errRetry) {
+			return err
+		}
+	}
+	return nil
+}

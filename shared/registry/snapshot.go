@@ -1,0 +1,296 @@
+package registry
+
+import (
+	"hash/maphash"
+	"maps"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// Workflow is a workflow as a request needs it. It is never changed: a new one
+// takes its place.
+type Workflow struct {
+	ID         string
+	AccountID  string
+	Queue      string
+	Active     bool
+	Transition int64     // orders the active workflows of an account
+	RateLimit  RateLimit // zero: the plan's
+	Nodes      []Node
+}
+
+// Node is a webhook trigger node as a request needs it.
+type Node struct {
+	ID     string
+	Tokens []NodeToken
+}
+
+// NodeToken is a token that opens a node.
+type NodeToken struct {
+	Hash      TokenHash
+	ExpiresAt int64 // Unix nanoseconds; 0: never
+}
+
+// View is all that a request needs to know of its workflow.
+type View struct {
+	Workflow *Workflow
+	Plan     *Plan // nil: the account or its plan is not known; as a plan that allows nothing
+	// WithinPlan says whether the workflow is among those that the plan lets be active.
+	WithinPlan bool
+}
+
+// Limit is the rate limit in force.
+func (v View) Limit() RateLimit {
+	if v.Workflow.RateLimit.Requests > 0 {
+		return v.Workflow.RateLimit
+	}
+	return v.Plan.RateLimit
+}
+
+// account is an account as a request needs it. It is never changed.
+type account struct {
+	plan *Plan
+	// allowed are the workflows that the plan lets be active; nil: all.
+	allowed map[string]struct{}
+}
+
+// Snapshot is the registry in memory. Lookup takes no lock: the maps are split into
+// shards, and a change replaces its shard. That costs a writer a copy of one shard,
+// about 10 µs at a million workflows, and a reader nothing.
+type Snapshot struct {
+	workflows shards[*Workflow]
+	accounts  shards[*account]
+
+	// What the writer knows beyond that. Readers of Lookup never come here.
+	mu      sync.Mutex
+	loading bool
+	plans   map[string]*Plan
+	planOf  map[string]string           // account → plan ID
+	active  map[string]map[string]int64 // account → active workflow → transition
+}
+
+// NewSnapshot is an empty one that waits for its first records. Until Loaded it must
+// not be read.
+func NewSnapshot() *Snapshot {
+	s := &Snapshot{
+		loading: true,
+		plans:   map[string]*Plan{},
+		planOf:  map[string]string{},
+		active:  map[string]map[string]int64{},
+	}
+	s.workflows.init()
+	s.accounts.init()
+	return s
+}
+
+// Lookup finds a workflow.
+func (s *Snapshot) Lookup(workflowID string) (View, bool) {
+	w, found := s.workflows.get(workflowID)
+	if !found {
+		return View{}, false
+	}
+	view := View{Workflow: w}
+	if a, found := s.accounts.get(w.AccountID); found {
+		view.Plan = a.plan
+		view.WithinPlan = a.allowed == nil
+		if !view.WithinPlan {
+			_, view.WithinPlan = a.allowed[w.ID]
+		}
+	}
+	return view, true
+}
+
+// Len is the number of workflows.
+func (s *Snapshot) Len() int { return s.workflows.len() }
+
+// ActiveBesides counts an account's active workflows other than the given one.
+func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := int64(len(s.active[accountID]))
+	if _, counted := s.active[accountID][workflowID]; counted {
+		count--
+	}
+	return count
+}
+
+// Apply implements Sink.
+func (s *Snapshot) Apply(c Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.Plans != nil:
+		s.plans = map[string]*Plan{}
+		for _, p := range c.Plans.GetPlans() {
+			s.plans[p.GetId()] = planFromRecord(p)
+		}
+		for accountID := range s.planOf {
+			s.refresh(accountID)
+		}
+	case c.Account != nil:
+		s.planOf[c.Account.GetId()] = c.Account.GetPlan()
+		s.refresh(c.Account.GetId())
+	case c.DeletedAccount != "":
+		delete(s.planOf, c.DeletedAccount)
+		s.accounts.remove(c.DeletedAccount)
+	case c.Workflow != nil:
+		s.setWorkflow(workflowFromRecord(c.Workflow))
+	case c.DeletedWorkflow != "":
+		if before, existed := s.workflows.get(c.DeletedWorkflow); existed {
+			s.workflows.remove(c.DeletedWorkflow)
+			s.setActive(before, false)
+		}
+	}
+}
+
+// Loaded implements Sink.
+func (s *Snapshot) Loaded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loading = false
+	s.workflows.publish()
+	s.accounts.publish()
+	for accountID := range s.planOf {
+		s.refresh(accountID)
+	}
+}
+
+func (s *Snapshot) setWorkflow(w *Workflow) {
+	before, existed := s.workflows.get(w.ID)
+	s.workflows.set(w.ID, w)
+	if existed && before.AccountID != w.AccountID {
+		s.setActive(before, false)
+	}
+	s.setActive(w, w.Active)
+}
+
+func (s *Snapshot) setActive(w *Workflow, active bool) {
+	of := s.active[w.AccountID]
+	number, was := of[w.ID]
+	if was == active && (!active || number == w.Transition) {
+		return
+	}
+	if active {
+		if of == nil {
+			of = map[string]int64{}
+			s.active[w.AccountID] = of
+		}
+		of[w.ID] = w.Transition
+	} else {
+		delete(of, w.ID)
+		if len(of) == 0 {
+			delete(s.active, w.AccountID)
+		}
+	}
+	s.refresh(w.AccountID)
+}
+
+// refresh works out anew which of an account's workflows the plan lets be active:
+// those that were activated first.
+func (s *Snapshot) refresh(accountID string) {
+	planID, exists := s.planOf[accountID]
+	if s.loading || !exists {
+		return
+	}
+	a := &account{plan: s.plans[planID]}
+	if a.plan != nil && a.plan.MaxActive != Unlimited {
+		active := s.active[accountID]
+		first := make([]string, 0, len(active))
+		for id := range active {
+			first = append(first, id)
+		}
+		sort.Slice(first, func(i, j int) bool {
+			if x, y := active[first[i]], active[first[j]]; x != y {
+				return x < y
+			}
+			return first[i] < first[j]
+		})
+		a.allowed = map[string]struct{}{}
+		for _, id := range first[:min(len(first), int(a.plan.MaxActive))] {
+			a.allowed[id] = struct{}{}
+		}
+	}
+	s.accounts.set(accountID, a)
+}
+
+func workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
+	w := &Workflow{
+		ID: r.GetId(), AccountID: r.GetAccountId(), Queue: r.GetQueue(),
+		Active: r.GetActive(), Transition: r.GetTransition(),
+		RateLimit: rateLimitFromRecord(r.GetRateLimit()),
+		Nodes:     make([]Node, 0, len(r.GetTriggers())),
+	}
+	for _, t := range r.GetTriggers() {
+		node := Node{ID: t.GetNodeId()}
+		for _, token := range t.GetTokens() {
+			if len(token.GetSha256()) != len(TokenHash{}) {
+				continue // opens nothing
+			}
+			nt := NodeToken{Hash: TokenHash(token.GetSha256())}
+			if token.GetExpiresAt() != nil {
+				nt.ExpiresAt = token.GetExpiresAt().AsTime().UnixNano()
+			}
+			node.Tokens = append(node.Tokens, nt)
+		}
+		w.Nodes = append(w.Nodes, node)
+	}
+	return w
+}
+
+const shardCount = 4096
+
+// shards is a map for many readers and one writer.
+type shards[V any] struct {
+	seed      maphash.Seed
+	published bool // until then the maps are filled in place
+	shard     [shardCount]atomic.Pointer[map[string]V]
+}
+
+func (s *shards[V]) init() {
+	s.seed = maphash.MakeSeed()
+	for i := range s.shard {
+		s.shard[i].Store(&map[string]V{})
+	}
+}
+
+func (s *shards[V]) of(key string) *atomic.Pointer[map[string]V] {
+	return &s.shard[maphash.String(s.seed, key)%shardCount]
+}
+
+func (s *shards[V]) get(key string) (V, bool) {
+	v, found := (*s.of(key).Load())[key]
+	return v, found
+}
+
+func (s *shards[V]) set(key string, v V) {
+	shard := s.of(key)
+	m := *shard.Load()
+	if s.published {
+		m = maps.Clone(m)
+	}
+	m[key] = v
+	shard.Store(&m)
+}
+
+func (s *shards[V]) remove(key string) {
+	shard := s.of(key)
+	m := *shard.Load()
+	if s.published {
+		m = maps.Clone(m)
+	}
+	delete(m, key)
+	shard.Store(&m)
+}
+
+func (s *shards[V]) publish() { s.published = true }
+
+func (s *shards[V]) len() int {
+	n := 0
+	for i := range s.shard {
+		n += len(*s.shard[i].Load())
+	}
+	return n
+}

@@ -1,0 +1,325 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// The headers of every message, besides Nats-Msg-Id and Content-Type.
+const (
+	HeaderExecutionID = "Hookstart-Execution-Id"
+	HeaderWorkflowID  = "Hookstart-Workflow-Id"
+	HeaderNodeID      = "Hookstart-Node-Id"
+	HeaderTrace       = "traceparent"
+)
+
+// contentType is that of every message.
+const contentType = "application/protobuf"
+
+// StartMessage is the message that starts an execution. Only one with a delivery ID
+// has a Nats-Msg-Id: its execution ID, which is a hash of the delivery.
+func StartMessage(s execution.Start) (*nats.Msg, error) {
+	data, err := proto.Marshal(&hookstartv1.ExecutionStart{
+		ExecutionId: s.ID,
+		WorkflowId:  s.WorkflowID,
+		NodeId:      s.NodeID,
+		AccountId:   s.AccountID,
+		Queue:       s.Queue,
+		Source:      sourceToWire(s.Source),
+		DeliveryId:  s.DeliveryID,
+		RerunOf:     s.RerunOf,
+		AcceptedAt:  timestamppb.New(s.AcceptedAt),
+		ContentType: s.Payload.ContentType,
+		BodyKind:    hookstartv1.BodyKind(s.Payload.Kind),
+		Body:        s.Payload.Body,
+		Headers:     valuesToWire(s.Headers),
+		Query:       valuesToWire(s.Query),
+		TokenId:     s.TokenID,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode a start: %w", err)
+	}
+	msg := &nats.Msg{
+		Subject: StartSubject(s.Queue, s.WorkflowID, s.NodeID),
+		Header:  headers(s.ID, s.WorkflowID, s.NodeID, s.Trace),
+		Data:    data,
+	}
+	if s.DeliveryID != "" {
+		msg.Header[jetstream.MsgIDHeader] = []string{s.ID}
+	}
+	return msg, nil
+}
+
+// RejectedMessage is the message that records a rejected request.
+func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
+	data, err := proto.Marshal(&hookstartv1.ExecutionRejected{
+		ExecutionId: r.ID,
+		WorkflowId:  r.WorkflowID,
+		NodeId:      r.NodeID,
+		AccountId:   r.AccountID,
+		Queue:       r.Queue,
+		DeliveryId:  r.DeliveryID,
+		AcceptedAt:  timestamppb.New(r.At),
+		ContentType: r.ContentType,
+		BodyBytes:   r.DeclaredSize,
+		Headers:     valuesToWire(r.Headers),
+		Query:       valuesToWire(r.Query),
+		Code:        r.Code,
+		TokenId:     r.TokenID,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode a rejection: %w", err)
+	}
+	msg := &nats.Msg{
+		Subject: RejectedSubject(r.Queue, r.WorkflowID, r.NodeID),
+		Header:  headers(r.ID, r.WorkflowID, r.NodeID, r.Trace),
+		Data:    data,
+	}
+	// Its ID is either a hash of the delivery or random: never twice by accident.
+	msg.Header[jetstream.MsgIDHeader] = []string{r.ID}
+	return msg, nil
+}
+
+// ProgressMessage is what a runner reports. It carries its start's node and trace.
+func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
+	data, err := proto.Marshal(&hookstartv1.ExecutionProgress{
+		ExecutionId: p.ID,
+		State:       stateToWire(p.Status),
+		At:          timestamppb.New(p.At),
+		Error:       p.Error,
+		Output:      p.Output,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode progress: %w", err)
+	}
+	return &nats.Msg{
+		Subject: ProgressSubject(queue, workflowID, p.ID),
+		Header:  headers(p.ID, workflowID, nodeID, trace),
+		Data:    data,
+	}, nil
+}
+
+// headers builds a nats.Header by hand: Header.Set is no better here, and slower.
+func headers(executionID, workflowID, nodeID, trace string) nats.Header {
+	return nats.Header{
+		HeaderExecutionID: {executionID},
+		HeaderWorkflowID:  {workflowID},
+		HeaderNodeID:      {nodeID},
+		"Content-Type":    {contentType},
+		HeaderTrace:       {trace},
+	}
+}
+
+// Event is a decoded message: exactly one field is set.
+type Event struct {
+	Start     *execution.Start
+	Rejection *execution.Rejection
+	Progress  *execution.Progress
+}
+
+// ErrUnreadable means that a message on one of the stream's subjects is not what the
+// subject says.
+var ErrUnreadable = errors.New("unreadable message")
+
+// Decode reads a message of the stream. All its errors are ErrUnreadable.
+func Decode(subject string, header nats.Header, data []byte) (Event, error) {
+	var (
+		event Event
+		err   error
+	)
+	trace := ""
+	if values := header[HeaderTrace]; len(values) > 0 {
+		trace = values[0]
+	}
+	switch {
+	case strings.HasPrefix(subject, startPrefix):
+		event.Start, err = decodeStart(data, trace)
+	case strings.HasPrefix(subject, rejectedPrefix):
+		event.Rejection, err = decodeRejection(data, trace)
+	case strings.HasPrefix(subject, progressPrefix):
+		event.Progress, err = decodeProgress(data)
+	default:
+		err = errors.New("no such subject")
+	}
+	if err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return event, nil
+}
+
+func decodeStart(data []byte, trace string) (*execution.Start, error) {
+	var m hookstartv1.ExecutionStart
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
+		return nil, err
+	}
+	source := execution.Webhook
+	if m.GetSource() == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN {
+		source = execution.Rerun
+	}
+	kind := m.GetBodyKind()
+	if kind < hookstartv1.BodyKind_BODY_KIND_JSON || kind > hookstartv1.BodyKind_BODY_KIND_BINARY {
+		return nil, fmt.Errorf("body kind %d is not known", kind)
+	}
+	return &execution.Start{
+		ID:         m.GetExecutionId(),
+		WorkflowID: m.GetWorkflowId(),
+		NodeID:     m.GetNodeId(),
+		AccountID:  m.GetAccountId(),
+		Queue:      m.GetQueue(),
+		Source:     source,
+		DeliveryID: m.GetDeliveryId(),
+		RerunOf:    m.GetRerunOf(),
+		AcceptedAt: timeFromWire(m.GetAcceptedAt()),
+		Payload: execution.Payload{
+			ContentType: m.GetContentType(),
+			Kind:        execution.BodyKind(kind),
+			Body:        m.GetBody(),
+		},
+		Headers: valuesFromWire(m.GetHeaders()),
+		Query:   valuesFromWire(m.GetQuery()),
+		TokenID: m.GetTokenId(),
+		Trace:   trace,
+	}, nil
+}
+
+func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
+	var m hookstartv1.ExecutionRejected
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
+		return nil, err
+	}
+	return &execution.Rejection{
+		ID:           m.GetExecutionId(),
+		WorkflowID:   m.GetWorkflowId(),
+		NodeID:       m.GetNodeId(),
+		AccountID:    m.GetAccountId(),
+		Queue:        m.GetQueue(),
+		DeliveryID:   m.GetDeliveryId(),
+		At:           timeFromWire(m.GetAcceptedAt()),
+		ContentType:  m.GetContentType(),
+		DeclaredSize: m.GetBodyBytes(),
+		Headers:      valuesFromWire(m.GetHeaders()),
+		Query:        valuesFromWire(m.GetQuery()),
+		Code:         m.GetCode(),
+		TokenID:      m.GetTokenId(),
+		Trace:        trace,
+	}, nil
+}
+
+func decodeProgress(data []byte) (*execution.Progress, error) {
+	var m hookstartv1.ExecutionProgress
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	if !isUUID(m.GetExecutionId()) {
+		return nil, fmt.Errorf("%.80q is not an execution ID", m.GetExecutionId())
+	}
+	status, err := stateFromWire(m.GetState())
+	if err != nil {
+		return nil, err
+	}
+	if output := m.GetOutput(); len(output) > 0 && !execution.ValidJSON(output) {
+		return nil, errors.New("the output is not one JSON text")
+	}
+	return &execution.Progress{
+		ID: m.GetExecutionId(), Status: status, At: timeFromWire(m.GetAt()), Error: m.GetError(), Output: m.GetOutput(),
+	}, nil
+}
+
+func checkIDs(executionID string, names ...string) error {
+	if !isUUID(executionID) {
+		return fmt.Errorf("%.80q is not an execution ID", executionID)
+	}
+	for _, name := range names {
+		if !execution.ValidName(name) {
+			return fmt.Errorf("%.80q is not a valid name", name)
+		}
+	}
+	return nil
+}
+
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if c != '-' {
+				return false
+			}
+		} else if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func sourceToWire(s execution.Source) hookstartv1.ExecutionSource {
+	if s == execution.Rerun {
+		return hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN
+	}
+	return hookstartv1.ExecutionSource_EXECUTION_SOURCE_WEBHOOK
+}
+
+var states = map[hookstartv1.ExecutionState]execution.Status{
+	hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING:   execution.Running,
+	hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED: execution.Succeeded,
+	hookstartv1.ExecutionState_EXECUTION_STATE_FAILED:    execution.Failed,
+}
+
+func stateFromWire(s hookstartv1.ExecutionState) (execution.Status, error) {
+	status, known := states[s]
+	if !known {
+		return "", fmt.Errorf("state %d is not known", s)
+	}
+	return status, nil
+}
+
+func stateToWire(status execution.Status) hookstartv1.ExecutionState {
+	for state, s := range states {
+		if s == status {
+			return state
+		}
+	}
+	return hookstartv1.ExecutionState_EXECUTION_STATE_UNSPECIFIED
+}
+
+func valuesToWire(values execution.Values) []*hookstartv1.NamedValues {
+	list := make([]*hookstartv1.NamedValues, 0, len(values))
+	for name, v := range values {
+		list = append(list, &hookstartv1.NamedValues{Name: name, Values: v})
+	}
+	return list
+}
+
+func valuesFromWire(list []*hookstartv1.NamedValues) execution.Values {
+	values := make(execution.Values, len(list))
+	for _, v := range list {
+		values[v.GetName()] = append(values[v.GetName()], v.GetValues()...)
+	}
+	return values
+}
+
+// timeFromWire reads a time that is there and sane, else the zero time.
+func timeFromWire(t *timestamppb.Timestamp) time.Time {
+	if t == nil || !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

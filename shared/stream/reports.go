@@ -1,0 +1,81 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// ReportsName is the stream on which ingresses tell the executors what they counted.
+// It is hookstart's own affair; runners need not know of it.
+const ReportsName = "REPORTS"
+
+// DuplicatesSubject is where the counts of suppressed repeats travel.
+const DuplicatesSubject = "reports.duplicates"
+
+// EnsureReports creates the reports' stream if it does not exist.
+func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	_, err := js.Stream(ctx, ReportsName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:        ReportsName,
+			Description: "hookstart: what ingresses counted, on its way to the executors",
+			Subjects:    []string{"reports.>"},
+			Retention:   jetstream.LimitsPolicy,
+			// Counts are worth less than starts: the oldest go first when nobody fetches them.
+			Discard:    jetstream.DiscardOld,
+			Storage:    jetstream.FileStorage,
+			Replicas:   replicas,
+			MaxAge:     24 * time.Hour,
+			MaxBytes:   64 << 20,
+			Duplicates: time.Hour,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			err = nil // another executor was first
+		}
+	}
+	return err
+}
+
+// DuplicatesMessage is the message for a report. Sent again, it counts once.
+func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
+	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
+	for id, count := range counts {
+		report.Counts = append(report.Counts, &hookstartv1.DuplicateCount{ExecutionId: id, Count: count})
+	}
+	data, err := proto.Marshal(report)
+	if err != nil {
+		return nil, fmt.Errorf("encode a report: %w", err)
+	}
+	return &nats.Msg{
+		Subject: DuplicatesSubject,
+		Header:  nats.Header{jetstream.MsgIDHeader: {reportID}, "Content-Type": {contentType}},
+		Data:    data,
+	}, nil
+}
+
+// DecodeDuplicates reads a report. All its errors are ErrUnreadable.
+func DecodeDuplicates(data []byte) (reportID string, at time.Time, counts map[string]int64, err error) {
+	var report hookstartv1.DuplicateReport
+	if err := proto.Unmarshal(data, &report); err != nil {
+		return "", time.Time{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if report.GetReportId() == "" {
+		return "", time.Time{}, nil, fmt.Errorf("%w: the report has no ID", ErrUnreadable)
+	}
+	counts = map[string]int64{}
+	for _, c := range report.GetCounts() {
+		if isUUID(c.GetExecutionId()) && c.GetCount() > 0 {
+			counts[c.GetExecutionId()] += c.GetCount()
+		}
+	}
+	return report.GetReportId(), timeFromWire(report.GetAt()), counts, nil
+}

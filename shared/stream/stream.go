@@ -1,0 +1,162 @@
+// Package stream is the contract on JetStream: the stream EXECUTIONS, its
+// subjects, and how executions travel on it as messages.
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Name is the stream's name.
+const Name = "EXECUTIONS"
+
+// The subjects below which each kind of message travels.
+const (
+	startPrefix    = "executions.start."
+	rejectedPrefix = "executions.rejected."
+	progressPrefix = "executions.progress."
+)
+
+// StartSubject is where a start travels. Its parts are valid names, so they hold no dot.
+func StartSubject(queue, workflowID, nodeID string) string {
+	return startPrefix + queue + "." + workflowID + "." + nodeID
+}
+
+// RejectedSubject is where a rejected request travels.
+func RejectedSubject(queue, workflowID, nodeID string) string {
+	return rejectedPrefix + queue + "." + workflowID + "." + nodeID
+}
+
+// ProgressSubject is where a runner reports.
+func ProgressSubject(queue, workflowID, executionID string) string {
+	return progressPrefix + queue + "." + workflowID + "." + executionID
+}
+
+// QueueSubject is the wildcard for all starts of one queue: what a pool of runners subscribes to.
+func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
+
+// Settings are the stream's, as far as they are configurable.
+type Settings struct {
+	Replicas    int           // 1, or 3 on a cluster
+	MaxAge      time.Duration // how long messages stay, consumed or not
+	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
+	MaxBytes    int64         // the stream takes no more past it; 0: no bound
+}
+
+// DefaultSettings are those of an installation that sets nothing.
+var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour}
+
+// Config is the stream's configuration. The reasons behind it: the dedup window is
+// rebuilt after a restart from the messages that are still stored, so nothing may
+// remove one before its age (limits retention, DiscardNew).
+func (s Settings) Config() jetstream.StreamConfig {
+	maxBytes := s.MaxBytes
+	if maxBytes == 0 {
+		maxBytes = -1
+	}
+	return jetstream.StreamConfig{
+		Name:        Name,
+		Description: "hookstart: starts, rejections and progress of executions",
+		Subjects:    []string{startPrefix + "*.*.*", rejectedPrefix + "*.*.*", progressPrefix + "*.*.*"},
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardNew,
+		Storage:     jetstream.FileStorage,
+		Replicas:    s.Replicas,
+		MaxAge:      s.MaxAge,
+		MaxBytes:    maxBytes,
+		Duplicates:  s.DedupWindow,
+		AllowDirect: true,
+	}
+}
+
+// Validate says what is wrong with the settings, or nil.
+func (s Settings) Validate() error {
+	switch {
+	case s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
+		return fmt.Errorf("replicas must be 1, 3 or 5, not %d", s.Replicas)
+	case s.MaxAge < time.Minute:
+		return fmt.Errorf("the stream's age must be at least 1m, not %s", s.MaxAge)
+	case s.DedupWindow < 100*time.Millisecond:
+		return fmt.Errorf("the dedup window must be at least 100ms, not %s", s.DedupWindow)
+	case s.DedupWindow > s.MaxAge:
+		return fmt.Errorf("the dedup window (%s) must not be longer than the stream's age (%s): a delivery is known only while its message is stored", s.DedupWindow, s.MaxAge)
+	case s.MaxBytes < 0:
+		return fmt.Errorf("the stream's size must not be negative: %d", s.MaxBytes)
+	}
+	return nil
+}
+
+// ErrMismatch means that the stream exists with other settings than the configured
+// ones. Ensure never edits a stream: shortening an age deletes messages.
+var ErrMismatch = errors.New("the stream " + Name + " exists with other settings")
+
+// Ensure creates the stream, or checks that the one that exists is as configured. A
+// different number of replicas is no mismatch: it is changed on a running
+// installation, by an explicit command.
+func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
+	want := s.Config()
+	existing, err := js.Stream(ctx, Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, want)
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err
+		}
+		existing, err = js.Stream(ctx, Name)
+	}
+	if err != nil {
+		return err
+	}
+	if differences := mismatches(existing.CachedInfo().Config, want); len(differences) > 0 {
+		return fmt.Errorf("%w: %s; configure it as it is, or change it with `nats stream edit %s`",
+			ErrMismatch, strings.Join(differences, ", "), Name)
+	}
+	return nil
+}
+
+func mismatches(have, want jetstream.StreamConfig) []string {
+	var all []string
+	check := func(what string, have, want any) {
+		if have != want {
+			all = append(all, fmt.Sprintf("%s is %v, configured %v", what, have, want))
+		}
+	}
+	check("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "))
+	check("retention", have.Retention, want.Retention)
+	check("discard", have.Discard, want.Discard)
+	check("storage", have.Storage, want.Storage)
+	check("age", have.MaxAge, want.MaxAge)
+	check("size", have.MaxBytes, want.MaxBytes)
+	check("dedup window", have.Duplicates, want.Duplicates)
+	return all
+}
+
+// Wait waits until the stream exists: the executor creates it.
+func Wait(ctx context.Context, js jetstream.JetStream) error {
+	return retry(ctx, func() error {
+		_, err := js.Stream(ctx, Name)
+		return err
+	})
+}
+
+// retry calls f four times a second until it succeeds or the context ends; then it
+// returns f's last error.
+func retry(ctx context.Context, f func() error) error {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
