@@ -60,7 +60,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		self: &hookstartv1.Presence{InstanceId: uuid.NewString(), Role: role, Serving: true, Ingress: settings},
 	}
 	a.say()
-	err := nc.FlushWithContext(ctx)
+	err := nc.FlushTimeout(lifetime)
 	if err == nil {
 		err = f.CatchUp(ctx)
 	}

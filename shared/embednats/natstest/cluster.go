@@ -53,7 +53,7 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 	var routePorts []int
 	var routes []string
 	for range nodes {
-		port := freePort(tb)
+		port := reservePort(tb)
 		routePorts = append(routePorts, port)
 		routes = append(routes, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
@@ -64,7 +64,7 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 			opt(&o)
 		}
 		o.StoreDir = tb.TempDir()
-		o.Port = freePort(tb)
+		o.Port = reservePort(tb)
 		o.Name = nodeName(i)
 		o.Cluster = &embednats.Cluster{Name: name, Port: routePorts[i], Routes: routes}
 		n := newNode(tb, asProcess, o)

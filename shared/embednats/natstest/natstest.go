@@ -32,11 +32,11 @@
 package natstest
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,8 +50,8 @@ import (
 //	natstest.Start(t, func(o *embednats.Options) { o.SyncAlways = true })
 //
 // Without options StoreDir is a new folder and Port is free and stays the same
-// over restarts. In a cluster an option is applied to every node, StoreDir, Port,
-// Name and Cluster are set afterwards. A process cannot use Log.
+// over restarts. Options apply to every node of a cluster; there StoreDir, Port, Name
+// and Cluster are natstest's own. Log is not called for a process.
 type Option func(*embednats.Options)
 
 // Node is one server. It can be used by several goroutines.
@@ -93,7 +93,7 @@ func startAlone(tb testing.TB, asProcess bool, opts []Option) *Node {
 		tb.Fatal("natstest: a test's server needs a listener; use embednats without one")
 	}
 	if o.Port == 0 {
-		o.Port = freePort(tb)
+		o.Port = reservePort(tb)
 	}
 	n := newNode(tb, asProcess, o)
 	n.Restart()
@@ -217,12 +217,12 @@ func (n *Node) Pause() {
 	}
 	// A frozen process does not see that the test's process died, so another
 	// one looks out for it.
-	guard, err := spawn(job{Guard: n.child.pid()})
+	guard, err := spawn(job{Guard: n.child.cmd.Process.Pid})
 	if err != nil {
 		n.tb.Fatalf("natstest: pause the server process: %v", err)
 	}
 	n.guard = guard
-	if err := n.child.signal(pauseSignal); err != nil {
+	if err := pause(n.child.cmd.Process); err != nil {
 		n.tb.Fatalf("natstest: pause the server process: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func (n *Node) resume() {
 	}
 	n.guard.kill()
 	n.guard = nil
-	if err := n.child.signal(resumeSignal); err != nil {
+	if err := resume(n.child.cmd.Process); err != nil {
 		n.tb.Fatalf("natstest: resume the server process: %v", err)
 	}
 }
@@ -280,35 +280,37 @@ func (n *Node) end() {
 	}
 }
 
-// ports hands out each port once, so that a server that is stopped finds its own
-// one free. They are below those that systems give to outgoing connections, for
-// the same reason.
-var ports = struct {
-	sync.Mutex
-	next int
-}{next: firstPort + rand.IntN(lastPort-firstPort)} //nolint:gosec // other test binaries should begin elsewhere, no more
-
+// The ports to choose from are below those that systems give to outgoing
+// connections: one of these could take the port of a server that is stopped.
 const (
 	firstPort = 20000
 	lastPort  = 32000
 )
 
-func freePort(tb testing.TB) int {
+// nextPort is where to look next. Each test binary begins elsewhere.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } //nolint:gosec // not a secret
+
+// reservePort finds a free TCP port and keeps it for the test, also while its
+// server is stopped. Other tests, in other processes too, see that by the UDP
+// port of the same number, which is held until the test ends.
+func reservePort(tb testing.TB) int {
 	tb.Helper()
-	ports.Lock()
-	defer ports.Unlock()
 	for range lastPort - firstPort {
-		port := ports.next
-		if ports.next++; ports.next > lastPort {
-			ports.next = firstPort
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // it does not block
+		port := firstPort + int(nextPort.Add(1)%(lastPort-firstPort))
+		addr := "127.0.0.1:" + strconv.Itoa(port)
+		reservation, err := net.ListenPacket("udp", addr) //nolint:noctx // it does not block
 		if err != nil {
 			continue
 		}
-		if err := l.Close(); err != nil {
+		l, err := net.Listen("tcp", addr) //nolint:noctx // it does not block
+		if err != nil {
+			_ = reservation.Close()
 			continue
 		}
+		_ = l.Close()
+		tb.Cleanup(func() { _ = reservation.Close() })
 		return port
 	}
 	tb.Fatalf("natstest: no port between %d and %d is free", firstPort, lastPort)

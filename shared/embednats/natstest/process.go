@@ -146,10 +146,6 @@ func spawn(j job) (*child, error) {
 	return nil, fmt.Errorf("the process said nothing (%w): %w", err, c.failure())
 }
 
-func (c *child) pid() int { return c.cmd.Process.Pid }
-
-func (c *child) signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
-
 // kill ends it and waits for that.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // fails only when it has ended
@@ -158,7 +154,7 @@ func (c *child) kill() {
 
 // stop asks it to end and waits for that.
 func (c *child) stop() error {
-	if err := c.signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		c.kill()
 		return err
 	}

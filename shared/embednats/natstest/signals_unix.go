@@ -2,9 +2,31 @@
 
 package natstest
 
-import "syscall"
-
-const (
-	pauseSignal  = syscall.SIGSTOP
-	resumeSignal = syscall.SIGCONT
+import (
+	"errors"
+	"os"
+	"syscall"
 )
+
+// pause stops a child of this process and waits until the last of its threads
+// stands still: the signal alone lets it run on for a moment.
+func pause(p *os.Process) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case !status.Stopped():
+			return os.ErrProcessDone
+		default:
+			return nil
+		}
+	}
+}
+
+func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

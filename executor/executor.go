@@ -1,0 +1,282 @@
+// Package executor consumes the stream and records executions; it serves the
+// operators' API and the console.
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/apiserver"
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Run records and serves until the context ends, then finishes what is in flight and
+// returns nil. Its errors are for people: one line that says what to do.
+func Run(ctx context.Context, c Config) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	log := c.Log
+	if log == nil {
+		var err error
+		if log, err = ops.NewLog("executor", c.LogLevel); err != nil {
+			return err
+		}
+	}
+	if c.Ops != nil {
+		return serve(ctx, c, log, c.Ops, "")
+	}
+	o := ops.New()
+	o.Ready.NotReady("executor", "starting")
+	opsAddr, stopOps, err := o.Serve(c.OpsAddr, log)
+	if err != nil {
+		return err
+	}
+	defer stopOps()
+	return serve(ctx, c, log, o, opsAddr)
+}
+
+func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAddr string) error {
+	plans, err := readPlans(c.Plans)
+	if err != nil {
+		return err
+	}
+	listener, err := ops.Listen(c.Addr, "--addr")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+
+	starting, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+	defer cancel()
+	nc, err := bus.Connect(starting, bus.Options{
+		URL: c.NATSURL, Name: "hookstart executor", Timeout: c.ConnectTimeout,
+		CredsFile: c.NATSCreds, CAFile: c.NATSCA, Extra: c.NATSOptions, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	if err := ensure(starting, js, c); err != nil {
+		return err
+	}
+	records, err := openStore(starting, c.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = records.Close() }()
+
+	directory := registry.NewDirectory()
+	follower, err := registry.Follow(ctx, js, directory, log)
+	if err != nil {
+		return err
+	}
+	defer follower.Stop()
+	roll, err := registry.CallRoll(ctx, nc)
+	if err != nil {
+		return err
+	}
+	defer roll.Stop()
+	// From here on changes of the registry, by this executor too, wait for this process.
+	announcer, err := registry.Announce(ctx, nc, follower, registry.RoleExecutor, nil, log)
+	if err != nil {
+		return err
+	}
+	defer announcer.Stop()
+	editor, err := registry.NewEditor(ctx, js, directory, follower, roll)
+	if err != nil {
+		return err
+	}
+	if err := putPlans(starting, editor, plans, log); err != nil {
+		return err
+	}
+	changed, err := changes.New(nc)
+	if err != nil {
+		return err
+	}
+	defer changed.Stop()
+
+	// The parts that work in the background end before what they work on is closed.
+	var background sync.WaitGroup
+	defer background.Wait()
+	working, stopWorking := context.WithCancel(ctx)
+	defer stopWorking()
+	r := recorder.New(js, records, changed, o, log)
+	background.Go(func() { r.Run(working) })
+	background.Go(func() { r.RunReports(working) })
+	background.Go(func() { prune(working, records, c.Retention, log) })
+
+	streaming, stopStreaming := context.WithCancel(ctx)
+	defer stopStreaming()
+	api := apiserver.New(apiserver.Config{
+		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
+		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Log: log, Done: streaming.Done(),
+	})
+	server := &http.Server{
+		Handler: api, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 28 << 10,
+	}
+	server.RegisterOnShutdown(stopStreaming)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	o.Ready.Ready("executor")
+	where := Listening{Addr: listener.Addr().String(), OpsAddr: opsAddr}
+	log.WithFields(logrus.Fields{"addr": where.Addr, "ops_addr": where.OpsAddr, "version": ops.Version}).Info("executor is ready")
+	if c.OnReady != nil {
+		c.OnReady(where)
+	}
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("the operators' API ended: %w", err)
+	case <-ctx.Done():
+	}
+	o.Ready.NotReady("executor", "stopping")
+	log.Info("executor stops: it finishes what is in flight")
+	finishing, cancelFinishing := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
+	defer cancelFinishing()
+	if err := server.Shutdown(finishing); err != nil {
+		log.WithError(err).Warn("requests in flight took too long and were cut off")
+		_ = server.Close()
+	}
+	return nil
+}
+
+// ensure creates what is kept in NATS, trying until the context ends: a cluster that has
+// just started has no leader yet. Settings that do not match are final.
+func ensure(ctx context.Context, js jetstream.JetStream, c Config) error {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := stream.Ensure(trying, js, c.streamSettings())
+		if err == nil {
+			err = stream.EnsureReports(trying, js, c.Replicas)
+		}
+		if err == nil {
+			err = registry.EnsureBuckets(trying, js, c.Replicas)
+		}
+		cancel()
+		if err == nil || errors.Is(err, stream.ErrMismatch) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("NATS does not let the stream and the buckets be created within %s (%w); is JetStream on, and are there %d servers for as many replicas?",
+				c.ConnectTimeout, err, c.Replicas)
+		case <-tick.C:
+		}
+	}
+}
+
+const sqlitePrefix = "sqlite:"
+
+func isPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
+
+// openStore opens the database. A PostgreSQL server is waited for until the context ends.
+func openStore(ctx context.Context, url string) (store.Store, error) {
+	if path, isSQLite := strings.CutPrefix(url, sqlitePrefix); isSQLite {
+		return opened(sqlite.Open(ctx, path))
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := opened(postgres.Open(ctx, url))
+		if err == nil {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// opened keeps a nil driver from becoming a store that is not nil.
+func opened[S store.Store](s S, err error) (store.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func readPlans(path string) (*hookstartv1.PlanCatalog, error) {
+	if path == "" {
+		return registry.ParsePlans(registry.DefaultPlans)
+	}
+	file, err := os.ReadFile(path) //nolint:gosec // the operator's own file
+	if err != nil {
+		return nil, fmt.Errorf("--plans: %w", err)
+	}
+	return registry.ParsePlans(file)
+}
+
+// putPlans puts the catalog in force. That a process lags behind must not keep this one
+// from starting.
+func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err := editor.PutPlans(ctx, plans)
+	var lagging *registry.LaggingError
+	if errors.As(err, &lagging) {
+		log.WithError(err).Warn("the plan catalog is stored; not every process has confirmed it yet")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the plan catalog: %w", err)
+	}
+	return nil
+}
+
+const (
+	pruneEvery = 10 * time.Minute
+	pruneBatch = 5000
+)
+
+// prune deletes the records that are past their retention.
+func prune(ctx context.Context, records store.Store, retention time.Duration, log logrus.FieldLogger) {
+	tick := time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	for {
+		for more := true; more && ctx.Err() == nil; {
+			n, err := records.Prune(ctx, time.Now().Add(-retention), pruneBatch)
+			if err != nil && ctx.Err() == nil {
+				log.WithError(err).Warn("old records were not deleted; it is tried again later")
+			}
+			if n > 0 {
+				log.WithField("records", n).Info("old records deleted")
+			}
+			more = err == nil && n == pruneBatch
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,316 @@
+// Package recorder turns the stream's messages into records. A message is
+// acknowledged only after the transaction that holds it is committed; what comes
+// twice is recorded once, because an execution's ID is unique.
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Durable is the name of the consumer that all executors share.
+const Durable = "executor"
+
+const (
+	maxBatch = 500
+	// ackWait is after how long another executor gets what this one did not acknowledge:
+	// how late a record can be when its executor was killed.
+	ackWait = 5 * time.Second
+	// finishWait is how long what has arrived may take to be recorded after the end.
+	finishWait = 5 * time.Second
+)
+
+// Recorder records. Several of them, in several executors, share the work.
+type Recorder struct {
+	js      jetstream.JetStream
+	store   store.Store
+	changes *changes.Changes
+	ready   *ops.Readiness
+	metrics *metrics
+	log     logrus.FieldLogger
+}
+
+// New records what is on the stream into s.
+func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger) *Recorder {
+	return &Recorder{js: js, store: s, changes: c, ready: o.Ready, metrics: newMetrics(o.Metrics), log: log}
+}
+
+// Run records until the context ends. It goes on through faults of NATS and of the
+// database: meanwhile the stream keeps what is not recorded.
+func (r *Recorder) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := r.consume(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		r.log.WithError(err).Warn("the recorder lost its consumer; it begins anew")
+		pause(ctx, time.Second)
+	}
+}
+
+// consume records until the consumer fails or the context ends.
+func (r *Recorder) consume(ctx context.Context) error {
+	consumer, err := r.js.CreateOrUpdateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
+		Durable:       Durable,
+		Description:   "hookstart: the executors record every message",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		MaxAckPending: 20 * maxBatch,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", Durable, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(4*maxBatch), jetstream.PullHeartbeat(5*time.Second))
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", Durable, err)
+	}
+	measuring, stopMeasuring := context.WithCancel(ctx)
+	defer stopMeasuring()
+	go r.measureLag(measuring, consumer)
+
+	// At the end, what has arrived is still recorded.
+	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() {
+		messages.Drain()
+		time.AfterFunc(finishWait, giveUp)
+	})()
+
+	arrived := make(chan jetstream.Msg)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(arrived)
+		for {
+			msg, err := messages.Next()
+			if errors.Is(err, jetstream.ErrNoHeartbeat) {
+				continue // the iterator asks again by itself
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+			arrived <- msg
+		}
+	}()
+	for batch := range batches(arrived) {
+		r.record(recording, batch)
+	}
+	return <-failed
+}
+
+// batches gathers what is there: while one batch is recorded, the next one grows.
+func batches(arrived <-chan jetstream.Msg) <-chan []jetstream.Msg {
+	out := make(chan []jetstream.Msg)
+	go func() {
+		defer close(out)
+		var batch []jetstream.Msg
+		for {
+			var (
+				in     = arrived
+				ripe   chan<- []jetstream.Msg
+				closed bool
+			)
+			if len(batch) > 0 {
+				ripe = out
+			}
+			if len(batch) >= maxBatch {
+				in = nil
+			}
+			select {
+			case msg, open := <-in:
+				if closed = !open; !closed {
+					batch = append(batch, msg)
+				}
+			case ripe <- batch:
+				batch = nil
+			}
+			if closed {
+				if len(batch) > 0 {
+					out <- batch
+				}
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// record records one batch. It tries until it succeeds or the context ends.
+func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
+	began := time.Now()
+	b := decode(messages, began)
+	applied, err := r.apply(ctx, b)
+	if err != nil {
+		return // the context ended; the messages come again
+	}
+	r.acknowledge(messages, b, applied)
+	if err := r.changes.Tell(applied.Changed); err != nil {
+		r.log.WithError(err).Debug("watchers were not told of changes")
+	}
+	took := time.Since(began)
+	r.metrics.observe(b, applied, took)
+	r.log.WithFields(logrus.Fields{
+		"messages": len(messages), "starts": len(b.New), "progress": len(b.Progress), "unreadable": len(b.Unreadable),
+		"changed": len(applied.Changed), "duration_ms": float64(took.Microseconds()) / 1000,
+	}).Info("recorded")
+}
+
+// apply commits a batch, whatever it takes.
+func (r *Recorder) apply(ctx context.Context, b *batch) (store.Applied, error) {
+	for attempt := 1; ; attempt++ {
+		applied, err := r.store.Apply(ctx, b.Batch)
+		if err == nil {
+			r.ready.Ready("database")
+			return applied, nil
+		}
+		if ctx.Err() != nil {
+			return applied, ctx.Err()
+		}
+		r.metrics.failures.Inc()
+		if r.store.Ping(ctx) == nil && attempt >= 3 {
+			// The database is there and refuses: a record in this batch must be at fault.
+			return r.applySingly(ctx, b)
+		}
+		r.ready.NotReady("database", "the last transaction failed; it is tried again, and the stream keeps what is not recorded")
+		r.log.WithError(err).WithField("attempt", attempt).Warn("a batch could not be recorded; it is tried again")
+		pause(ctx, min(100*time.Millisecond<<min(attempt, 5), 2*time.Second))
+	}
+}
+
+// applySingly finds out what the database refuses, and puts it aside as unreadable.
+func (r *Recorder) applySingly(ctx context.Context, b *batch) (store.Applied, error) {
+	var all store.Applied
+	for _, one := range b.split() {
+		applied, err := r.store.Apply(ctx, one.Batch)
+		if err != nil && ctx.Err() == nil && r.store.Ping(ctx) == nil {
+			aside := one.aside(err)
+			r.log.WithError(err).WithField("stream_sequence", aside.StreamSequence).Error("the database refuses a record; it is put aside")
+			applied, err = r.store.Apply(ctx, store.Batch{Unreadable: []store.Unreadable{aside}})
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return all, ctx.Err()
+			}
+			return r.apply(ctx, b) // it went away meanwhile; what is recorded already does not matter
+		}
+		all.Changed = append(all.Changed, applied.Changed...)
+		all.Unknown = append(all.Unknown, applied.Unknown...)
+	}
+	return all, nil
+}
+
+// The start of an execution whose progress is reported may still be in another
+// executor's hands. Progress is tried again that often, then it is put aside.
+const (
+	unknownTries = 20
+	unknownPause = 500 * time.Millisecond
+)
+
+func (r *Recorder) acknowledge(messages []jetstream.Msg, b *batch, applied store.Applied) {
+	unknown := map[string]bool{}
+	for _, id := range applied.Unknown {
+		unknown[id] = true
+	}
+	for _, msg := range messages {
+		var err error
+		switch id, isProgress := b.progressOf[msg]; {
+		case b.unreadable[msg] != "":
+			err = msg.TermWithReason(b.unreadable[msg])
+		case isProgress && unknown[id] && deliveries(msg) < unknownTries:
+			err = msg.NakWithDelay(unknownPause)
+		case isProgress && unknown[id]:
+			err = msg.TermWithReason("progress of an execution that is not recorded")
+		default:
+			err = msg.Ack()
+		}
+		if err != nil {
+			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
+		}
+	}
+}
+
+func deliveries(msg jetstream.Msg) uint64 {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0
+	}
+	return meta.NumDelivered
+}
+
+// measureLag asks how much is not recorded yet.
+func (r *Recorder) measureLag(ctx context.Context, consumer jetstream.Consumer) {
+	for ctx.Err() == nil {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		if info, err := consumer.Info(asking); err == nil {
+			r.metrics.lag.Set(float64(info.NumPending) + float64(info.NumAckPending))
+		}
+		cancel()
+		pause(ctx, 5*time.Second)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+type metrics struct {
+	records    *prometheus.CounterVec
+	unreadable prometheus.Counter
+	failures   prometheus.Counter
+	batch      prometheus.Histogram
+	duration   prometheus.Histogram
+	lag        prometheus.Gauge
+}
+
+func newMetrics(registry *prometheus.Registry) *metrics {
+	m := &metrics{
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hookstart_executor_messages_total", Help: "Messages that were recorded, by kind.",
+		}, []string{"kind"}),
+		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_unreadable_total", Help: "Messages that could not be decoded and were put aside.",
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_transaction_failures_total", Help: "Transactions that failed and were tried again.",
+		}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "hookstart_executor_batch_messages", Help: "Messages of one transaction.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10), NativeHistogramBucketFactor: 1.1,
+		}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "hookstart_executor_batch_duration_seconds", Help: "From the batch's last message to its commit.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), NativeHistogramBucketFactor: 1.1,
+		}),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_lag_messages", Help: "Messages of the stream that are not recorded yet, by all executors.",
+		}),
+	}
+	registry.MustRegister(m.records, m.unreadable, m.failures, m.batch, m.duration, m.lag)
+	return m
+}
+
+func (m *metrics) observe(b *batch, _ store.Applied, took time.Duration) {
+	m.records.WithLabelValues("start").Add(float64(b.starts))
+	m.records.WithLabelValues("rejection").Add(float64(len(b.New) - b.starts))
+	m.records.WithLabelValues("progress").Add(float64(len(b.Progress)))
+	m.unreadable.Add(float64(len(b.Unreadable)))
+	m.batch.Observe(float64(len(b.New) + len(b.Progress) + len(b.Unreadable)))
+	m.duration.Observe(took.Seconds())
+}

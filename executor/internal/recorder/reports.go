@@ -1,0 +1,73 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// RunReports applies what ingresses counted, until the context ends.
+func (r *Recorder) RunReports(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := r.consumeReports(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		r.log.WithError(err).Warn("the recorder lost its consumer of reports; it begins anew")
+		pause(ctx, time.Second)
+	}
+}
+
+func (r *Recorder) consumeReports(ctx context.Context) error {
+	consumer, err := r.js.CreateOrUpdateConsumer(ctx, stream.ReportsName, jetstream.ConsumerConfig{
+		Durable:       Durable,
+		Description:   "hookstart: the executors apply every report",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("consumer %s of reports: %w", Durable, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(100), jetstream.PullHeartbeat(5*time.Second))
+	if err != nil {
+		return fmt.Errorf("consumer %s of reports: %w", Durable, err)
+	}
+	defer context.AfterFunc(ctx, messages.Stop)()
+	defer messages.Stop()
+	for {
+		msg, err := messages.Next()
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.applyReport(ctx, msg)
+	}
+}
+
+func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
+	id, at, counts, err := stream.DecodeDuplicates(msg.Data())
+	if err != nil {
+		r.log.WithError(err).Error("a report cannot be read; it is left out")
+		_ = msg.TermWithReason(err.Error())
+		return
+	}
+	if err := r.store.AddDuplicates(ctx, id, at, counts); err != nil {
+		r.log.WithError(err).Warn("a report was not applied; it is tried again")
+		_ = msg.NakWithDelay(time.Second)
+		return
+	}
+	_ = msg.Ack() // one that gets lost: the report comes again and changes nothing
+	if err := r.changes.Tell(slices.Collect(maps.Keys(counts))); err != nil {
+		r.log.WithError(err).Debug("watchers were not told of changes")
+	}
+}

@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Each statement takes a whole batch as arrays: one round trip, and no limit on its size.
+const (
+	insertRecords = `INSERT INTO executions (` + columns + `)
+		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+			$9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
+			$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[])
+		ON CONFLICT DO NOTHING RETURNING id`
+
+	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)
+		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[]) ON CONFLICT DO NOTHING`
+
+	// The locks are taken in the order of IDs: locking comes after sorting.
+	lockStates = `SELECT id, status FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+
+	updateRecords = `UPDATE executions e SET status = m.status, started_at = coalesce(m.started_at, e.started_at),
+			finished_at = coalesce(m.finished_at, e.finished_at), error = coalesce(nullif(m.error, ''), e.error),
+			output = coalesce(m.output, e.output)
+		FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::bytea[])
+			AS m (id, status, started_at, finished_at, error, output)
+		WHERE e.id = m.id`
+
+	upsertTokenUses = `INSERT INTO token_uses (token_id, last_used_at) SELECT * FROM unnest($1::text[], $2::timestamptz[])
+		ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
+		WHERE excluded.last_used_at > token_uses.last_used_at`
+)
+
+// Apply implements store.Store.
+func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable) == 0 {
+		return store.Applied{}, nil
+	}
+	batch = batch.Storable()
+	var applied store.Applied
+	err := s.write(ctx, "apply", func(tx pgx.Tx) error {
+		inserted, err := insertNew(ctx, tx, batch.New)
+		if err != nil {
+			return err
+		}
+		if len(batch.Unreadable) > 0 {
+			if _, err := tx.Exec(ctx, insertUnreadable, unreadableArrays(batch.Unreadable)...); err != nil {
+				return err
+			}
+		}
+		moves, unknown, err := advance(ctx, tx, batch.Progress)
+		if err != nil {
+			return err
+		}
+		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown}
+		// Last: the rows of busy tokens are what executors wait for each other on.
+		if uses := store.TokenUses(inserted); len(uses) > 0 {
+			_, err = tx.Exec(ctx, upsertTokenUses, tokenUseArrays(uses)...)
+		}
+		return err
+	})
+	if err != nil {
+		return store.Applied{}, err
+	}
+	return applied, nil
+}
+
+func insertNew(ctx context.Context, tx pgx.Tx, records []store.Record) (inserted []store.Record, err error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	rows, err := tx.Query(ctx, insertRecords, recordArrays(records)...)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	fresh := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		fresh[id] = true
+	}
+	for _, r := range records {
+		if fresh[r.ID] {
+			inserted = append(inserted, r)
+			delete(fresh, r.ID) // of two records of one ID the first was inserted
+		}
+	}
+	return inserted, nil
+}
+
+func advance(ctx context.Context, tx pgx.Tx, steps []execution.Progress) (moves []store.Move, unknown []string, err error) {
+	if len(steps) == 0 {
+		return nil, nil, nil
+	}
+	rows, err := tx.Query(ctx, lockStates, store.StepIDs(steps))
+	if err != nil {
+		return nil, nil, err
+	}
+	states := make(map[string]execution.Status)
+	var id, state string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error {
+		states[id] = execution.Status(state)
+		return nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	moves, unknown = store.Advance(states, steps)
+	if len(moves) > 0 {
+		_, err = tx.Exec(ctx, updateRecords, moveArrays(moves)...)
+	}
+	return moves, unknown, err
+}

@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// migrate brings the tables up to date under a lock, however many executors start at
+// once, and refuses a database that newer code wrote.
+func migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
+	if err != nil {
+		return err
+	}
+	// Up first: it is what takes the lock, and to a newer database it does nothing.
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	version, known, err := provider.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	if version > known {
+		return fmt.Errorf("its schema has version %d and this program knows %d: use the newer program, or restore an older backup",
+			version, known)
+	}
+	return nil
+}
+
+// waitingLock is an advisory lock that waits its turn. goose's own asks again every few
+// seconds, so that of ten executors that start at once the last is up a minute later; it
+// does so for migrations outside of a transaction (CREATE INDEX CONCURRENTLY), which
+// waiters would block. Ours are transactions.
+type waitingLock struct{}
+
+var _ lock.SessionLocker = waitingLock{}
+
+// SessionLock implements lock.SessionLocker.
+func (waitingLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, lock.DefaultLockID)
+	return err
+}
+
+// SessionUnlock implements lock.SessionLocker.
+func (waitingLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($1)`, lock.DefaultLockID)
+	return err
+}

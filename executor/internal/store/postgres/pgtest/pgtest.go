@@ -1,0 +1,117 @@
+// Package pgtest gives a test a PostgreSQL of its own: a temporary server made by initdb,
+// without a network port, gone when the tests are over.
+//
+// Where no PostgreSQL is installed, tests are skipped; with
+// HOOKSTART_TEST_REQUIRE=postgres in the environment they fail.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// shared is the server of this test binary, for every test that only needs a database.
+var shared struct {
+	mu     sync.Mutex
+	server *Server
+	users  int
+	keep   bool // Main stops it, not the last user
+}
+
+var databases atomic.Int64
+
+// Start returns the URL of an empty database. The server is shared by the tests of one
+// binary that run at the same time, and with Main by all of them.
+func Start(t testing.TB) (url string) {
+	t.Helper()
+	server := acquire(t)
+	name := fmt.Sprint("test_", databases.Add(1))
+	server.exec(t, t.Context(), "CREATE DATABASE "+name)
+	t.Cleanup(func() {
+		server.exec(t, context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
+		release(t)
+	})
+	return server.url(name)
+}
+
+// Main runs the tests with one server for all of them, started by the first that needs
+// it. Call it from TestMain: func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
+func Main(m *testing.M) (exitCode int) {
+	shared.keep = true
+	defer func() {
+		if shared.server == nil {
+			return
+		}
+		if err := shared.server.remove(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			exitCode = max(exitCode, 1)
+		}
+	}()
+	return m.Run()
+}
+
+func acquire(t testing.TB) *Server {
+	t.Helper()
+	programs := installed(t)
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil {
+		server, err := create(programs, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.server = server
+	}
+	shared.users++
+	return shared.server
+}
+
+func release(t testing.TB) {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.users--
+	if shared.users > 0 || shared.keep {
+		return
+	}
+	if err := shared.server.remove(); err != nil {
+		t.Error(err)
+	}
+	shared.server = nil
+}
+
+// installed is the folder of PostgreSQL's programs. Without one it ends the test.
+func installed(t testing.TB) string {
+	t.Helper()
+	folder, err := find()
+	if err == nil {
+		return folder
+	}
+	required := os.Getenv("HOOKSTART_TEST_REQUIRE") //nolint:forbidigo // a test kit has no cmd/ that could read it
+	if slices.Contains(strings.Split(required, ","), "postgres") {
+		t.Fatalf("HOOKSTART_TEST_REQUIRE has postgres, and %v", err)
+	}
+	t.Skipf("%v: install it to run this test, or set HOOKSTART_TEST_REQUIRE=postgres to make this a failure", err)
+	return ""
+}
+
+// exec runs one statement in the server's own database.
+func (s *Server) exec(t testing.TB, ctx context.Context, statement string) { //nolint:revive // t first, as in all test helpers
+	t.Helper()
+	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		t.Fatalf("pgtest: %s: %v", statement, err)
+	}
+}

@@ -1,0 +1,177 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// startTimeout is how long the server may take to answer.
+const startTimeout = 60 * time.Second
+
+// Server is a PostgreSQL of its own for one test, which can stop it and start it again.
+type Server struct {
+	programs string
+	folder   string // the data, the socket and the log
+	settings []string
+	process  *process // nil while it is stopped
+}
+
+// StartServer starts a server that no other test uses, with further settings such as
+// "fsync=on" (it is off: the data need not outlive the machine). The test's end stops it.
+func StartServer(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	s, err := create(installed(t), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// URL is the address of its database. It stays the same when the server starts again.
+func (s *Server) URL() string { return s.url("postgres") }
+
+// Stop ends the server at once, as a crash does: connections break, and nothing is
+// tidied up. It returns when the server is gone.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Start starts a stopped server. It returns when the server answers.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// url leads through the socket: a port could be taken by the time it is used.
+func (s *Server) url(database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
+	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
+	return u.String()
+}
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+func (s *Server) log() string  { return filepath.Join(s.folder, "log") }
+
+func create(programs string, settings []string) (*Server, error) {
+	// Not t.TempDir: its names are longer than the 107 bytes of a socket's path.
+	folder, err := os.MkdirTemp("", "hookstart-pg-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{programs: programs, folder: folder, settings: settings}
+	if err := s.initialise(); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	return s, nil
+}
+
+func (s *Server) initialise() error {
+	if err := giveToServer(s.folder); err != nil {
+		return err
+	}
+	command := exec.Command(filepath.Join(s.programs, "initdb"), //nolint:noctx // it ends by itself
+		"--pgdata", s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C",
+		"--no-sync", "--no-instructions") // #nosec G204 -- found on this machine
+	command.Dir = s.folder
+	if err := asServer(command); err != nil {
+		return err
+	}
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: initdb: %w\n%s", err, output)
+	}
+	return nil
+}
+
+func (s *Server) start() error {
+	if s.process != nil {
+		return errors.New("pgtest: the server is running")
+	}
+	args := []string{"-D", s.data(), "-k", s.folder}
+	for _, setting := range append([]string{"listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffers=64MB"}, s.settings...) {
+		args = append(args, "-c", setting)
+	}
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // #nosec G304 -- in our own folder
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()                                      // the process has its own copy
+	command := exec.Command(filepath.Join(s.programs, "postgres"), args...) //nolint:gosec,noctx // found on this machine; stop ends it
+	command.Dir, command.Stdout, command.Stderr = s.folder, log, log
+	if err := asServer(command); err != nil {
+		return err
+	}
+	if s.process, err = launch(command); err != nil {
+		return err
+	}
+	return s.waitUntilReady()
+}
+
+func (s *Server) waitUntilReady() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, s.url("postgres"))
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-s.process.ended:
+			return s.failure("the server ended", s.process.err)
+		case <-ctx.Done():
+			return s.failure("the server does not answer", err)
+		case <-again.C:
+		}
+	}
+}
+
+func (s *Server) stop() error {
+	if s.process == nil {
+		return nil
+	}
+	if err := s.process.signalStop(); err != nil {
+		return s.failure("cannot stop the server", err)
+	}
+	<-s.process.ended
+	s.process = nil
+	return nil
+}
+
+// remove stops the server and deletes its folder.
+func (s *Server) remove() error {
+	return errors.Join(s.stop(), os.RemoveAll(s.folder))
+}
+
+// failure adds the end of the server's log.
+func (s *Server) failure(what string, err error) error {
+	text, readErr := os.ReadFile(s.log())
+	if readErr != nil {
+		return fmt.Errorf("pgtest: %s: %w", what, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return fmt.Errorf("pgtest: %s: %w\n%s", what, err, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+}

@@ -1,0 +1,88 @@
+// Package postgres keeps records in PostgreSQL: the driver for several executors.
+//
+// Executors write overlapping rows at the same time. They never wait for each other in a
+// circle, because every transaction takes its locks in one order: the keys of new
+// executions, of unreadable messages, the records that move on, token uses; and within
+// each in the order of keys.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// Store is a store.Store on one PostgreSQL database.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to the database at a URL, postgres://user:password@host:port/database,
+// and brings its tables up to date. The size of the pool is the URL's pool_max_conns.
+// No error shows the password.
+func Open(ctx context.Context, url string) (*Store, error) {
+	config, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	config.AfterConnect = prepareConnection
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, openError(config, err)
+	}
+	if err := migrate(ctx, pool); err != nil {
+		pool.Close()
+		return nil, openError(config, err)
+	}
+	return &Store{pool: pool}, nil
+}
+
+// prepareConnection makes sure of what the driver relies on, whatever the server's
+// defaults are: a commit that was reported survives a crash, and queries are planned for
+// the tables as they are. A plan that was cached while a table was empty reads all of it
+// once it is large.
+func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false),
+		CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END`)
+	return err
+}
+
+// Ping implements store.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("postgres: ping: %w", err)
+	}
+	return nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	s.pool.Close() // waits for every connection in use
+	return nil
+}
+
+// write runs one transaction that changes something, with the error labelled. READ
+// COMMITTED, whatever the server's default: the statements lock what they decide on.
+func (s *Store) write(ctx context.Context, what string, do func(tx pgx.Tx) error) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, do)
+	if err != nil {
+		return fmt.Errorf("postgres: %s: %w", what, withCancellation(ctx, err))
+	}
+	return nil
+}
+
+// withCancellation adds the context's error where pgx reports only its consequence, a
+// closed connection.
+func withCancellation(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return err
+}

@@ -1,0 +1,33 @@
+package postgres_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func TestContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) store.Store {
+		t.Helper()
+		s, err := postgres.Open(t.Context(), pgtest.Start(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
+
+func TestContractShared(t *testing.T) {
+	storetest.RunShared(t, func(t *testing.T) func(context.Context) (store.Store, error) {
+		t.Helper()
+		url := pgtest.Start(t)
+		return func(ctx context.Context) (store.Store, error) { return postgres.Open(ctx, url) }
+	})
+}

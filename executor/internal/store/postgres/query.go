@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Get implements store.Store.
+func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
+	records, err := read(ctx, s, "get", scan, selectRecords+`WHERE id = $1`, store.Text(id))
+	if err != nil {
+		return store.Record{}, err
+	}
+	if len(records) == 0 {
+		return store.Record{}, store.ErrNotFound
+	}
+	return records[0], nil
+}
+
+// GetMany implements store.Store.
+func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, error) {
+	if len(ids) > store.MaxGetMany {
+		return nil, fmt.Errorf("postgres: get many: %d IDs, at most %d", len(ids), store.MaxGetMany)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return read(ctx, s, "get many", scan, selectRecords+`WHERE id = ANY ($1)`, store.Texts(ids))
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	where, args := conditions(filter, after)
+	args = append(args, limit)
+	return read(ctx, s, "list", scan, selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT $`+strconv.Itoa(len(args)), args...)
+}
+
+func conditions(filter store.Filter, after store.Position) (where string, args []any) {
+	var terms []string
+	add := func(term string, values ...any) {
+		for _, v := range values {
+			args = append(args, v)
+			term = strings.Replace(term, "?", "$"+strconv.Itoa(len(args)), 1)
+		}
+		terms = append(terms, term)
+	}
+	if filter.DeliveryID != "" {
+		add(`delivery_id = ? AND delivery_id <> ''`, store.Text(filter.DeliveryID)) // the second is the partial index's condition
+	}
+	if filter.WorkflowID != "" {
+		add(`workflow_id = ?`, store.Text(filter.WorkflowID))
+	}
+	switch filter.Status {
+	case "":
+	case execution.Failed, execution.Rejected:
+		add(`trouble = ?`, string(filter.Status)) // the same as status, and indexed
+	case execution.Queued, execution.Running, execution.Succeeded:
+		add(`status = ?`, string(filter.Status))
+	default:
+		add(`status = ?`, store.Text(string(filter.Status)))
+	}
+	if filter.Source != "" {
+		add(`source = ?`, store.Text(string(filter.Source)))
+	}
+	if !filter.Since.IsZero() {
+		add(`accepted_at >= ?`, store.Bound(filter.Since))
+	}
+	if !filter.Until.IsZero() {
+		add(`accepted_at < ?`, store.Bound(filter.Until))
+	}
+	if after != (store.Position{}) {
+		add(`(accepted_at, id) < (?, ?)`, store.Time(after.AcceptedAt), store.Text(after.ID))
+	}
+	if len(terms) == 0 {
+		return "", nil
+	}
+	return `WHERE ` + strings.Join(terms, ` AND `), args
+}
+
+// TokensLastUsed implements store.Store.
+func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
+	uses, err := read(ctx, s, "tokens last used", pgx.RowToStructByPos[store.TokenUse],
+		`SELECT token_id, last_used_at FROM token_uses WHERE token_id = ANY ($1)`, store.Texts(tokenIDs))
+	if err != nil {
+		return nil, err
+	}
+	used := make(map[string]time.Time, len(uses))
+	for _, u := range uses {
+		used[u.TokenID] = u.At.UTC()
+	}
+	return used, nil
+}
+
+// ListUnreadable implements store.Store.
+func (s *Store) ListUnreadable(ctx context.Context, below uint64, limit int) ([]store.Unreadable, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable`, []any{limit}
+	if below > 0 {
+		query, args = query+` WHERE stream_sequence < $2`, append(args, store.Sequence(below))
+	}
+	found, err := read(ctx, s, "list unreadable", pgx.RowToStructByPos[store.Unreadable], query+` ORDER BY stream_sequence DESC LIMIT $1`, args...)
+	for i := range found {
+		found[i].At = found[i].At.UTC()
+	}
+	return found, err
+}
+
+// read runs one query, with the error labelled.
+func read[T any](ctx context.Context, s *Store, what string, row pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %s: %w", what, withCancellation(ctx, err))
+	}
+	found, err := pgx.CollectRows(rows, row)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %s: %w", what, withCancellation(ctx, err))
+	}
+	return found, nil
+}

@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// errURL has no detail: the text that cannot be read may hold a password anywhere.
+var errURL = errors.New("the database URL cannot be read: it has the form " +
+	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters escaped as %XX")
+
+// parse reads the URL, and leaves out of its errors what could be a password.
+func parse(text string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(text)
+	if err == nil {
+		return config, nil
+	}
+	parsed, urlErr := url.Parse(text)
+	if urlErr != nil || (parsed.Scheme != "postgres" && parsed.Scheme != "postgresql") {
+		return nil, errURL
+	}
+	// pgx quotes the URL. What comes after it says what is wrong: an option, a port, a file.
+	_, reason, found := strings.Cut(oneLine(err), "`: ")
+	password, _ := parsed.User.Password()
+	secrets := append([]string{password}, parsed.Query()["password"]...)
+	for _, secret := range secrets {
+		if secret != "" && (strings.Contains(reason, secret) || strings.Contains(reason, url.QueryEscape(secret))) {
+			return nil, errURL
+		}
+	}
+	if !found || parsed.Query().Has("sslpassword") {
+		return nil, errURL
+	}
+	return nil, fmt.Errorf("the database URL cannot be used: %s", reason)
+}
+
+// openError says which database it is about, without the password.
+func openError(config *pgxpool.Config, err error) error {
+	c := config.ConnConfig
+	return &connectError{
+		text: fmt.Sprintf("cannot open the database %s on %s port %d as %s: %s", c.Database, c.Host, c.Port, c.User, oneLine(err)),
+		err:  err,
+	}
+}
+
+// connectError is on one line; pgx begins one per address.
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+func (e *connectError) Unwrap() error { return e.err }
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,121 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// What a fill of BenchmarkListNewest makes: n records, one a second; of each thousand
+// workflows one in turn, each record with a delivery ID of its own, one in a thousand
+// failed, the others succeeded.
+const (
+	FillWorkflows  = 1_000
+	FillFailed     = 1_000
+	FillDeliveryID = "delivery-" // and the number of the record, from 1
+)
+
+const batchSize = 500
+
+// BenchmarkListNewest lists the newest 50 of 10 thousand and of a million records. It is
+// to take as long in both. fill makes the records; -short leaves out the million.
+func BenchmarkListNewest(b *testing.B, open func(b *testing.B) (s store.Store, fill func(n int) error)) {
+	b.Helper()
+	for _, size := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprint("records=", size), func(b *testing.B) {
+			if size > 100_000 && testing.Short() {
+				b.Skip("filling takes a while")
+			}
+			s, fill := open(b)
+			if err := fill(size); err != nil {
+				b.Fatal(err)
+			}
+			for _, c := range []struct {
+				name   string
+				filter store.Filter
+				want   int
+			}{
+				{"all", store.Filter{}, 50},
+				{"workflow", store.Filter{WorkflowID: "workflow-7"}, min(50, size/FillWorkflows)},
+				{"delivery", store.Filter{DeliveryID: FillDeliveryID + "77"}, 1},
+				{"failed", store.Filter{Status: execution.Failed}, min(50, size/FillFailed)},
+				{"none rerun", store.Filter{Source: execution.Rerun}, 0}, // reads all
+			} {
+				b.Run(c.name, func(b *testing.B) {
+					for b.Loop() {
+						records, err := s.List(b.Context(), c.filter, store.Position{}, 50)
+						if err != nil || len(records) != c.want {
+							b.Fatalf("%d records, want %d, %v", len(records), c.want, err)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkApply records batches of 500. bare inserts the same records, in one
+// transaction, into a table of the same columns without keys or indexes: the metric
+// x-bare says how many times as long Apply takes.
+func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare func(ctx context.Context, records []store.Record) error)) {
+	b.Helper()
+	b.Run("starts", func(b *testing.B) {
+		s, bare := open(b)
+		var applying, inserting time.Duration
+		batches := 0
+		for b.Loop() {
+			records := unrelated(batches)
+			batches++
+			start := time.Now()
+			if _, err := s.Apply(b.Context(), store.Batch{New: records}); err != nil {
+				b.Fatal(err)
+			}
+			applying += time.Since(start)
+			b.StopTimer()
+			start = time.Now()
+			if err := bare(b.Context(), records); err != nil {
+				b.Fatal(err)
+			}
+			inserting += time.Since(start)
+			b.StartTimer()
+		}
+		b.ReportMetric(float64(batches*batchSize)/applying.Seconds(), "starts/s")
+		b.ReportMetric(float64(applying)/float64(inserting), "x-bare")
+	})
+	b.Run("lives", func(b *testing.B) { // recorded, then running and succeeded in batches of their own
+		s, _ := open(b)
+		batches := 0
+		for b.Loop() {
+			records := unrelated(batches)
+			batches++
+			var begin, end store.Batch
+			for _, r := range records {
+				begin.Progress = append(begin.Progress, execution.Progress{ID: r.ID, Status: execution.Running, At: epoch})
+				end.Progress = append(end.Progress, execution.Progress{ID: r.ID, Status: execution.Succeeded, At: epoch, Output: []byte(`{"ok":true}`)})
+			}
+			for _, batch := range []store.Batch{{New: records}, begin, end} {
+				if _, err := s.Apply(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(float64(batches*batchSize)/b.Elapsed().Seconds(), "lives/s")
+	})
+}
+
+// unrelated is a batch of records whose IDs are spread as those of deliveries are.
+func unrelated(batch int) []store.Record {
+	records := make([]store.Record, batchSize)
+	for i := range records {
+		n := batch*batchSize + i
+		records[i] = queued(n)
+		records[i].WorkflowID = fmt.Sprint("workflow-", n%FillWorkflows)
+		records[i].TokenID = fmt.Sprint("token-", n%FillWorkflows)
+		records[i].ID = execution.IDForDelivery(records[i].WorkflowID, "node", records[i].DeliveryID)
+	}
+	return records
+}

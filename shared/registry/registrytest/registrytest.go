@@ -1,0 +1,94 @@
+// Package registrytest sets up a registry for tests, the way an executor does.
+package registrytest
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Registry is a registry and an editor of it.
+type Registry struct {
+	*registry.Editor
+	Directory *registry.Directory
+	Follower  *registry.Follower
+	Roll      *registry.Roll
+	JetStream jetstream.JetStream
+}
+
+// Start creates the streams and buckets if they are not there, puts the default plans in
+// force and announces an executor. It ends with the test.
+func Start(tb testing.TB, nc *nats.Conn) *Registry {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	tb.Cleanup(cancel)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	check := func(err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+
+	js, err := jetstream.New(nc)
+	check(err)
+	check(stream.Ensure(ctx, js, stream.DefaultSettings))
+	check(stream.EnsureReports(ctx, js, 1))
+	check(registry.EnsureBuckets(ctx, js, 1))
+
+	r := &Registry{Directory: registry.NewDirectory(), JetStream: js}
+	r.Follower, err = registry.Follow(ctx, js, r.Directory, log)
+	check(err)
+	tb.Cleanup(r.Follower.Stop)
+	r.Roll, err = registry.CallRoll(ctx, nc)
+	check(err)
+	tb.Cleanup(r.Roll.Stop)
+	announcer, err := registry.Announce(ctx, nc, r.Follower, registry.RoleExecutor, nil, log)
+	check(err)
+	tb.Cleanup(announcer.Stop)
+	r.Editor, err = registry.NewEditor(ctx, js, r.Directory, r.Follower, r.Roll)
+	check(err)
+	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	check(err)
+	check(r.PutPlans(ctx, plans))
+	return r
+}
+
+// Workflow creates a workflow with one trigger node, "node", in an account that is
+// named after its plan, and returns the node's token.
+func (r *Registry) Workflow(tb testing.TB, id, plan string, active bool) (token string) {
+	tb.Helper()
+	ctx := tb.Context()
+	if _, _, err := r.PutAccount(ctx, "on-"+plan, "An account", plan); err != nil {
+		tb.Fatal(err)
+	}
+	if _, _, err := r.PutWorkflow(ctx, registry.WorkflowSpec{
+		ID: id, AccountID: "on-" + plan, Name: id, Triggers: []registry.TriggerSpec{{NodeID: "node"}},
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	if active {
+		if _, err := r.Activate(ctx, id); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return r.Token(tb, id, "node")
+}
+
+// Token is the newest token of a node.
+func (r *Registry) Token(tb testing.TB, workflowID, nodeID string) string {
+	tb.Helper()
+	trigger, err := r.Trigger(tb.Context(), workflowID, nodeID)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return trigger.Tokens[0].Token
+}
