@@ -112,7 +112,7 @@ type problemBody struct {
 }
 
 // refuse answers with a problem.
-func (h *handler) refuse(w http.ResponseWriter, e *event, refusal *admission.Refusal) {
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refusal *admission.Refusal) {
 	p := problems[refusal.Code]
 	body := problemBody{
 		Type: problemType + string(refusal.Code), Title: p.title, Status: p.status, Detail: p.detail,
@@ -126,7 +126,9 @@ func (h *handler) refuse(w http.ResponseWriter, e *event, refusal *admission.Ref
 	if refusal.Code == admission.MethodNotAllowed {
 		header.Set("Allow", http.MethodPost)
 	}
-	if p.close {
+	// A client that waits to be asked for the body is not asked any more.
+	e.unread = e.unread && !p.close && r.Header.Get("Expect") == ""
+	if p.close || r.Header.Get("Expect") != "" {
 		header.Set("Connection", "close")
 	}
 	text, err := json.Marshal(body)
@@ -134,7 +136,11 @@ func (h *handler) refuse(w http.ResponseWriter, e *event, refusal *admission.Ref
 		panic(err) // strings, numbers and booleans always marshal
 	}
 	header.Set("Content-Type", "application/problem+json")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", "no-store")
+	if e.unread {
+		h.answerFirst(w)
+	}
 	w.WriteHeader(p.status)
 	_, _ = w.Write(text)
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID

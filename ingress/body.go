@@ -12,7 +12,7 @@ import (
 
 // readBody reads the whole body, within the bounds on requests in flight and on bytes
 // in memory. release gives back what it took; it may always be called.
-func (h *handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), refusal *admission.Refusal) {
+func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event) (body []byte, release func(), refusal *admission.Refusal) {
 	// A body of unknown length may grow to the limit.
 	reserved := r.ContentLength
 	if reserved < 0 {
@@ -29,6 +29,8 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 	if r.ContentLength == 0 {
 		return nil, release, nil
 	}
+
+	e.unread = false
 
 	// The connection's next request sets a deadline of its own.
 	deadline := http.NewResponseController(w).SetReadDeadline
@@ -54,4 +56,30 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 	}
 	_ = deadline(time.Time{}) // it must not end the wait for the stream
 	return body, release, nil
+}
+
+// maxDiscard is how much of a body is read only to keep a connection.
+const maxDiscard = 256 << 10
+
+// answerFirst makes what is written next go out before the body is read. Otherwise
+// net/http waits for the body of a request that is refused by its headers: for ever,
+// when it does not come.
+func (h *handler) answerFirst(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).EnableFullDuplex()
+}
+
+// discardBody sends the answer and reads what is left of the request, so that the sender
+// can use the connection again. When there is too much of it, or it does not come in
+// time, the connection ends: the rest must not be taken for a request.
+//
+// net/http would do the same after the handler has returned; but in full duplex its
+// reader is then in the way of the next request.
+func (h *handler) discardBody(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(h.bodyTimeout)) != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if _, err := io.CopyN(io.Discard, r.Body, maxDiscard); !errors.Is(err, io.EOF) {
+		panic(http.ErrAbortHandler) // closes the connection, and logs nothing
+	}
 }

@@ -64,19 +64,19 @@ func (h *handler) router() http.Handler {
 // remote is asked before the publish.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	e := h.begin(r)
-	defer h.end(e, w)
+	defer h.end(w, r, e)
 
 	if workflowID == "" {
-		h.refuse(w, e, &admission.Refusal{Code: admission.WorkflowIDMissing})
+		h.refuse(w, r, e, &admission.Refusal{Code: admission.WorkflowIDMissing})
 		return
 	}
 	token, query := splitQuery(r.URL.RawQuery)
 	if token == "" {
-		h.refuse(w, e, &admission.Refusal{Code: admission.TokenMissing})
+		h.refuse(w, r, e, &admission.Refusal{Code: admission.TokenMissing})
 		return
 	}
 	if r.ContentLength > h.maxBody {
-		h.refuse(w, e, &admission.Refusal{Code: admission.BodyTooLarge})
+		h.refuse(w, r, e, &admission.Refusal{Code: admission.BodyTooLarge})
 		return
 	}
 
@@ -89,20 +89,20 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		refusal = h.recordRejection(r, e, admitted, refusal, token, query, deliveryID)
 	}
 	if refusal != nil {
-		h.refuse(w, e, refusal)
+		h.refuse(w, r, e, refusal)
 		return
 	}
 
-	body, release, refusal := h.readBody(w, r)
+	body, release, refusal := h.readBody(w, r, e)
 	defer release()
 	if refusal != nil {
-		h.refuse(w, e, refusal)
+		h.refuse(w, r, e, refusal)
 		return
 	}
 	e.bodyBytes = len(body)
 	payload, err := execution.NewPayload(headerText(r.Header.Get("Content-Type")), body)
 	if err != nil {
-		h.refuse(w, e, &admission.Refusal{Code: admission.JSONInvalid})
+		h.refuse(w, r, e, &admission.Refusal{Code: admission.JSONInvalid})
 		return
 	}
 
@@ -123,7 +123,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	}
 	ack, refusal := h.publish(e, func() (*nats.Msg, error) { return stream.StartMessage(start) })
 	if refusal != nil {
-		h.refuse(w, e, refusal)
+		h.refuse(w, r, e, refusal)
 		return
 	}
 	if ack.Duplicate {

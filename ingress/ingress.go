@@ -69,7 +69,8 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	if listener, err = withTLS(listener, c.TLSCert, c.TLSKey); err != nil {
+	serving, err := withTLS(listener, c.TLSCert, c.TLSKey)
+	if err != nil {
 		return err
 	}
 
@@ -127,7 +128,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	defer announcer.Stop()
 
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(serving) }()
 	o.Ready.Ready("ingress")
 	where := Listening{Addr: listener.Addr().String(), OpsAddr: opsAddr}
 	log.WithFields(logrus.Fields{"addr": where.Addr, "ops_addr": where.OpsAddr, "workflows": snapshot.Len(), "version": ops.Version}).Info("ingress is ready")

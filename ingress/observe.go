@@ -27,6 +27,7 @@ type event struct {
 	executionID string
 	duplicate   bool
 	bodyBytes   int
+	unread      bool // there is a body, and nobody has read it
 	publish     time.Duration
 	err         error
 }
@@ -37,20 +38,27 @@ func (e *event) admitted(a admission.Admitted) {
 	}
 }
 
-func (h *handler) begin(*http.Request) *event {
+func (h *handler) begin(r *http.Request) *event {
 	h.metrics.active.Inc()
-	return &event{start: time.Now()}
+	return &event{start: time.Now(), unread: r.ContentLength != 0}
 }
 
-// end writes the request's one log line. It also catches what panicked.
-func (h *handler) end(e *event, w http.ResponseWriter) {
+// end writes the request's one log line, and clears the connection of what nobody has
+// read. It also catches what panicked.
+func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		h.refuse(w, e, &admission.Refusal{Code: admission.Internal})
+		h.refuse(w, r, e, &admission.Refusal{Code: admission.Internal})
 	}
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
+	h.logEvent(e, took)
+	if e.unread {
+		h.discardBody(w, r)
+	}
+}
 
+func (h *handler) logEvent(e *event, took time.Duration) {
 	level := logrus.InfoLevel
 	if e.status >= http.StatusInternalServerError {
 		level = logrus.WarnLevel
@@ -90,8 +98,8 @@ func (h *handler) end(e *event, w http.ResponseWriter) {
 func (h *handler) refuseAll(code admission.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := h.begin(r)
-		defer h.end(e, w)
-		h.refuse(w, e, &admission.Refusal{Code: code})
+		defer h.end(w, r, e)
+		h.refuse(w, r, e, &admission.Refusal{Code: code})
 	})
 }
 

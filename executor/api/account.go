@@ -1,0 +1,32 @@
+package api
+
+import "time"
+
+// Plan is what an account may do.
+type Plan struct {
+	ID                        string    `json:"id" example:"free"`
+	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
+	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"How many workflows with webhook triggers may be active at once. null: any number."`
+	RateLimit                 RateLimit `json:"rateLimit" doc:"The limit of each workflow that sets none of its own."`
+}
+
+// RateLimit lets Requests requests through at once from idle, then one every
+// WindowSeconds/Requests seconds.
+type RateLimit struct {
+	Requests      int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
+	WindowSeconds int64 `json:"windowSeconds" minimum:"1" maximum:"86400" example:"60"`
+}
+
+// Account owns workflows.
+type Account struct {
+	ID        string    `json:"id" example:"acme"`
+	Name      string    `json:"name" doc:"For people."`
+	Plan      string    `json:"plan" doc:"The ID of a plan." example:"free"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
+// PutAccount is what an operator says of an account.
+type PutAccount struct {
+	Name string `json:"name" maxLength:"200" doc:"For people." example:"Acme Inc."`
+	Plan string `json:"plan" doc:"The ID of a plan. A change takes effect at once." example:"free"`
+}

@@ -1,0 +1,97 @@
+// Package apiserver is the operators' API: accounts, plans, workflows, triggers and
+// executions over HTTP. Package api has its types.
+package apiserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+	"github.com/julienschmidt/httprouter"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// root is the path that every call is below.
+const root = "/api/v1"
+
+type server struct {
+	Config
+	adminToken [sha256.Size]byte // the hash
+	executions atomic.Pointer[jetstream.Stream]
+}
+
+// New is the handler of all that is below /api/. It is safe for concurrent use.
+func New(c Config) http.Handler {
+	if c.ChangeTimeout == 0 {
+		c.ChangeTimeout = defaultChangeTimeout
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = defaultKeepAlive
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	s := &server{Config: c, adminToken: sha256.Sum256([]byte(c.AdminToken))}
+	return s.observed(s.guarded(s.router()))
+}
+
+// router never redirects and never guesses.
+func (s *server) router() http.Handler {
+	config := humaConfig()
+	router := &httprouter.Router{
+		HandleMethodNotAllowed: true,
+		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
+		NotFound:               http.HandlerFunc(notFound),
+	}
+	// httprouter lets no path be beside a parameter: /executions/stream has a router of its
+	// own, which hands on what it does not know.
+	fixed := &httprouter.Router{
+		HandleMethodNotAllowed: true,
+		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
+		NotFound:               router,
+	}
+	calls, fixedCalls := humahttprouter.New(router, config), humahttprouter.New(fixed, config)
+	for _, of := range []huma.API{calls, fixedCalls} {
+		of.UseMiddleware(noteOperation)
+	}
+	s.routeAccounts(calls)
+	s.routeWorkflows(calls)
+	s.routeTriggers(calls)
+	s.routeExecutions(calls)
+	s.routeEvents(fixedCalls)
+	document := openAPIDocument(config.OpenAPI)
+	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+		eventOf(r.Context()).operation = "get-openapi"
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document)
+	})
+	return fixed
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	eventOf(r.Context()).answer(w, newProblem(api.CodeNotFound, "The API has no such path. "+root+"/openapi.json lists what it has."))
+}
+
+func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	// httprouter adds OPTIONS to what is allowed, which is not.
+	allowed := strings.Split(w.Header().Get("Allow"), ", ")
+	kept := allowed[:0]
+	for _, method := range allowed {
+		if method != http.MethodOptions {
+			kept = append(kept, method)
+		}
+	}
+	list := strings.Join(kept, ", ")
+	w.Header().Set("Allow", list)
+	eventOf(r.Context()).answer(w, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
+}
+
+// changing is the context of a change. A client that goes away does not break it off:
+// half of a change would be left for somebody to confirm.
+func (s *server) changing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), s.ChangeTimeout)
+}

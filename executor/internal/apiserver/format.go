@@ -1,0 +1,86 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// jsonFormat writes what others gave us as JSON, inputs, outputs and sample payloads,
+// byte by byte as they gave it. encoding/json would refuse what is nested deeper than
+// 10,000, and rewrite the rest.
+var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
+
+// rawMember is a member of an object with a value that is JSON already; nil: null.
+type rawMember struct {
+	name string
+	text []byte
+}
+
+func writeJSON(w io.Writer, v any) error {
+	text, err := encode(v)
+	if err != nil {
+		return err
+	}
+	// An error here is the client's going away: there is nobody to tell.
+	_, _ = w.Write(text)
+	return nil
+}
+
+// encode takes the members that are JSON already out of the way of encoding/json: a
+// field of the same name, less deeply embedded, hides them.
+func encode(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case api.Trigger:
+		return spliced(struct {
+			api.Trigger
+			SamplePayload *struct{} `json:"samplePayload,omitempty"`
+		}{Trigger: v}, rawMember{"samplePayload", v.SamplePayload})
+	case api.ExecutionDetail:
+		return spliced(struct {
+			api.ExecutionDetail
+			Input  *struct{} `json:"input,omitempty"`
+			Output *struct{} `json:"output,omitempty"`
+		}{ExecutionDetail: v}, rawMember{"input", v.Input}, rawMember{"output", v.Output})
+	default:
+		return encodePlain(v)
+	}
+}
+
+// spliced is the object rest with members added at its end.
+func spliced(rest any, members ...rawMember) ([]byte, error) {
+	text, err := encodePlain(rest)
+	if err != nil {
+		return nil, err
+	}
+	text = text[:len(text)-1] // the brace; rest is never empty
+	for _, m := range members {
+		value := bytes.TrimSpace(m.text)
+		if len(value) == 0 {
+			value = []byte("null")
+		}
+		text = append(text, `,"`+m.name+`":`...)
+		text = append(text, value...)
+	}
+	return append(text, '}'), nil
+}
+
+// encodePlain is json.Marshal without escapes for HTML, on one line.
+func encodePlain(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
+}
+
+func schemaOf[T any](of huma.API) *huma.Schema {
+	return of.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
+}

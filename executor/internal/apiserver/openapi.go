@@ -1,0 +1,135 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// The tags of the calls.
+const (
+	tagAccounts   = "Accounts and plans"
+	tagWorkflows  = "Workflows"
+	tagTriggers   = "Triggers"
+	tagExecutions = "Executions"
+)
+
+const (
+	maxBodyBytes = 1 << 20
+	bodyTimeout  = 30 * time.Second
+)
+
+const securityScheme = "adminToken"
+
+// humaConfig is huma's without what it would serve besides the calls: pages that load
+// scripts from elsewhere, schemas, links to them in every answer.
+func humaConfig() huma.Config {
+	config := huma.DefaultConfig("hookstart: the operators' API", "1")
+	config.CreateHooks = nil
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
+	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
+		"A change that was answered without an error is in force at every process, from the very next request. " +
+		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token."},
+	}
+	config.Security = []map[string][]string{{securityScheme: {}}}
+	config.Tags = []*huma.Tag{
+		{Name: tagAccounts, Description: "Who owns workflows, and what they may do."},
+		{Name: tagWorkflows, Description: "What webhooks start."},
+		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
+		{Name: tagExecutions, Description: "What was started, and what became of it."},
+	}
+	return config
+}
+
+func openAPIDocument(document *huma.OpenAPI) []byte {
+	text, err := json.Marshal(document)
+	if err != nil {
+		panic(err) // it is the same on every start
+	}
+	return text
+}
+
+// call is one call of the API, for its documentation.
+type call struct {
+	method, path string // path without root
+	id           string // operationId
+	tag          string
+	summary      string
+	description  string
+	codes        []string // of its problems, besides those of all calls
+	responses    map[string]*huma.Response
+	anyBody      bool // the body is whatever JSON there is; the handler checks it
+}
+
+// register adds a call. handle fails with any error; problemOf makes the answer of it.
+func register[I, O any](s *server, to huma.API, c call, handle func(context.Context, *I) (*O, error)) {
+	op := huma.Operation{
+		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
+		Summary: c.summary, Description: c.description,
+		// huma takes a body that just fits for one that is cut off.
+		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
+		Responses: c.responses,
+	}
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	codes := append([]string{api.CodeUnauthorized, api.CodeUnavailable, api.CodeInternal}, c.codes...)
+	for _, code := range codes {
+		op.Errors = append(op.Errors, problemKinds[code].status)
+	}
+	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
+		e := eventOf(ctx)
+		e.bodyWasRead()
+		out, err := handle(ctx, in)
+		if err != nil {
+			p := s.problemOf(err)
+			e.fail(p, err)
+			return nil, p
+		}
+		return out, nil
+	})
+	describeProblems(op.Responses, codes)
+}
+
+// describeProblems says with which codes each status comes. huma adds 422 by itself.
+func describeProblems(responses map[string]*huma.Response, codes []string) {
+	byStatus := map[string][]string{}
+	for _, code := range append(codes, api.CodeInvalid) {
+		status := strconv.Itoa(problemKinds[code].status)
+		if text := "`" + code + "`"; !slices.Contains(byStatus[status], text) {
+			byStatus[status] = append(byStatus[status], text)
+		}
+	}
+	for status, list := range byStatus {
+		response := responses[status]
+		if response == nil {
+			continue
+		}
+		slices.Sort(list)
+		response.Description = strings.Join(list, ", ")
+		if status == strconv.Itoa(http.StatusServiceUnavailable) {
+			response.Headers = map[string]*huma.Param{"Retry-After": {
+				Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger},
+			}}
+		}
+	}
+}
+
+// response documents a success besides the default one.
+func response[T any](of huma.API, description string) *huma.Response {
+	return &huma.Response{
+		Description: description,
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[T](of)}},
+	}
+}

@@ -1,0 +1,255 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// problemType is where a problem type is explained; the code is the fragment.
+const problemType = "https://github.com/hookstart/hookstart#"
+
+// problemKind is what all problems of one code have in common.
+type problemKind struct {
+	status     int
+	title      string
+	detail     string // unless there is more to say
+	retryAfter int64  // seconds; more than 0: the same call can succeed later
+}
+
+// problemKinds is the only place where a code becomes a status.
+var problemKinds = map[string]problemKind{
+	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
+	api.CodeNotFound:         {status: http.StatusNotFound, title: "Not found"},
+	api.CodeMethodNotAllowed: {status: http.StatusMethodNotAllowed, title: "Method not allowed"},
+	api.CodeInvalid:          {status: http.StatusUnprocessableEntity, title: "Invalid"},
+	api.CodeBodyTooLarge: {
+		status: http.StatusRequestEntityTooLarge, title: "Body too large",
+		detail: fmt.Sprintf("A body may have %d bytes at most.", maxBodyBytes),
+	},
+	api.CodePlanLimitExceeded: {
+		status: http.StatusForbidden, title: "Plan limit exceeded",
+		detail: "The account's plan lets no further workflow be active. Deactivate another one, or change the plan.",
+	},
+	api.CodeWebhooksNotInPlan: {
+		status: http.StatusForbidden, title: "Webhooks not in plan",
+		detail: "The account's plan has no webhook triggers. Change the plan.",
+	},
+	api.CodeSamplePayloadMissing: {
+		status: http.StatusConflict, title: "Sample payload missing",
+		detail: "The trigger node has no sample payload to run on. Configure one first.",
+	},
+	api.CodeTooManyTokens: {
+		status: http.StatusConflict, title: "Too many tokens",
+		detail: fmt.Sprintf("%d tokens of this trigger node still work. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", registry.MaxTokens),
+	},
+	api.CodeNotConfirmed: {status: http.StatusServiceUnavailable, title: "Not confirmed", retryAfter: 1},
+	api.CodeUnavailable: {
+		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
+		detail: "NATS or the database cannot be reached now. What the call was to change may be stored or not.",
+	},
+	api.CodeInternal: {
+		status: http.StatusInternalServerError, title: "Internal error",
+		detail: "The call could not be handled. The executor's log says why.",
+	},
+}
+
+// problem is an api.Problem that huma can answer with.
+type problem struct {
+	api.Problem
+}
+
+// newProblem is a problem of a kind. An empty detail is the kind's.
+func newProblem(code, detail string, fields ...api.FieldError) *problem {
+	kind := problemKinds[code]
+	if detail == "" {
+		detail = kind.detail
+	}
+	return &problem{api.Problem{
+		Type: problemType + code, Title: kind.title, Status: kind.status, Detail: detail, Code: code,
+		Retryable: kind.retryAfter > 0, RetryAfter: kind.retryAfter, Errors: fields,
+	}}
+}
+
+// notRetryable is p for a call that must not simply be repeated.
+func (p *problem) notRetryable(detail string) *problem {
+	p.Retryable, p.RetryAfter, p.Detail = false, 0, detail
+	return p
+}
+
+// GetStatus implements huma.StatusError.
+func (p *problem) GetStatus() int { return p.Status }
+
+// GetHeaders implements huma.HeadersError.
+func (p *problem) GetHeaders() http.Header {
+	if p.RetryAfter == 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.FormatInt(p.RetryAfter, 10)}}
+}
+
+// ContentType implements huma.ContentTypeFilter.
+func (*problem) ContentType(string) string { return "application/problem+json" }
+
+func (p *problem) write(w http.ResponseWriter) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings, numbers and booleans always marshal
+	}
+	w.Header().Set("Content-Type", p.ContentType(""))
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(text)
+}
+
+// errAway means that the database, or NATS, does not answer.
+var errAway = errors.New("a dependency does not answer")
+
+// problemOf is the only place where an error becomes a problem.
+func (s *server) problemOf(err error) *problem {
+	var known *problem
+	var lagging *registry.LaggingError
+	fields := invalidFields(err)
+	switch {
+	case errors.As(err, &known):
+		return known
+	case len(fields) > 0:
+		return invalid(fields...)
+	case errors.Is(err, registry.ErrNotFound):
+		return newProblem(api.CodeNotFound, "There is no "+strings.TrimSuffix(err.Error(), ": "+registry.ErrNotFound.Error())+".")
+	case errors.Is(err, registry.ErrPlanLimit):
+		return newProblem(api.CodePlanLimitExceeded, "")
+	case errors.Is(err, registry.ErrNotInPlan):
+		return newProblem(api.CodeWebhooksNotInPlan, "")
+	case errors.Is(err, registry.ErrNoSample):
+		return newProblem(api.CodeSamplePayloadMissing, "")
+	case errors.Is(err, registry.ErrTooManyTokens):
+		return newProblem(api.CodeTooManyTokens, "")
+	case errors.As(err, &lagging):
+		return newProblem(api.CodeNotConfirmed, fmt.Sprintf(
+			"The change is stored, but that it is in force is not confirmed yet by: %s. Repeat the call: it changes nothing twice, and waits again.",
+			strings.Join(lagging.Behind, ", ")))
+	case errors.Is(err, errAway) || natsIsAway(err) || !s.JetStream.Conn().IsConnected():
+		return newProblem(api.CodeUnavailable, "")
+	default:
+		return newProblem(api.CodeInternal, "")
+	}
+}
+
+func invalid(fields ...api.FieldError) *problem {
+	said := make([]string, len(fields))
+	for i, f := range fields {
+		said[i] = f.Field + ": " + f.Problem
+	}
+	return newProblem(api.CodeInvalid, strings.Join(said, "; "), fields...)
+}
+
+// invalidFields finds every InvalidError in an error, joined ones too.
+func invalidFields(err error) []api.FieldError {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As would stop at the first
+	case *registry.InvalidError:
+		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
+	case interface{ Unwrap() error }:
+		return invalidFields(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var fields []api.FieldError
+		for _, one := range e.Unwrap() {
+			fields = append(fields, invalidFields(one)...)
+		}
+		return fields
+	default:
+		return nil
+	}
+}
+
+// natsIsAway says whether an error comes of NATS not answering, or not being able to
+// store now.
+func natsIsAway(err error) bool {
+	for _, away := range []error{
+		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
+		nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrConnectionDraining,
+		nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	var answer *jetstream.APIError
+	return errors.As(err, &answer) && answer.Code == http.StatusServiceUnavailable
+}
+
+// databaseError is an error of the store: either it does not answer, or something in
+// here is wrong. A ping tells which.
+func (s *server) databaseError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	if s.Store.Ping(ctx) != nil {
+		return fmt.Errorf("%w: %w", errAway, err)
+	}
+	return err
+}
+
+// huma knows how to make an error only by these two variables.
+func init() {
+	huma.NewErrorWithContext = problemOfHuma
+	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+		return problemOfHuma(nil, status, message, errs...)
+	}
+}
+
+// problemOfHuma turns what huma finds wrong with a request into a problem. It finds
+// nothing else: handlers fail with problems of their own.
+func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+	var p *problem
+	if status == http.StatusRequestEntityTooLarge {
+		p = newProblem(api.CodeBodyTooLarge, "")
+	} else {
+		var fields []api.FieldError
+		for _, err := range errs {
+			fields = append(fields, humaField(err))
+		}
+		if len(fields) == 0 {
+			fields = []api.FieldError{{Field: "body", Problem: message}}
+		}
+		p = invalid(fields...)
+	}
+	if ctx != nil {
+		eventOf(ctx.Context()).fail(p, nil)
+	}
+	return p
+}
+
+// humaField names the field as the API does: not body.triggers[0].name, but
+// triggers[0].name. The value stays out: it may be a secret.
+func humaField(err error) api.FieldError {
+	var detailer huma.ErrorDetailer
+	if !errors.As(err, &detailer) {
+		return api.FieldError{Field: "body", Problem: "cannot be read"}
+	}
+	detail := detailer.ErrorDetail()
+	field := detail.Location
+	for _, place := range []string{"body.", "query.", "path."} {
+		if rest, found := strings.CutPrefix(field, place); found {
+			field = rest
+			break
+		}
+	}
+	return api.FieldError{Field: field, Problem: detail.Message}
+}

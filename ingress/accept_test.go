@@ -1,0 +1,352 @@
+package ingress_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// slow sends the head, waits for release, then sends the rest.
+func (f *fixture) slow(head string, release <-chan struct{}, rest string) answer {
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.t.Error(err)
+		return answer{}
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, head)
+	reader := bufio.NewReader(conn)
+	answered := make(chan struct{})
+	go func() { // a refusal comes before the rest is sent
+		defer close(answered)
+		_, _ = reader.Peek(1)
+	}()
+	select {
+	case <-release:
+		_, _ = io.WriteString(conn, rest)
+		<-answered
+	case <-answered:
+	}
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		f.t.Error(err)
+		return answer{}
+	}
+	return f.read(response)
+}
+
+func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
+	s := startSituations(t)
+	body := " {\"a\":\"<&>\"}\r\n"
+	a := s.send(request{
+		path: "/webhooks/active?x=1&token=" + s.token["active"] + "&x=2&%zz=%FF&sig=a%2Bb+c&;semi=1&token=other&to%6ben=third",
+		body: body,
+		header: map[string]string{
+			"Content-Type": "application/json; charset=utf-8", "X-GitHub-Event": "push", "Authorization": "Bearer secret",
+			"Cookie": "a=b", "Proxy-Authorization": "Basic x", "X-Latin": "caf\xe9",
+			"X-Original-Url": "https://proxy/webhooks/active?token=" + s.token["active"],
+			"Traceparent":    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		},
+	})
+	if a.status != 200 || a.header.Get("Content-Type") != "application/json" || len(a.body) != 2 || a.body["success"] != true {
+		t.Fatalf("%+v", a)
+	}
+	msg := s.last()
+	if msg.Subject != "executions.start.default.active.node" {
+		t.Errorf("subject %s", msg.Subject)
+	}
+	for name, want := range map[string]string{
+		"Hookstart-Execution-Id": a.executionID(), "Hookstart-Workflow-Id": "active", "Hookstart-Node-Id": "node",
+		"Content-Type": "application/protobuf", jetstream.MsgIDHeader: "",
+	} {
+		if got := msg.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	trace := msg.Header.Get("traceparent")
+	if !strings.HasPrefix(trace, "00-0af7651916cd43dd8448eb211c80319c-") || !strings.HasSuffix(trace, "-01") || strings.Contains(trace, "b7ad6b7169203331") {
+		t.Errorf("traceparent %s", trace)
+	}
+	if strings.Contains(string(msg.Data), s.token["active"]) {
+		t.Error("the token is in the message")
+	}
+	start := s.lastEvent().Start
+	if string(start.Payload.Body) != body || string(start.Payload.Input()) != body || start.Source != execution.Webhook || start.AccountID != "pro" {
+		t.Errorf("%+v", start)
+	}
+	if diff := cmp.Diff(execution.Values{"x": {"1", "2"}, "%zz": {"%FF"}, "sig": {"a+b c"}, ";semi": {"1"}}, start.Query); diff != "" {
+		t.Error(diff)
+	}
+	want := execution.Values{
+		"Content-Type": {"application/json; charset=utf-8"}, "X-Github-Event": {"push"}, "X-Latin": {"café"},
+		"X-Original-Url": {"https://proxy/webhooks/active?token=[token]"}, "Host": {s.addr}, "Content-Length": {"14"},
+		"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		"User-Agent":  {"Go-http-client/1.1"}, "Accept-Encoding": {"gzip"},
+	}
+	if diff := cmp.Diff(want, start.Headers); diff != "" {
+		t.Error(diff)
+	}
+	if start.TokenID != registry.HashToken(s.token["active"]).ID() {
+		t.Errorf("token ID %s", start.TokenID)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	s := startSituations(t)
+	deep := strings.Repeat("[", 51_200) + strings.Repeat("]", 51_200)
+	for _, c := range []struct {
+		name, contentType, body, input string
+		chunked                        bool
+	}{
+		{"exactly the limit", "text/plain", strings.Repeat("x", 102_400), `{"body":"` + strings.Repeat("x", 102_400) + `"}`, false},
+		{"exactly the limit, chunked", "text/plain", strings.Repeat("x", 102_400), `{"body":"` + strings.Repeat("x", 102_400) + `"}`, true},
+		{"deep JSON", "application/json", deep, deep, false},
+		{"bare value", "APPLICATION/JSON;;x=\"", "1", "1", true},
+		{"empty", "", "", `{"body":""}`, false},
+		{"form", "application/x-www-form-urlencoded", "a=1&b=2", `{"body":"a=1\u0026b=2"}`, false},
+		{"binary", "application/octet-stream", "\xff\xfe", `{"body":"//4=","bodyEncoding":"base64"}`, false},
+		{"not quite JSON's type", "application/json-seq", "{", `{"body":"{"}`, false},
+		{"two types", "text/plain, application/json", "{", `{"body":"{"}`, false},
+	} {
+		r := request{body: c.body, chunked: c.chunked, header: map[string]string{}}
+		if c.contentType != "" {
+			r.header["Content-Type"] = c.contentType
+		}
+		a := s.to("active", r)
+		if a.status != 200 {
+			t.Errorf("%s: %d %s", c.name, a.status, a.raw)
+			continue
+		}
+		start := s.lastEvent().Start
+		if start.ID != a.executionID() || string(start.Payload.Body) != c.body || string(start.Payload.Input()) != c.input {
+			t.Errorf("%s: input %.100s", c.name, start.Payload.Input())
+		}
+	}
+}
+
+func TestDeliveryIDs(t *testing.T) {
+	s := startSituations(t)
+	send := func(headers ...string) answer {
+		r := request{header: map[string]string{}}
+		for i := 0; i < len(headers); i += 2 {
+			r.header[headers[i]] = headers[i+1]
+		}
+		return s.to("active", r)
+	}
+	first := send("X-Webhook-Delivery-Id", "a", "X-Partner-Delivery", "b")
+	for name, a := range map[string]answer{
+		"same header":                   send("x-webhook-delivery-id", "a"),
+		"another header, the same ID":   send("X-GitHub-Delivery", "a"),
+		"an empty one counts as absent": send("X-Webhook-Delivery-Id", "", "X-Partner-Delivery", "", "Webhook-Id", "a"),
+	} {
+		if a.executionID() != first.executionID() || a.body["deduplicated"] != true {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	for _, header := range []string{"X-Partner-Delivery", "X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id"} {
+		if a := send(header, "of "+header); a.body["deduplicated"] != nil || s.lastEvent().Start.DeliveryID != "of "+header {
+			t.Errorf("%s: %+v", header, a)
+		}
+	}
+	if a := send("X-Webhook-Delivery-Id", "A"); a.executionID() == first.executionID() {
+		t.Error("IDs are compared without case")
+	}
+	if send().executionID() == send().executionID() {
+		t.Error("requests without an ID are deduplicated")
+	}
+	longest := send("X-Webhook-Delivery-Id", strings.Repeat("é", 127)+"x")
+	if longest.status != 200 {
+		t.Errorf("255 bytes: %+v", longest)
+	}
+	if a := send("X-Webhook-Delivery-Id", "\xe9"); a.status != 200 || s.lastEvent().Start.DeliveryID != "é" {
+		t.Errorf("not UTF-8: %+v", a)
+	}
+	if a := s.to("once", request{header: map[string]string{"X-Webhook-Delivery-Id": "a"}}); a.executionID() == first.executionID() {
+		t.Error("two workflows share a delivery ID")
+	}
+
+	// Restarts included.
+	s.nats.Restart()
+	s.nats.Connect(t)
+	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() || a.body["deduplicated"] != true {
+		t.Errorf("after a restart: %+v", a)
+	}
+}
+
+func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
+	s := startSituations(t)
+	addrs := []string{s.addr, s.startIngress()}
+	before := s.messages()
+	s.workflow("busy", "pro", true, &registry.RateLimit{Requests: 1_000_000, Window: time.Second})
+	const rounds, repeats = 100, 16
+	for round := range rounds {
+		answers := make([]answer, repeats)
+		var wg sync.WaitGroup
+		for n := range answers {
+			wg.Go(func() {
+				answers[n] = s.sendTo(addrs[n%2], request{
+					path: "/webhooks/busy", token: s.token["busy"],
+					header: map[string]string{"X-GitHub-Delivery": hex.EncodeToString([]byte{byte(round)})},
+				})
+			})
+		}
+		wg.Wait()
+		originals := 0
+		for _, a := range answers {
+			if a.status != 200 || a.executionID() != answers[0].executionID() {
+				t.Fatalf("%+v", a)
+			}
+			if a.body["deduplicated"] == nil {
+				originals++
+			}
+		}
+		if originals != 1 {
+			t.Fatalf("round %d: %d answers without deduplicated", round, originals)
+		}
+	}
+	if n := s.messages() - before; n != rounds {
+		t.Errorf("%d messages for %d deliveries", n, rounds)
+	}
+}
+
+func TestSuppressedRepeatsAreReported(t *testing.T) {
+	s := startSituations(t)
+	r := request{header: map[string]string{"Webhook-Id": "1"}}
+	id := s.to("active", r).executionID()
+	s.to("active", r)
+	s.to("active", r)
+	consumer, err := s.JetStream.OrderedConsumer(t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	for total < 2 {
+		msg, err := consumer.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, counts, err := stream.DecodeDuplicates(msg.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += counts[id]
+	}
+	if total != 2 {
+		t.Errorf("%d repeats", total)
+	}
+}
+
+func TestHeadersHaveBounds(t *testing.T) {
+	s := startSituations(t)
+	request := func(size int) string {
+		head := s.head("/webhooks/active", s.token["active"], "Content-Length: 0", "X-Fill: ")
+		return strings.Replace(head, "X-Fill: ", "X-Fill: "+strings.Repeat("x", size-len(head)), 1)
+	}
+	if a := s.raw(request(32<<10), false); a.status != 200 {
+		t.Errorf("32 KB: %d", a.status)
+	}
+	if a := s.raw(request(32<<10+1), false); a.status != 431 {
+		t.Errorf("one byte more: %d", a.status)
+	}
+}
+
+func TestHeadersThatDoNotComeEndTheConnection(t *testing.T) {
+	t.Parallel()
+	s := startSituations(t)
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, "POST /webhooks/active HTTP/1.1\r\nHost: test\r\n")
+	if _, err := io.ReadAll(conn); err != nil { // returns when the server closes
+		t.Error(err)
+	}
+}
+
+func TestBodyThatIsExpectedIsAskedFor(t *testing.T) {
+	s := startSituations(t)
+	a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 102401", "Expect: 100-continue"), false)
+	s.expect("too large, and not asked for", a, 413, "body_too_large")
+}
+
+func TestRunSaysWhatIsWrong(t *testing.T) {
+	f := start(t)
+	for name, c := range map[string]struct {
+		change func(*ingress.Config)
+		want   string
+	}{
+		"port in use": {func(c *ingress.Config) { c.Addr = f.addr }, "--addr"},
+		"no NATS": {func(c *ingress.Config) {
+			c.NATSURL = "nats://user:geheim@127.0.0.1:1"
+			c.ConnectTimeout = time.Millisecond
+		}, "cannot reach NATS at nats://127.0.0.1:1 "},
+		"TLS by half":    {func(c *ingress.Config) { c.TLSCert = "x" }, "--tls-key"},
+		"no certificate": {func(c *ingress.Config) { c.TLSCert, c.TLSKey = os.DevNull, os.DevNull }, "--tls-cert"},
+		"bad URL":        {func(c *ingress.Config) { c.PublicURL = "hooks.example.com" }, "--public-url"},
+		"no limit":       {func(c *ingress.Config) { c.MaxBodyBytes = 0 }, "--max-body-bytes"},
+		"payload":        {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 1<<20, 1<<20 }, "max_payload"},
+	} {
+		config := ingress.Config{
+			Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", NATSURL: f.nats.URL(), ConnectTimeout: time.Second, PublishTimeout: time.Second,
+			MaxBodyBytes: 1, BodyTimeout: 1, MaxInFlight: 1, MaxBufferedBytes: 1, ShutdownTimeout: 1, LogLevel: "error",
+		}
+		c.change(&config)
+		err := ingress.Run(t.Context(), config)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
+	s := startSituations(t)
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	post := func(token, body string, want int) {
+		t.Helper()
+		head := s.head("/webhooks/active", token, "Content-Length: "+strconv.Itoa(len(body)))
+		if _, err := io.WriteString(conn, head+body[:len(body)/2]); err != nil {
+			t.Fatal(err)
+		}
+		if want != 200 { // the answer does not wait for the rest
+			if _, err := reader.Peek(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := io.WriteString(conn, body[len(body)/2:]); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := s.read(response); a.status != want || a.close {
+			t.Errorf("%+v", a)
+		}
+	}
+	for range 20 {
+		post("hst_x", strings.Repeat("POST / HTTP/1.1\r\n\r\n", 1000), 403)
+		post(s.token["active"], "x", 200)
+	}
+}

@@ -1,0 +1,238 @@
+package ingress_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// fixture is an ingress that listens, the NATS server behind it and its registry.
+type fixture struct {
+	*registrytest.Registry
+	t    *testing.T
+	nats *natstest.Node
+	addr string
+	log  *logBuffer
+}
+
+// logBuffer keeps what was logged.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
+	t.Helper()
+	server := natstest.Start(t)
+	f := &fixture{t: t, nats: server, Registry: registrytest.Start(t, server.Connect(t)), log: &logBuffer{}}
+	f.addr = f.startIngress(options...)
+	return f
+}
+
+// startIngress starts one more ingress and returns where it listens. It is stopped at the
+// end of the test, and must have ended well.
+func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
+	f.t.Helper()
+	var c ingress.Config
+	parser, err := kong.New(&c)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + f.nats.URL()}); err != nil {
+		f.t.Fatal(err)
+	}
+	c.Log = logrus.New()
+	c.Log.SetOutput(f.log)
+	c.Log.SetLevel(logrus.TraceLevel)
+	ready := make(chan ingress.Listening, 1)
+	c.OnReady = func(l ingress.Listening) { ready <- l }
+	for _, option := range options {
+		option(&c)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ingress.Run(ctx, c) }()
+	f.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Errorf("the ingress ended with %v", err)
+		}
+	})
+	select {
+	case l := <-ready:
+		return l.Addr
+	case err := <-done:
+		done <- err
+		f.t.Fatalf("the ingress did not start: %v", err)
+		return ""
+	}
+}
+
+// answer is what a sender gets.
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+	raw    string
+	close  bool // the connection ends
+}
+
+func (a answer) code() string {
+	code, _ := a.body["code"].(string)
+	return code
+}
+
+func (a answer) executionID() string {
+	id, _ := a.body["executionId"].(string)
+	return id
+}
+
+// request is what a sender sends. Its zero value is a POST without anything.
+type request struct {
+	method, path, token string
+	header              map[string]string
+	body                string
+	chunked             bool
+}
+
+func (f *fixture) send(r request) answer {
+	f.t.Helper()
+	return f.sendTo(f.addr, r)
+}
+
+func (f *fixture) sendTo(addr string, r request) answer {
+	f.t.Helper()
+	if r.method == "" {
+		r.method = http.MethodPost
+	}
+	url := "http://" + addr + r.path
+	if r.token != "" {
+		url += "?token=" + r.token
+	}
+	var body io.Reader = strings.NewReader(r.body)
+	if r.chunked {
+		body = io.MultiReader(body) // of no known length
+	}
+	request, err := http.NewRequestWithContext(f.t.Context(), r.method, url, body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for name, value := range r.header {
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultTransport.RoundTrip(request) // no redirects are followed
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.read(response)
+}
+
+func (f *fixture) read(response *http.Response) answer {
+	f.t.Helper()
+	defer func() { _ = response.Body.Close() }()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := answer{status: response.StatusCode, header: response.Header, raw: string(raw), close: response.Close}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &a.body); err != nil {
+			f.t.Fatalf("%v in %s", err, raw)
+		}
+	}
+	return a
+}
+
+// raw writes text to a connection of its own and reads one answer. With half, the sender
+// closes its side then.
+func (f *fixture) raw(text string, half bool) answer {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		f.t.Fatal(err)
+	}
+	if half {
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if response.Header.Get("Content-Type") == "text/plain; charset=utf-8" {
+		return answer{status: response.StatusCode, header: response.Header}
+	}
+	return f.read(response)
+}
+
+// messages is how many messages the stream holds.
+func (f *fixture) messages() uint64 {
+	f.t.Helper()
+	s, err := f.JetStream.Stream(f.t.Context(), stream.Name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+// last is the newest message of the stream.
+func (f *fixture) last() *jetstream.RawStreamMsg {
+	f.t.Helper()
+	s, err := f.JetStream.Stream(f.t.Context(), stream.Name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	msg, err := s.GetMsg(f.t.Context(), s.CachedInfo().State.LastSeq)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return msg
+}
+
+// lastStart is the newest message, which must be a start.
+func (f *fixture) lastEvent() stream.Event {
+	f.t.Helper()
+	msg := f.last()
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return event
+}

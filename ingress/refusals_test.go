@@ -1,0 +1,328 @@
+package ingress_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const tooLarge = 102_401
+
+// situations has a workflow for every cause of a refusal that lies in the registry.
+type situations struct {
+	*fixture
+	token map[string]string // by workflow
+}
+
+func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations {
+	t.Helper()
+	s := &situations{fixture: start(t, options...), token: map[string]string{}}
+	s.workflow("active", "pro", true, nil)
+	s.workflow("inactive", "pro", false, nil)
+	once := &registry.RateLimit{Requests: 1, Window: time.Hour}
+	s.workflow("once", "pro", true, once)
+	s.workflow("inactive-once", "pro", false, once)
+
+	s.workflow("not-in-plan", "ultra", true, nil)
+	s.account("ultra", "none")
+
+	// Two were active and used up their rate when the account went to free.
+	s.account("down", "pro")
+	s.workflowIn("down", "first", true, nil)
+	s.workflowIn("down", "past-limit", true, once)
+	if a := s.to("past-limit", request{}); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	s.account("down", "free")
+	return s
+}
+
+func (s *situations) account(id, plan string) {
+	s.t.Helper()
+	if _, _, err := s.PutAccount(s.t.Context(), id, "", plan); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *situations) workflow(id, plan string, active bool, limit *registry.RateLimit) {
+	s.t.Helper()
+	s.account(plan, plan)
+	s.workflowIn(plan, id, active, limit)
+}
+
+func (s *situations) workflowIn(account, id string, active bool, limit *registry.RateLimit) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	_, _, err := s.PutWorkflow(ctx, registry.WorkflowSpec{
+		ID: id, AccountID: account, RateLimit: limit, Triggers: []registry.TriggerSpec{{NodeID: "node"}},
+	})
+	if err == nil && active {
+		_, err = s.Activate(ctx, id)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.token[id] = s.Token(s.t, id, "node")
+}
+
+// to sends a request to a workflow, with its token.
+func (s *situations) to(workflow string, r request) answer {
+	s.t.Helper()
+	r.path, r.token = "/webhooks/"+workflow, s.token[workflow]
+	return s.send(r)
+}
+
+// head is the beginning of a request that is written by hand.
+func (s *situations) head(path, token string, lines ...string) string {
+	if token != "" {
+		path += "?token=" + token
+	}
+	return "POST " + path + " HTTP/1.1\r\nHost: test\r\n" + strings.Join(append(lines, "\r\n"), "\r\n")
+}
+
+func (s *situations) expect(row string, a answer, status int, code string) {
+	s.t.Helper()
+	if a.status != status || a.code() != code {
+		s.t.Errorf("%s: got %d %s, want %d %s", row, a.status, a.code(), status, code)
+		return
+	}
+	// Every refusal has the same shape.
+	if a.header.Get("Content-Type") != "application/problem+json" || a.body["success"] != false || a.body["status"] != float64(status) {
+		s.t.Errorf("%s: %v %s", row, a.header, a.raw)
+	}
+	for _, member := range []string{"type", "title", "detail"} {
+		if text, _ := a.body[member].(string); text == "" {
+			s.t.Errorf("%s: no %s in %s", row, member, a.raw)
+		}
+	}
+	retryable := map[string]bool{"rate_limited": true, "unavailable": true, "overloaded": true, "storage_full": true, "body_unreadable": true}
+	if a.body["retryable"] != retryable[code] {
+		s.t.Errorf("%s: retryable %v", row, a.body["retryable"])
+	}
+	wait, hasWait := a.body["retryAfter"].(float64)
+	if hasWait != (status == 429 || status == 503) || hasWait && (wait < 1 || a.header.Get("Retry-After") != strconv.Itoa(int(wait))) {
+		s.t.Errorf("%s: retryAfter %v, Retry-After %q", row, a.body["retryAfter"], a.header.Get("Retry-After"))
+	}
+}
+
+// Every row of the contract's table, and every neighbouring pair where both causes hold:
+// then the earlier row answers. All over a real socket.
+func TestRefusals(t *testing.T) {
+	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = 500 * time.Millisecond })
+	before := s.messages()
+	json := map[string]string{"Content-Type": "application/json"}
+	long := map[string]string{"X-Webhook-Delivery-Id": strings.Repeat("x", 256)}
+	big := strings.Repeat("x", tooLarge)
+	declared := "Content-Length: " + strconv.Itoa(tooLarge)
+
+	for _, method := range []string{"GET", "PUT", "DELETE", "PATCH", "OPTIONS", "WHATEVER"} {
+		for _, path := range []string{"/webhooks", "/webhooks/", "/webhooks/active", "/webhooks/nobody"} {
+			a := s.send(request{method: method, path: path})
+			s.expect("1 "+method+" "+path, a, 405, "method_not_allowed")
+			if a.header.Get("Allow") != "POST" {
+				t.Errorf("Allow: %q", a.header.Get("Allow"))
+			}
+		}
+	}
+	if a := s.send(request{method: "HEAD", path: "/webhooks/active"}); a.status != 405 || a.header.Get("Allow") != "POST" {
+		t.Errorf("HEAD: %+v", a)
+	}
+	s.expect("1 before 2", s.send(request{method: "GET", path: "/webhooks/"}), 405, "method_not_allowed")
+	for _, path := range []string{"/webhooks", "/webhooks/"} {
+		s.expect("2", s.send(request{path: path, token: "hst_x"}), 400, "workflow_id_missing")
+		s.expect("2 before 3", s.send(request{path: path}), 400, "workflow_id_missing")
+	}
+	s.expect("3", s.send(request{path: "/webhooks/active"}), 400, "token_missing")
+	s.expect("3 empty", s.send(request{path: "/webhooks/active?token="}), 400, "token_missing")
+	s.expect("3 other case", s.send(request{path: "/webhooks/active?Token=" + s.token["active"]}), 400, "token_missing")
+	s.expect("3 before 4", s.raw(s.head("/webhooks/active", "", declared), false), 400, "token_missing")
+	a := s.raw(s.head("/webhooks/active", s.token["active"], declared), false) // no body is sent
+	s.expect("4", a, 413, "body_too_large")
+	if !a.close {
+		t.Errorf("4: %v", a.header)
+	}
+	s.expect("4 before 5", s.raw(s.head("/webhooks/nobody", "hst_x", declared), false), 413, "body_too_large")
+	for _, id := range []string{"nobody", "a.b", "*", "%3E", "active%20", strings.Repeat("x", 65), "ACTIVE", "%C3%A4", "%FF"} {
+		s.expect("5 before 6", s.send(request{path: "/webhooks/" + id, token: "hst_x"}), 404, "workflow_not_found")
+	}
+	s.expect("6", s.send(request{path: "/webhooks/active", token: "hst_x"}), 403, "token_invalid")
+	s.expect("6 another's", s.send(request{path: "/webhooks/active", token: s.token["inactive"]}), 403, "token_invalid")
+	s.expect("6 before 7", s.send(request{path: "/webhooks/not-in-plan", token: "hst_x"}), 403, "token_invalid")
+	s.expect("7", s.to("not-in-plan", request{}), 403, "webhooks_not_in_plan") // also past the plan's limit of 0
+	s.expect("8 before 9", s.to("past-limit", request{}), 403, "plan_limit_exceeded")
+	if a := s.to("once", request{}); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	s.expect("9", s.to("once", request{}), 429, "rate_limited")
+	s.expect("9 before 11", s.to("once", request{header: long}), 429, "rate_limited")
+	s.expect("10, and it counts", s.to("inactive-once", request{}), 403, "workflow_inactive")
+	s.expect("9 before 10", s.to("inactive-once", request{}), 429, "rate_limited")
+	s.expect("10", s.to("inactive", request{}), 403, "workflow_inactive")
+	s.expect("10 before 11", s.to("inactive", request{header: long}), 403, "workflow_inactive")
+	s.expect("11", s.to("active", request{header: long}), 400, "delivery_id_invalid")
+	s.expect("11 before 12", s.to("active", request{header: long, body: big, chunked: true}), 400, "delivery_id_invalid")
+	s.expect("12 chunked", s.to("active", request{body: big, chunked: true}), 413, "body_too_large")
+	s.expect("12 before 13", s.to("active", request{body: big, chunked: true, header: json}), 413, "body_too_large")
+	tenBytes := s.head("/webhooks/active", s.token["active"], "Content-Type: application/json", "Content-Length: 10")
+	s.expect("12 broken off, before 13", s.raw(tenBytes+"{", true), 400, "body_unreadable")
+	s.expect("12 in time, before 13", s.raw(tenBytes+"{", false), 400, "body_unreadable")
+	s.expect("12 bad chunks", s.raw(s.head("/webhooks/active", s.token["active"], "Transfer-Encoding: chunked")+"x\r\n", false), 400, "body_unreadable")
+	for _, body := range []string{"", "{", "nul", "{} {}", "\ufeff{}", "\"\xff\"", strings.Repeat("[", 51_200) + strings.Repeat("]", 51_199)} {
+		s.expect("13", s.to("active", request{header: json, body: body}), 400, "json_invalid")
+	}
+	for _, path := range []string{"/", "/webhook", "/webhooks/x/", "/webhooks/x/y", "//webhooks/active", "/WEBHOOKS/active", "/metrics", "/healthz"} {
+		for _, method := range []string{"POST", "GET"} {
+			s.expect("other path", s.send(request{method: method, path: path, token: s.token["active"]}), 404, "not_found")
+		}
+	}
+
+	// The three inactive ones were recorded, the one of "once" was accepted; all others left nothing.
+	if n := s.messages() - before; n != 4 {
+		t.Errorf("%d messages were stored", n)
+	}
+
+	s.nats.Stop()
+	s.expect("13 before 14", s.to("active", request{header: json, body: "{"}), 400, "json_invalid")
+	s.expect("14", s.to("active", request{body: "x"}), 503, "unavailable")
+	for _, secret := range s.token {
+		if strings.Contains(s.log.String(), secret) {
+			t.Error("a token is in the log")
+		}
+	}
+	if strings.Contains(s.log.String(), "hst_x") {
+		t.Error("a wrong token is in the log")
+	}
+}
+
+func TestOverloaded(t *testing.T) {
+	s := startSituations(t, func(c *ingress.Config) { c.MaxInFlight = 1 })
+	s.workflow("busy", "pro", true, &registry.RateLimit{Requests: 1_000_000, Window: time.Second})
+	// One request holds the only place, with a body that does not come.
+	head := s.head("/webhooks/busy", s.token["busy"], "Content-Length: 1")
+	release := make(chan struct{})
+	held := make(chan answer, 1)
+	hold := func() { held <- s.slow(head, release, "x") }
+	go hold()
+	for s.to("busy", request{}).status == http.StatusOK {
+		select {
+		case <-held: // one of ours was in its place
+			go hold()
+		default:
+		}
+	}
+	s.expect("14", s.to("busy", request{}), 503, "overloaded")
+	close(release)
+	if a := <-held; a.status != 200 {
+		t.Errorf("the one that held the place: %+v", a)
+	}
+	if a := s.to("busy", request{}); a.status != 200 {
+		t.Errorf("afterwards: %+v", a)
+	}
+}
+
+func TestStorageFull(t *testing.T) {
+	s := startSituations(t)
+	config := stream.DefaultSettings.Config()
+	config.MaxBytes = 200_000
+	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	delivery := request{body: strings.Repeat("x", 50_000), header: map[string]string{"X-Webhook-Delivery-Id": "full"}}
+	for n := 0; ; n++ {
+		delivery.header["X-Webhook-Delivery-Id"] = fmt.Sprint(n)
+		a := s.to("active", delivery)
+		if a.status == 200 {
+			continue
+		}
+		s.expect("14", a, 503, "storage_full")
+		break
+	}
+	// What was refused has not used up its ID.
+	config.MaxBytes = -1
+	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.to("active", delivery); a.status != 200 || a.body["deduplicated"] != nil {
+		t.Errorf("again: %+v", a)
+	}
+	if a := s.to("active", delivery); a.body["deduplicated"] != true {
+		t.Errorf("a third time: %+v", a)
+	}
+}
+
+func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
+	s := startSituations(t)
+	s.workflow("two", "pro", true, &registry.RateLimit{Requests: 2, Window: 2 * time.Hour})
+	for range 2 {
+		if a := s.to("two", request{}); a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	for range 5 { // a refusal does not push the wait further
+		a := s.to("two", request{})
+		s.expect("9", a, 429, "rate_limited")
+		if wait := a.body["retryAfter"].(float64); wait > 3600 || wait < 3500 {
+			t.Errorf("retryAfter %v", wait)
+		}
+	}
+	// A stranger uses up nobody's rate.
+	s.workflow("three", "pro", true, &registry.RateLimit{Requests: 3, Window: time.Hour})
+	for range 10 {
+		s.send(request{path: "/webhooks/three", token: "hst_x"})
+	}
+	for range 3 {
+		if a := s.to("three", request{}); a.status != 200 {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+func TestRejectedExecutions(t *testing.T) {
+	s := startSituations(t)
+	withID := func(id string) request {
+		return request{header: map[string]string{"X-Webhook-Delivery-Id": id}, body: "never read"}
+	}
+	before := s.messages()
+	first := s.to("inactive", withID("1"))
+	again := s.to("inactive", withID("1"))
+	other := s.to("inactive", withID("2"))
+	if first.executionID() == "" || first.executionID() != again.executionID() || first.executionID() == other.executionID() {
+		t.Errorf("%s %s %s", first.executionID(), again.executionID(), other.executionID())
+	}
+	if n := s.messages() - before; n != 2 {
+		t.Errorf("%d messages for two deliveries", n)
+	}
+	rejection := s.lastEvent().Rejection
+	if rejection == nil || rejection.ID != other.executionID() || rejection.DeliveryID != "2" || rejection.Code != "workflow_inactive" || rejection.DeclaredSize != 10 {
+		t.Errorf("%+v", rejection)
+	}
+	if _, err := s.Activate(t.Context(), "inactive"); err != nil {
+		t.Fatal(err)
+	}
+	accepted := s.to("inactive", withID("1"))
+	if accepted.status != 200 || accepted.body["deduplicated"] != nil || accepted.executionID() == first.executionID() {
+		t.Errorf("once it is active: %+v", accepted)
+	}
+	if id := s.last().Header.Get(jetstream.MsgIDHeader); id != accepted.executionID() {
+		t.Errorf("Nats-Msg-Id %q", id)
+	}
+	if _, err := s.Deactivate(t.Context(), "inactive"); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.to("inactive", withID("1")); a.executionID() != first.executionID() {
+		t.Errorf("inactive again: %+v", a)
+	}
+	noID := s.to("inactive", request{})
+	if noID.executionID() == s.to("inactive", request{}).executionID() {
+		t.Error("two requests without a delivery ID have one rejected ID")
+	}
+}
