@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -41,6 +42,8 @@ type Config struct {
 
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
+	// Listener is listened on instead of Addr.
+	Listener net.Listener `kong:"-"`
 	// Log replaces the program's own log. Its level wins over LogLevel.
 	Log *logrus.Logger `kong:"-"`
 	// Ops is shared with other services of this process, which serves it: then there is no

@@ -59,9 +59,11 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	if err != nil {
 		return err
 	}
-	listener, err := ops.Listen(c.Addr, "--addr")
-	if err != nil {
-		return err
+	listener := c.Listener
+	if listener == nil {
+		if listener, err = ops.Listen(c.Addr, "--addr"); err != nil {
+			return err
+		}
 	}
 	defer func() { _ = listener.Close() }()
 

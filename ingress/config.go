@@ -3,6 +3,7 @@ package ingress
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"time"
 
@@ -40,6 +41,8 @@ type Config struct {
 
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
+	// Listener is listened on instead of Addr.
+	Listener net.Listener `kong:"-"`
 	// Log replaces the program's own log. Its level wins over LogLevel.
 	Log *logrus.Logger `kong:"-"`
 	// Ops is shared with other services of this process, which serves it: then there is no
@@ -60,6 +63,12 @@ const (
 	deliveryIDHeader        = "X-Webhook-Delivery-Id"
 	partnerDeliveryIDHeader = "X-Partner-Delivery"
 )
+
+// DefaultDeliveryIDHeaders are the default of Config.DeliveryIDHeaders: what code-hosting
+// services and Standard Webhooks send.
+var DefaultDeliveryIDHeaders = []string{
+	"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
+}
 
 // messageOverhead is what a message needs besides the body: the request's headers and
 // line (bounded by 32 KB, and sent as protobuf), IDs and NATS headers.

@@ -64,9 +64,12 @@ func Run(ctx context.Context, c Config) error {
 
 func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAddr string) error {
 	// Listen first: a port in use is told at once. Until all is ready nobody is answered.
-	listener, err := ops.Listen(c.Addr, "--addr")
-	if err != nil {
-		return err
+	listener := c.Listener
+	if listener == nil {
+		var err error
+		if listener, err = ops.Listen(c.Addr, "--addr"); err != nil {
+			return err
+		}
 	}
 	defer func() { _ = listener.Close() }()
 	serving, err := withTLS(listener, c.TLSCert, c.TLSKey)

@@ -1,12 +1,23 @@
 module github.com/hookstart/hookstart/deploy/local
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/hookstart/hookstart/executor v0.0.0
 	github.com/hookstart/hookstart/ingress v0.0.0
 	github.com/hookstart/hookstart/proto v0.0.0
 	github.com/hookstart/hookstart/shared v0.0.0
+)
+
+require (
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/rogpeppe/go-internal v1.16.0 // indirect
+	github.com/sirupsen/logrus v1.10.2 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
 )
 
 replace (

@@ -47,7 +47,9 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.MaxPingsOutstanding(2),
 		nats.Timeout(2 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			o.Log.WithError(err).Warn("NATS connection lost")
+			if err != nil { // nil: closed on purpose
+				o.Log.WithError(err).Warn("NATS connection lost")
+			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { o.Log.Info("NATS connection is back") }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {

@@ -119,14 +119,16 @@ func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, rec
 	return stored, conflict(err, key)
 }
 
-// conflict turns the server's "wrong last sequence" into errRetry.
+// conflict turns the server's "wrong last sequence" into errRetry. A bucket with
+// replicas says it with a code of its own.
 func conflict(err error, key string) error {
 	var api *jetstream.APIError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists),
-		errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return errRetry
 	default:
 		return fmt.Errorf("store %s: %w", key, err)

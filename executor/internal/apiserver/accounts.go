@@ -39,7 +39,7 @@ func (s *server) routeAccounts(to huma.API) {
 
 const plansList = "plans"
 
-func (s *server) listPlans(_ context.Context, in *struct{ pageInput }) (*listOutput[api.Plan], error) {
+func (s *server) listPlans(_ context.Context, in *struct{ Paging }) (*listOutput[api.Plan], error) {
 	position, err := in.after(plansList)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *server) listPlans(_ context.Context, in *struct{ pageInput }) (*listOut
 
 const accountsList = "accounts"
 
-func (s *server) listAccounts(_ context.Context, in *struct{ pageInput }) (*listOutput[api.Account], error) {
+func (s *server) listAccounts(_ context.Context, in *struct{ Paging }) (*listOutput[api.Account], error) {
 	after, err := in.after(accountsList)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,8 @@ func (s *server) listAccounts(_ context.Context, in *struct{ pageInput }) (*list
 	return page(accountsList, found, in.Limit, accountOnWire, (*hookstartv1.Account).GetId), nil
 }
 
-type accountID struct {
+// AccountID is the path of an account.
+type AccountID struct {
 	ID string `path:"id" doc:"The account's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"acme"`
 }
 
@@ -77,7 +78,7 @@ type accountOutput struct {
 	Body   api.Account
 }
 
-func (s *server) getAccount(_ context.Context, in *accountID) (*accountOutput, error) {
+func (s *server) getAccount(_ context.Context, in *AccountID) (*accountOutput, error) {
 	have, exists := s.Directory.Account(in.ID)
 	if !exists {
 		return nil, newProblem(api.CodeNotFound, "There is no account "+strconv.Quote(in.ID)+".")
@@ -86,7 +87,7 @@ func (s *server) getAccount(_ context.Context, in *accountID) (*accountOutput, e
 }
 
 func (s *server) putAccount(ctx context.Context, in *struct {
-	accountID
+	AccountID
 	Body api.PutAccount
 },
 ) (*accountOutput, error) {

@@ -36,7 +36,16 @@ func New(c Config) http.Handler {
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	s := &server{Config: c, adminToken: sha256.Sum256([]byte(c.AdminToken))}
-	return s.observed(s.guarded(s.router()))
+	return s.observed(s.guarded(asJSON(s.router())))
+}
+
+// asJSON takes every body for JSON, whatever it says it is: curl -d says that it is a
+// form. What is not JSON is refused for that.
+func asJSON(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Content-Type", "application/json")
+		next.ServeHTTP(w, r)
+	})
 }
 
 // router never redirects and never guesses.

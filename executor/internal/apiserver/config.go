@@ -32,7 +32,8 @@ type Config struct {
 	// AdminToken opens the API. Empty: no token does.
 	AdminToken string
 	// Authorized lets further requests in, by what it finds in them. nil: none. It is asked
-	// when the admin token is not there, and must not touch the body.
+	// when the admin token is not there, and must not touch the body. If it goes by a cookie,
+	// it must look at the origin, too: the API does not.
 	Authorized func(*http.Request) bool
 
 	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: what a live

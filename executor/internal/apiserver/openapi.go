@@ -84,6 +84,9 @@ func register[I, O any](s *server, to huma.API, c call, handle func(context.Cont
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
+	if c.anyBody {
+		op.RequestBody = &huma.RequestBody{}
+	}
 	codes := append([]string{api.CodeUnauthorized, api.CodeUnavailable, api.CodeInternal}, c.codes...)
 	for _, code := range codes {
 		op.Errors = append(op.Errors, problemKinds[code].status)
@@ -99,6 +102,9 @@ func register[I, O any](s *server, to huma.API, c call, handle func(context.Cont
 		}
 		return out, nil
 	})
+	if c.anyBody { // huma says of raw bytes that they are a binary file
+		op.RequestBody.Content["application/json"].Schema = &huma.Schema{Description: "Any JSON value."}
+	}
 	describeProblems(op.Responses, codes)
 }
 

@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// pageInput says which page of a list is wanted.
-type pageInput struct {
+// Paging says which page of a list is wanted. It is exported, as everything that is
+// embedded into an input, because huma fills only what is.
+type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most."`
 	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`
 }
@@ -21,7 +22,7 @@ func cursor(kind, position string) string {
 }
 
 // after is where the page begins: after that position, "" for the first page.
-func (in pageInput) after(kind string) (string, error) {
+func (in Paging) after(kind string) (string, error) {
 	if in.Cursor == "" {
 		return "", nil
 	}

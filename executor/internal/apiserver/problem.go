@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -108,9 +109,7 @@ func (p *problem) write(w http.ResponseWriter) {
 		panic(err) // strings, numbers and booleans always marshal
 	}
 	w.Header().Set("Content-Type", p.ContentType(""))
-	for name, values := range p.GetHeaders() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), p.GetHeaders())
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(text)
 }

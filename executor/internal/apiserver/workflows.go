@@ -53,7 +53,7 @@ func (s *server) routeWorkflows(to huma.API) {
 const workflowsList = "workflows"
 
 func (s *server) listWorkflows(_ context.Context, in *struct {
-	pageInput
+	Paging
 	AccountID string `query:"accountId" doc:"Only this account's."`
 },
 ) (*listOutput[api.Workflow], error) {
@@ -65,7 +65,8 @@ func (s *server) listWorkflows(_ context.Context, in *struct {
 	return page(workflowsList, found, in.Limit, workflowOnWire, (*hookstartv1.Workflow).GetId), nil
 }
 
-type workflowID struct {
+// WorkflowID is the path of a workflow.
+type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
@@ -74,7 +75,7 @@ type workflowOutput struct {
 	Body   api.Workflow
 }
 
-func (s *server) getWorkflow(_ context.Context, in *workflowID) (*workflowOutput, error) {
+func (s *server) getWorkflow(_ context.Context, in *WorkflowID) (*workflowOutput, error) {
 	have, exists := s.Directory.Workflow(in.ID)
 	if !exists {
 		return nil, newProblem(api.CodeNotFound, "There is no workflow "+strconv.Quote(in.ID)+".")
@@ -83,7 +84,7 @@ func (s *server) getWorkflow(_ context.Context, in *workflowID) (*workflowOutput
 }
 
 func (s *server) putWorkflow(ctx context.Context, in *struct {
-	workflowID
+	WorkflowID
 	Body api.PutWorkflow
 },
 ) (*workflowOutput, error) {
@@ -107,17 +108,17 @@ func (s *server) putWorkflow(ctx context.Context, in *struct {
 	return &workflowOutput{Status: statusOfPut(created), Body: workflowOnWire(w)}, nil
 }
 
-func (s *server) deleteWorkflow(ctx context.Context, in *workflowID) (*struct{}, error) {
+func (s *server) deleteWorkflow(ctx context.Context, in *WorkflowID) (*struct{}, error) {
 	ctx, cancel := s.changing(ctx)
 	defer cancel()
 	return nil, s.Editor.DeleteWorkflow(ctx, in.ID)
 }
 
-func (s *server) activateWorkflow(ctx context.Context, in *workflowID) (*workflowOutput, error) {
+func (s *server) activateWorkflow(ctx context.Context, in *WorkflowID) (*workflowOutput, error) {
 	return s.switchWorkflow(ctx, in.ID, s.Editor.Activate)
 }
 
-func (s *server) deactivateWorkflow(ctx context.Context, in *workflowID) (*workflowOutput, error) {
+func (s *server) deactivateWorkflow(ctx context.Context, in *WorkflowID) (*workflowOutput, error) {
 	return s.switchWorkflow(ctx, in.ID, s.Editor.Deactivate)
 }
 

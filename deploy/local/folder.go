@@ -1,0 +1,121 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/embednats"
+)
+
+// prepareFolder makes the data folder and finds the admin token: the configured one, or
+// the one that is kept in the folder, or a new one.
+func prepareFolder(c Config) (adminToken string, err error) {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return "", folderError(c.DataDir, err)
+	}
+	if c.AdminToken != "" {
+		return c.AdminToken, nil
+	}
+	path := filepath.Join(c.DataDir, "admin-token")
+	kept, err := os.ReadFile(path) //nolint:gosec // the operator's own folder
+	if token := strings.TrimSpace(string(kept)); err == nil && token != "" {
+		return token, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", folderError(c.DataDir, err)
+	}
+	var bits [24]byte
+	_, _ = rand.Read(bits[:]) // never fails: crypto/rand says so
+	token := "hsa_" + base64.RawURLEncoding.EncodeToString(bits[:])
+	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+		return "", folderError(c.DataDir, err)
+	}
+	return token, nil
+}
+
+func folderError(dir string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return fmt.Errorf("cannot use the data folder %s (%w); make it writable, or choose another with --data-dir", dir, err)
+}
+
+// startNATS starts the embedded server on the data folder.
+func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
+	host, portText, err := net.SplitHostPort(c.NATSAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--nats-addr %q is not HOST:PORT", c.NATSAddr)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil || port < 0 || port > 65535 {
+		return nil, fmt.Errorf("--nats-addr %q: the port must be a number from 0 to 65535", c.NATSAddr)
+	}
+	server, err := embednats.Start(embednats.Options{
+		StoreDir: filepath.Join(c.DataDir, "nats"), Host: host, Port: port, SyncAlways: c.SyncAlways,
+		MaxPayload: maxPayload(c.MaxBodyBytes),
+		Log: func(level slog.Level, line string) {
+			if level >= slog.LevelWarn {
+				log.WithField("detail", line).Warn("NATS server")
+			}
+		},
+	})
+	switch {
+	case errors.Is(err, embednats.ErrLocked):
+		return nil, fmt.Errorf("%w; stop that one, or choose another folder with --data-dir", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w (--nats-addr, --data-dir)", err)
+	}
+	return server, nil
+}
+
+// maxPayload is the size of the longest message: NATS's own default, or more when bodies
+// may be longer.
+func maxPayload(maxBody int64) int32 {
+	const standard, overhead, largest = 1 << 20, 64 << 10, 64 << 20
+	return int32(min(max(standard, maxBody+overhead), largest)) //nolint:gosec // at most 64 MiB
+}
+
+const (
+	demoID   = "demo"
+	demoNode = "webhook"
+)
+
+// makeDemo makes an active workflow, as an operator would, and returns its webhook URL. One
+// that is there already is left as it is, switched off too.
+func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
+	client := apiclient.New(s.ExecutorURL, s.AdminToken)
+	_, err = client.Workflow(ctx, demoID)
+	var problem *api.Problem
+	if errors.As(err, &problem) && problem.Code == api.CodeNotFound {
+		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
+			return "", err
+		}
+		if _, err = client.PutWorkflow(ctx, demoID, api.PutWorkflow{
+			AccountID: demoID, Name: "Demo",
+			Triggers: []api.PutTrigger{{NodeID: demoNode, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)}},
+		}); err != nil {
+			return "", err
+		}
+		_, err = client.Activate(ctx, demoID)
+	}
+	if err != nil {
+		return "", err
+	}
+	trigger, err := client.Trigger(ctx, demoID, demoNode)
+	return trigger.URL, err
+}

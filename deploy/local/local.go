@@ -1,0 +1,232 @@
+// Package local runs all of hookstart in one process: an embedded NATS server, an
+// executor with SQLite, and an ingress. It is for trying things out, for development,
+// and for installations that one machine is enough for.
+package local
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// Config is all that hookstart-local can be told. The tags are its flags.
+type Config struct {
+	DataDir      string `help:"Folder for everything that is kept." default:".hookstart" type:"path"`
+	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
+	ExecutorAddr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
+	NATSAddr     string `name:"nats-addr" help:"Address of the embedded NATS server. It asks for no password: keep it on loopback." default:"127.0.0.1:4222"`
+	OpsAddr      string `help:"Address of metrics, /healthz and /readyz." default:"127.0.0.1:9090"`
+	AdminToken   string `help:"The token of the operators' API and the console. Made, kept in the data folder and printed when absent." placeholder:"TOKEN"`
+	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// and --ingress-addr." placeholder:"URL"`
+	NoDemo       bool   `help:"Do not make the demo workflow."`
+
+	MaxBodyBytes int64         `help:"Longest body that is accepted, in bytes." default:"102400"`
+	DedupWindow  time.Duration `help:"How long a delivery ID is remembered." default:"24h"`
+	SyncAlways   bool          `help:"Write every message through to the disk before it is acknowledged: that survives a power cut, and is slower."`
+	LogLevel     string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
+
+	// Out is where people read what was started. Required.
+	Out io.Writer `kong:"-"`
+	// Log replaces the program's own log.
+	Log *logrus.Logger `kong:"-"`
+	// OnReady is called once, when all is ready. It may be nil.
+	OnReady func(Started) `kong:"-"`
+}
+
+// Started says what was started, and where.
+type Started struct {
+	IngressURL  string // without /webhooks
+	ExecutorURL string
+	NATSURL     string
+	OpsURL      string
+	AdminToken  string
+	WebhookURL  string // of the demo workflow; empty: there is none
+}
+
+// Run runs everything until the context ends. Its errors are for people: one line that
+// says what to do.
+func Run(ctx context.Context, c Config) error {
+	log := c.Log
+	if log == nil {
+		var err error
+		if log, err = ops.NewLog("hookstart-local", c.LogLevel); err != nil {
+			return err
+		}
+	}
+	adminToken, err := prepareFolder(c)
+	if err != nil {
+		return err
+	}
+	// All addresses are taken first: a port in use is told before anything has begun.
+	ingressListener, err := ops.Listen(c.IngressAddr, "--ingress-addr")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ingressListener.Close() }()
+	executorListener, err := ops.Listen(c.ExecutorAddr, "--executor-addr")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = executorListener.Close() }()
+
+	o := ops.New()
+	o.Ready.NotReady("ingress", "starting")
+	o.Ready.NotReady("executor", "starting")
+	opsAddr, stopOps, err := o.Serve(c.OpsAddr, log)
+	if err != nil {
+		return err
+	}
+	defer stopOps()
+	server, err := startNATS(c, log)
+	if err != nil {
+		return err
+	}
+	defer server.Shutdown()
+
+	started := Started{
+		IngressURL: reachable(ingressListener.Addr()), ExecutorURL: reachable(executorListener.Addr()),
+		NATSURL: server.ClientURL(), OpsURL: "http://" + opsAddr, AdminToken: adminToken,
+	}
+	if c.PublicURL == "" {
+		c.PublicURL = started.IngressURL
+	}
+	inProcess := []nats.Option{server.InProcess()}
+	recording := start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
+		return executor.Run(ctx, executor.Config{
+			Listener: executorListener, ConnectTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
+			DatabaseURL: "sqlite:" + filepath.Join(c.DataDir, "executions.db"),
+			AdminToken:  adminToken, PublicURL: c.PublicURL,
+			Replicas: 1, StreamMaxAge: max(7*24*time.Hour, c.DedupWindow), DedupWindow: c.DedupWindow, Retention: 30 * 24 * time.Hour,
+			NATSOptions: inProcess, Ops: o, Log: log, OnReady: func(executor.Listening) { ready() },
+		})
+	})
+	// It stops last: what the ingress has accepted is still recorded.
+	defer recording.stop()
+	if err := recording.waitReady(ctx); err != nil {
+		return err
+	}
+	accepting := start(ctx, func(ctx context.Context, ready func()) error {
+		return ingress.Run(ctx, ingress.Config{
+			Listener: ingressListener, ConnectTimeout: 30 * time.Second, PublishTimeout: 5 * time.Second, ShutdownTimeout: 35 * time.Second,
+			PublicURL: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIDHeaders: ingress.DefaultDeliveryIDHeaders,
+			BodyTimeout: 30 * time.Second, MaxInFlight: 4096, MaxBufferedBytes: max(256<<20, c.MaxBodyBytes),
+			NATSOptions: inProcess, Ops: o, Log: log, OnReady: func(ingress.Listening) { ready() },
+		})
+	})
+	defer accepting.stop()
+	if err := accepting.waitReady(ctx); err != nil {
+		return err
+	}
+
+	if !c.NoDemo {
+		if started.WebhookURL, err = makeDemo(ctx, started); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
+		}
+	}
+	started.print(c.Out, c.DataDir)
+	if c.OnReady != nil {
+		c.OnReady(started)
+	}
+	select {
+	case <-ctx.Done():
+		accepting.stop()
+		recording.stop()
+	case <-accepting.ended:
+	case <-recording.ended:
+	}
+	if err := accepting.err; err != nil {
+		return err
+	}
+	return recording.err
+}
+
+// service is a Run in the background.
+type service struct {
+	cancel context.CancelFunc
+	ready  chan struct{}
+	ended  chan struct{}
+	err    error // once ended is closed
+}
+
+func start(ctx context.Context, run func(ctx context.Context, ready func()) error) *service {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &service{cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		s.err = run(ctx, func() { close(s.ready) })
+	}()
+	return s
+}
+
+// waitReady returns when the service is ready, or with its error, or when ctx ends.
+func (s *service) waitReady(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-s.ended:
+		return s.err
+	case <-ctx.Done():
+		return nil // whoever comes next sees that it ended
+	}
+}
+
+func (s *service) stop() {
+	s.cancel()
+	<-s.ended
+}
+
+// reachable is the URL under which this machine reaches a listener.
+func reachable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return "http://" + addr.String()
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+}
+
+// print says to people what was started and what to do with it.
+func (s Started) print(out io.Writer, dataDir string) {
+	if shown, err := filepath.Abs(dataDir); err == nil {
+		dataDir = shown
+	}
+	demo := "There is no demo workflow (--no-demo). Make one in the console, or with bin/hookstart.\n"
+	if s.WebhookURL != "" {
+		demo = fmt.Sprintf(`Webhook URL of the workflow "demo":
+  %s
+
+Start an execution:
+  curl -X POST '%s' -H 'Content-Type: application/json' -d '{"hello":"world"}'
+`, s.WebhookURL, s.WebhookURL)
+	}
+	_, _ = fmt.Fprintf(out, `
+hookstart is ready.
+
+%s
+See what became of it:
+  curl -H 'Authorization: Bearer %s' %s/api/v1/executions
+
+Console      %s
+Admin token  %s
+NATS         %s
+Metrics      %s/metrics
+Data         %s
+
+`, demo, s.AdminToken, s.ExecutorURL, s.ExecutorURL, s.AdminToken, s.NATSURL, s.OpsURL, dataDir)
+}

@@ -1,0 +1,222 @@
+// Package apiclient calls the operators' API of an executor.
+package apiclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// Client calls the API. It is safe for concurrent use. Every error that the API
+// answers is an *api.Problem.
+type Client struct {
+	base  string
+	token string
+	http  *http.Client
+}
+
+// New calls the API at base, for example http://127.0.0.1:8081, with the admin token.
+func New(base, adminToken string) *Client {
+	return &Client{base: strings.TrimRight(base, "/"), token: adminToken, http: &http.Client{}}
+}
+
+// Page says which part of a list is wanted. Its zero value is the beginning.
+type Page struct {
+	Limit  int // 0: the API's default
+	Cursor string
+}
+
+func (p Page) query() url.Values {
+	q := url.Values{}
+	if p.Limit != 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	if p.Cursor != "" {
+		q.Set("cursor", p.Cursor)
+	}
+	return q
+}
+
+// ExecutionFilter says which executions are wanted. Zero fields do not filter.
+type ExecutionFilter struct {
+	WorkflowID, Status, Source, DeliveryID string
+	Since, Until                           time.Time
+}
+
+// Plans lists the plan catalog.
+func (c *Client) Plans(ctx context.Context) (list api.List[api.Plan], err error) {
+	return list, c.call(ctx, http.MethodGet, "/plans", nil, nil, &list)
+}
+
+// PutAccount creates an account or replaces it.
+func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) (a api.Account, err error) {
+	return a, c.call(ctx, http.MethodPut, "/accounts/"+url.PathEscape(id), nil, put, &a)
+}
+
+// Account returns one account.
+func (c *Client) Account(ctx context.Context, id string) (a api.Account, err error) {
+	return a, c.call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(id), nil, nil, &a)
+}
+
+// Accounts lists accounts.
+func (c *Client) Accounts(ctx context.Context, page Page) (list api.List[api.Account], err error) {
+	return list, c.call(ctx, http.MethodGet, "/accounts", page.query(), nil, &list)
+}
+
+// PutWorkflow creates a workflow, inactive, or replaces it.
+func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (w api.Workflow, err error) {
+	return w, c.call(ctx, http.MethodPut, workflow(id), nil, put, &w)
+}
+
+// Workflow returns one workflow.
+func (c *Client) Workflow(ctx context.Context, id string) (w api.Workflow, err error) {
+	return w, c.call(ctx, http.MethodGet, workflow(id), nil, nil, &w)
+}
+
+// Workflows lists the workflows of an account, or all when accountID is empty.
+func (c *Client) Workflows(ctx context.Context, accountID string, page Page) (list api.List[api.Workflow], err error) {
+	q := page.query()
+	if accountID != "" {
+		q.Set("accountId", accountID)
+	}
+	return list, c.call(ctx, http.MethodGet, "/workflows", q, nil, &list)
+}
+
+// DeleteWorkflow deletes a workflow.
+func (c *Client) DeleteWorkflow(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, workflow(id), nil, nil, nil)
+}
+
+// Activate lets a workflow's webhooks start executions.
+func (c *Client) Activate(ctx context.Context, id string) (w api.Workflow, err error) {
+	return w, c.call(ctx, http.MethodPost, workflow(id)+"/activate", nil, nil, &w)
+}
+
+// Deactivate ends that.
+func (c *Client) Deactivate(ctx context.Context, id string) (w api.Workflow, err error) {
+	return w, c.call(ctx, http.MethodPost, workflow(id)+"/deactivate", nil, nil, &w)
+}
+
+// Trigger returns a trigger node with its URL and tokens.
+func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (t api.Trigger, err error) {
+	return t, c.call(ctx, http.MethodGet, trigger(workflowID, nodeID), nil, nil, &t)
+}
+
+// SetSamplePayload configures a node's sample payload: one JSON text.
+func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (t api.Trigger, err error) {
+	return t, c.call(ctx, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", nil, json.RawMessage(sample), &t)
+}
+
+// RotateToken gives a node a new token.
+func (c *Client) RotateToken(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) (t api.Trigger, err error) {
+	rotate := api.RotateToken{KeepOldForSeconds: int64(keepOld / time.Second)}
+	return t, c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", nil, rotate, &t)
+}
+
+// RerunTrigger starts an execution on a node's sample payload.
+func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (s api.Started, err error) {
+	return s, c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil, nil, &s)
+}
+
+// RerunExecution starts the same trigger again, on its sample payload.
+func (c *Client) RerunExecution(ctx context.Context, id string) (s api.Started, err error) {
+	return s, c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil, nil, &s)
+}
+
+// Executions lists executions, the newest first.
+func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (list api.List[api.Execution], err error) {
+	q := page.query()
+	for name, value := range map[string]string{
+		"workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source, "deliveryId": filter.DeliveryID,
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	for name, at := range map[string]time.Time{"since": filter.Since, "until": filter.Until} {
+		if !at.IsZero() {
+			q.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return list, c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
+}
+
+// Execution returns one execution with its input.
+func (c *Client) Execution(ctx context.Context, id string) (e api.ExecutionDetail, err error) {
+	return e, c.call(ctx, http.MethodGet, "/executions/"+url.PathEscape(id), nil, nil, &e)
+}
+
+func workflow(id string) string { return "/workflows/" + url.PathEscape(id) }
+
+func trigger(workflowID, nodeID string) string {
+	return workflow(workflowID) + "/triggers/" + url.PathEscape(nodeID)
+}
+
+// call sends body as JSON, if there is one, and reads the answer into result, if there
+// is one.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
+		sent = bytes.NewReader(text)
+	}
+	response, err := c.send(ctx, method, path, query, sent)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if result == nil {
+		return nil
+	}
+	if err := json.NewDecoder(response.Body).Decode(result); err != nil {
+		return fmt.Errorf("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
+	}
+	return nil
+}
+
+// send returns the answer if it is a success, else the problem.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+	target := c.base + "/api/v1" + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("the API's address %q: %w", c.base, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the operators' API at %s: %w", c.base, err)
+	}
+	if response.StatusCode/100 == 2 {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	return nil, problem(c.base, response)
+}
+
+func problem(base string, response *http.Response) error {
+	var p api.Problem
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if mediaType != "application/problem+json" || json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&p) != nil {
+		return fmt.Errorf("%s answered %s, not as the operators' API does; is it the executor's address?", base, response.Status)
+	}
+	return &p
+}

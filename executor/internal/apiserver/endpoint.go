@@ -1,0 +1,56 @@
+package apiserver
+
+import (
+	"slices"
+	"strings"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// endpoint is the webhook endpoint as senders meet it.
+type endpoint struct {
+	publicURL         string // without a slash at its end
+	deliveryIDHeaders []string
+	maxBodyBytes      int64
+}
+
+// defaultEndpoint is that of an ingress that sets nothing: what is said while none lives.
+var defaultEndpoint = endpoint{
+	publicURL: "http://127.0.0.1:8080",
+	deliveryIDHeaders: []string{
+		"X-Webhook-Delivery-Id", "X-Partner-Delivery",
+		"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
+	},
+	maxBodyBytes: 102_400,
+}
+
+// endpoint is what the ingresses that live were told. If they differ, the smallest body
+// limit is what one can rely on.
+func (s *server) endpoint() endpoint {
+	at := defaultEndpoint
+	ingresses := s.Roll.Ingress()
+	// They come in no order; the answer must not change from call to call.
+	slices.SortFunc(ingresses, func(a, b *hookstartv1.IngressSettings) int {
+		if byURL := strings.Compare(a.GetPublicUrl(), b.GetPublicUrl()); byURL != 0 {
+			return byURL
+		}
+		return slices.Compare(a.GetDeliveryIdHeaders(), b.GetDeliveryIdHeaders())
+	})
+	for i, settings := range ingresses {
+		if i == 0 || settings.GetMaxBodyBytes() < at.maxBodyBytes {
+			at.maxBodyBytes = settings.GetMaxBodyBytes()
+		}
+	}
+	for _, settings := range slices.Backward(ingresses) { // so that the first has the last word
+		if len(settings.GetDeliveryIdHeaders()) > 0 {
+			at.deliveryIDHeaders = settings.GetDeliveryIdHeaders()
+		}
+		if settings.GetPublicUrl() != "" {
+			at.publicURL = strings.TrimRight(settings.GetPublicUrl(), "/")
+		}
+	}
+	if s.PublicURL != "" {
+		at.publicURL = s.PublicURL
+	}
+	return at
+}

@@ -1,0 +1,139 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// writeTimeout is how long a client of an event stream may take nothing.
+const writeTimeout = 10 * time.Second
+
+func (s *server) routeEvents(to huma.API) {
+	register(s, to, call{
+		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
+		summary: "Watch executions",
+		description: "Server-sent events: `event: execution`, and as `data` the record in one line, each time one changes. " +
+			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, and when " +
+			"the executor stops: connect again, and ask for the list once for what was missed.",
+		responses: map[string]*huma.Response{"200": {
+			Description: "Events, until one side ends the stream.",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}},
+	}, s.streamExecutions)
+}
+
+func (s *server) streamExecutions(ctx context.Context, in *struct {
+	WorkflowID string `query:"workflowId" doc:"Only this workflow's."`
+},
+) (*huma.StreamResponse, error) {
+	return &huma.StreamResponse{Body: func(of huma.Context) {
+		_, w, _ := humahttprouter.Unwrap(of)
+		// First watch, then show that the stream is open: what changes after that is not missed.
+		changed, cancel := s.Changes.Watch()
+		defer cancel()
+		header := w.Header()
+		header.Set("Content-Type", "text/event-stream")
+		header.Set("X-Accel-Buffering", "no") // nginx would keep events back
+		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, changed, in.WorkflowID)
+		if !errors.Is(err, errStreamEnded) {
+			eventOf(ctx).err = err
+		}
+	}}, nil
+}
+
+// errStreamEnded means that a stream ended as streams do: the client is gone, or is cut
+// off because it is too slow, or the executor stops.
+var errStreamEnded = errors.New("the event stream has ended")
+
+func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan []string, workflowID string) error {
+	if err := to.write("retry: 1000\n\n"); err != nil {
+		return err
+	}
+	keepAlive := time.NewTicker(s.KeepAlive)
+	defer keepAlive.Stop()
+	for {
+		select {
+		case <-s.Done:
+			return errStreamEnded
+		case <-ctx.Done():
+			return errStreamEnded
+		case <-keepAlive.C:
+			if err := to.write(": keep-alive\n\n"); err != nil {
+				return err
+			}
+		case ids, open := <-changed:
+			if !open {
+				return errStreamEnded
+			}
+			for chunk := range slices.Chunk(ids, store.MaxGetMany) {
+				events, err := s.executionEvents(ctx, chunk, workflowID)
+				if err == nil && events != "" {
+					err = to.write(events)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// executionEvents are the events for records, the oldest first.
+func (s *server) executionEvents(ctx context.Context, ids []string, workflowID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	records, err := s.Store.GetMany(ctx, ids)
+	if err != nil {
+		return "", s.databaseError(ctx, err)
+	}
+	slices.SortFunc(records, func(a, b store.Record) int {
+		if byTime := a.AcceptedAt.Compare(b.AcceptedAt); byTime != 0 {
+			return byTime
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	var events strings.Builder
+	for _, r := range records {
+		if workflowID != "" && r.WorkflowID != workflowID {
+			continue
+		}
+		line, err := encodePlain(executionOnWire(r))
+		if err != nil {
+			return "", err
+		}
+		events.WriteString("event: execution\ndata: ")
+		events.Write(line)
+		events.WriteString("\n\n")
+	}
+	return events.String(), nil
+}
+
+// eventWriter writes to a client that reads for ever.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// write writes at once, and within its own time: the server's limit is for answers that
+// end.
+func (e eventWriter) write(text string) error {
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not supported: then there is no limit either
+	_, err := e.w.Write([]byte(text))
+	if err == nil {
+		err = e.control.Flush()
+	}
+	_ = e.control.SetWriteDeadline(time.Time{})
+	if err != nil {
+		return errStreamEnded
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/apiserver"
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const adminToken = "an-admin-token-for-tests"
+
+// rig is an API on a server of its own, as an executor runs it.
+type rig struct {
+	*registrytest.Registry
+	t       *testing.T
+	nats    *natstest.Node
+	nc      *nats.Conn
+	store   store.Store
+	changes *changes.Changes
+	server  *httptest.Server
+	log     *logBuffer
+}
+
+// start starts one. change changes its Config, or how it is served.
+func start(t *testing.T, change ...func(*apiserver.Config, *http.Server)) *rig {
+	t.Helper()
+	r := &rig{t: t, nats: natstest.Start(t), log: &logBuffer{}}
+	r.nc = r.nats.Connect(t, nats.ReconnectBufSize(-1))
+	r.Registry = registrytest.Start(t, r.nc)
+	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+	r.check(err)
+	t.Cleanup(func() { _ = records.Close() })
+	r.store = records
+	r.changes, err = changes.New(r.nc)
+	r.check(err)
+	t.Cleanup(r.changes.Stop)
+
+	log := logrus.New()
+	log.SetOutput(r.log)
+	log.SetLevel(logrus.TraceLevel)
+	config := apiserver.Config{
+		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes,
+		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com/",
+	}
+	r.server = httptest.NewUnstartedServer(nil)
+	for _, c := range change {
+		c(&config, r.server.Config)
+	}
+	r.server.Config.Handler = apiserver.New(config)
+	r.server.Start()
+	t.Cleanup(r.server.Close)
+	t.Cleanup(func() {
+		if text := r.log.String(); strings.Contains(text, adminToken) || strings.Contains(text, registry.TokenPrefix) {
+			t.Errorf("a token is in the log:\n%s", text)
+		}
+	})
+	return r
+}
+
+// in is the rig for a subtest.
+func (r *rig) in(t *testing.T) *rig {
+	sub := *r
+	sub.t = t
+	return &sub
+}
+
+func (r *rig) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+type answer struct {
+	t      *testing.T
+	call   string
+	status int
+	header http.Header
+	body   []byte
+}
+
+// call makes a call with the admin token. path is below /api/v1 unless it begins so.
+func (r *rig) call(method, path, body string, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	if !strings.HasPrefix(path, "/api/") {
+		path = "/api/v1" + path
+	}
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, strings.NewReader(body))
+	r.check(err)
+	request.Header.Set("Authorization", "Bearer "+adminToken)
+	for _, c := range change {
+		c(request)
+	}
+	response, err := r.server.Client().Do(request)
+	r.check(err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	r.check(err)
+	return answer{t: r.t, call: method + " " + path, status: response.StatusCode, header: response.Header, body: text}
+}
+
+func (r *rig) get(path string) answer { r.t.Helper(); return r.call(http.MethodGet, path, "") }
+
+func (r *rig) put(path, body string) answer { r.t.Helper(); return r.call(http.MethodPut, path, body) }
+
+func (r *rig) post(path, body string) answer {
+	r.t.Helper()
+	return r.call(http.MethodPost, path, body)
+}
+
+func (r *rig) delete(path string) answer { r.t.Helper(); return r.call(http.MethodDelete, path, "") }
+
+// is checks the status.
+func (a answer) is(status int) answer {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("%s: %d, want %d\n%.2000s", a.call, a.status, status, a.body)
+	}
+	if a.header.Get("Cache-Control") != "no-store" {
+		a.t.Errorf("%s may be cached", a.call)
+	}
+	return a
+}
+
+// refused checks a problem, with all that every one must have.
+func (a answer) refused(status int, code string) api.Problem {
+	a.t.Helper()
+	a.is(status)
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		a.t.Errorf("%s: Content-Type %q", a.call, got)
+	}
+	var members map[string]any
+	if err := json.Unmarshal(a.body, &members); err != nil {
+		a.t.Fatal(err)
+	}
+	if success, there := members["success"]; !there || success != false {
+		a.t.Errorf("%s: success is %v", a.call, success)
+	}
+	p := decode[api.Problem](a)
+	retryable := status == http.StatusServiceUnavailable
+	switch {
+	case p.Code != code:
+		a.t.Errorf("%s: code %q, want %q\n%s", a.call, p.Code, code, a.body)
+	case p.Type != "https://github.com/hookstart/hookstart#"+code, p.Status != status, p.Title == "", p.Detail == "",
+		p.Retryable != retryable, (p.RetryAfter > 0) != retryable:
+		a.t.Errorf("%s: %s", a.call, a.body)
+	case retryable && a.header.Get("Retry-After") != fmt.Sprint(p.RetryAfter):
+		a.t.Errorf("%s: Retry-After %q", a.call, a.header.Get("Retry-After"))
+	}
+	return p
+}
+
+func decode[T any](a answer) T {
+	a.t.Helper()
+	var v T
+	decoder := json.NewDecoder(bytes.NewReader(a.body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&v); err != nil {
+		a.t.Fatalf("%s: %v\n%.2000s", a.call, err, a.body)
+	}
+	return v
+}
+
+func (r *rig) account(id, plan string) api.Account {
+	r.t.Helper()
+	return decode[api.Account](r.put("/accounts/"+id, fmt.Sprintf(`{"name":"An account","plan":%q}`, plan)))
+}
+
+func (r *rig) workflow(id, account string, nodes ...string) api.Workflow {
+	r.t.Helper()
+	triggers := make([]string, len(nodes))
+	for i, node := range nodes {
+		triggers[i] = fmt.Sprintf(`{"nodeId":%q,"name":"Node %s"}`, node, node)
+	}
+	return decode[api.Workflow](r.put("/workflows/"+id,
+		fmt.Sprintf(`{"accountId":%q,"name":"A workflow","triggers":[%s]}`, account, strings.Join(triggers, ","))))
+}
+
+func (r *rig) trigger(workflow, node string) api.Trigger {
+	r.t.Helper()
+	return decode[api.Trigger](r.get("/workflows/" + workflow + "/triggers/" + node).is(200))
+}
+
+// message puts a message into the stream, and says which it is there.
+func (r *rig) message(msg *nats.Msg, err error) uint64 {
+	r.t.Helper()
+	r.check(err)
+	ack, err := r.JetStream.PublishMsg(r.t.Context(), msg)
+	r.check(err)
+	return ack.Sequence
+}
+
+// records records executions, as the recorder does.
+func (r *rig) records(batch store.Batch) {
+	r.t.Helper()
+	applied, err := r.store.Apply(r.t.Context(), batch)
+	r.check(err)
+	r.check(r.changes.Tell(applied.Changed))
+}
+
+// record is a record with all that it must have.
+func record(id string, change ...func(*store.Record)) store.Record {
+	rec := store.Record{
+		ID: id, AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
+		Source: execution.Webhook, Status: execution.Queued,
+		AcceptedAt: epoch, RecordedAt: epoch.Add(time.Millisecond),
+		ContentType: "application/json", BodyBytes: 2, StreamSequence: 1,
+	}
+	for _, c := range change {
+		c(&rec)
+	}
+	return rec
+}
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+
+// id is the n-th execution ID.
+func id(n int) string { return fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n) }
+
+// lastStart is the newest start in the stream.
+func (r *rig) lastStart() (*execution.Start, uint64) {
+	r.t.Helper()
+	s, err := r.JetStream.Stream(r.t.Context(), stream.Name)
+	r.check(err)
+	msg, err := s.GetLastMsgForSubject(r.t.Context(), stream.QueueSubject("*"))
+	r.check(err)
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	r.check(err)
+	return event.Start, msg.Sequence
+}
+
+func (r *rig) streamHandle() jetstream.Stream {
+	r.t.Helper()
+	s, err := r.JetStream.Stream(r.t.Context(), stream.Name)
+	r.check(err)
+	return s
+}
+
+// eventually waits until done says so; what it waits for has no signal of its own.
+func eventually(t *testing.T, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it did not come to that")
+		case <-tick.C:
+		}
+	}
+}
+
+// quiet is a log that nobody reads.
+func quiet() logrus.FieldLogger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return log
+}
+
+// logBuffer keeps the log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
