@@ -46,7 +46,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	o := ops.New()
 	o.Ready.NotReady("executor", "starting")
-	opsAddr, stopOps, err := o.Serve(c.OpsAddr, log)
+	opsAddr, stopOps, err := o.Serve(ctx, c.OpsAddr, log)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	}
 	listener := c.Listener
 	if listener == nil {
-		if listener, err = ops.Listen(c.Addr, "--addr"); err != nil {
+		if listener, err = ops.Listen(ctx, c.Addr, "--addr"); err != nil {
 			return err
 		}
 	}
@@ -244,8 +244,7 @@ func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.P
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err := editor.PutPlans(ctx, plans)
-	var lagging *registry.LaggingError
-	if errors.As(err, &lagging) {
+	if _, lagging := errors.AsType[*registry.LaggingError](err); lagging {
 		log.WithError(err).Warn("the plan catalog is stored; not every process has confirmed it yet")
 		return nil
 	}

@@ -167,7 +167,7 @@ func TestDeliveryIDs(t *testing.T) {
 	if a := send("X-Webhook-Delivery-Id", "A"); a.executionID() == first.executionID() {
 		t.Error("IDs are compared without case")
 	}
-	if send().executionID() == send().executionID() {
+	if one, two := send(), send(); one.executionID() == two.executionID() {
 		t.Error("requests without an ID are deduplicated")
 	}
 	longest := send("X-Webhook-Delivery-Id", strings.Repeat("é", 127)+"x")

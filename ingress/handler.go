@@ -20,7 +20,7 @@ import (
 // handler answers the webhook endpoint's requests.
 type handler struct {
 	admission  *admission.Admission
-	publisher  *publish.Publisher
+	publisher  publisher
 	duplicates *report.Duplicates
 	metrics    *requestMetrics
 	log        *logrus.Logger
@@ -33,7 +33,12 @@ type handler struct {
 	inFlight, buffered       atomic.Int64
 }
 
-func newHandler(c Config, a *admission.Admission, p *publish.Publisher, d *report.Duplicates, m *requestMetrics, log *logrus.Logger) *handler {
+// publisher stores messages: *publish.Publisher.
+type publisher interface {
+	Publish(msg *nats.Msg) (publish.Ack, error)
+}
+
+func newHandler(c Config, a *admission.Admission, p publisher, d *report.Duplicates, m *requestMetrics, log *logrus.Logger) *handler {
 	h := &handler{
 		admission: a, publisher: p, duplicates: d, metrics: m, log: log,
 		deliveryIDHeaders: []string{deliveryIDHeader, partnerDeliveryIDHeader},

@@ -188,8 +188,9 @@ func (f *fixture) raw(text string, half bool) answer {
 		f.t.Fatal(err)
 	}
 	if half {
-		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-			f.t.Fatal(err)
+		tcp, ok := conn.(*net.TCPConn)
+		if !ok || tcp.CloseWrite() != nil {
+			f.t.Fatal("the connection cannot be closed by half")
 		}
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

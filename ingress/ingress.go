@@ -54,7 +54,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	o := ops.New()
 	o.Ready.NotReady("ingress", "starting")
-	opsAddr, stopOps, err := o.Serve(c.OpsAddr, log)
+	opsAddr, stopOps, err := o.Serve(ctx, c.OpsAddr, log)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	listener := c.Listener
 	if listener == nil {
 		var err error
-		if listener, err = ops.Listen(c.Addr, "--addr"); err != nil {
+		if listener, err = ops.Listen(ctx, c.Addr, "--addr"); err != nil {
 			return err
 		}
 	}
@@ -109,12 +109,12 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	if err != nil {
 		return err
 	}
-	duplicates := report.NewDuplicates(js, log)
+	duplicates := report.NewDuplicates(js, log) //nolint:contextcheck // the last report is sent after ctx has ended
 	defer duplicates.Stop()
 
 	h := newHandler(c, admission.New(snapshot), publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
 	server := &http.Server{
-		Handler:           h.router(),
+		Handler:           h.router(), //nolint:contextcheck // what is published is not given up when the sender goes
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,

@@ -119,6 +119,18 @@ type requestMetrics struct {
 }
 
 func newMetrics(r *prometheus.Registry, nc *nats.Conn, follower *registry.Follower) *requestMetrics {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
+		}, func() float64 { return float64(follower.Revision()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_nats_connected", Help: "1 while NATS is connected.",
+		}, func() float64 { return connected(nc) }),
+	)
+	return newRequestMetrics(r)
+}
+
+func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), NativeHistogramBucketFactor: 1.1,
@@ -140,14 +152,7 @@ func newMetrics(r *prometheus.Registry, nc *nats.Conn, follower *registry.Follow
 			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
 		}),
 	}
-	r.MustRegister(m.requests, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
-		}, func() float64 { return float64(follower.Revision()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_nats_connected", Help: "1 while NATS is connected.",
-		}, func() float64 { return connected(nc) }),
-	)
+	r.MustRegister(m.requests, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 

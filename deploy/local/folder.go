@@ -48,8 +48,7 @@ func prepareFolder(c Config) (adminToken string, err error) {
 }
 
 func folderError(dir string, err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, is := errors.AsType[*fs.PathError](err); is {
 		err = path.Err
 	}
 	return fmt.Errorf("cannot use the data folder %s (%w); make it writable, or choose another with --data-dir", dir, err)
@@ -87,7 +86,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 // may be longer.
 func maxPayload(maxBody int64) int32 {
 	const standard, overhead, largest = 1 << 20, 64 << 10, 64 << 20
-	return int32(min(max(standard, maxBody+overhead), largest)) //nolint:gosec // at most 64 MiB
+	return int32(min(max(standard, maxBody+overhead), largest))
 }
 
 const (
@@ -100,8 +99,7 @@ const (
 func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
 	_, err = client.Workflow(ctx, demoID)
-	var problem *api.Problem
-	if errors.As(err, &problem) && problem.Code == api.CodeNotFound {
+	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
 		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
 			return "", err
 		}

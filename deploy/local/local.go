@@ -68,12 +68,12 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	// All addresses are taken first: a port in use is told before anything has begun.
-	ingressListener, err := ops.Listen(c.IngressAddr, "--ingress-addr")
+	ingressListener, err := ops.Listen(ctx, c.IngressAddr, "--ingress-addr")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ingressListener.Close() }()
-	executorListener, err := ops.Listen(c.ExecutorAddr, "--executor-addr")
+	executorListener, err := ops.Listen(ctx, c.ExecutorAddr, "--executor-addr")
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, c Config) error {
 	o := ops.New()
 	o.Ready.NotReady("ingress", "starting")
 	o.Ready.NotReady("executor", "starting")
-	opsAddr, stopOps, err := o.Serve(c.OpsAddr, log)
+	opsAddr, stopOps, err := o.Serve(ctx, c.OpsAddr, log)
 	if err != nil {
 		return err
 	}

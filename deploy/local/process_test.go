@@ -225,5 +225,3 @@ func recorded(t *testing.T, c *apiclient.Client, id string, ok func(api.Executio
 		}
 	}
 }
-
-func always(api.ExecutionDetail) bool { return true }

@@ -21,7 +21,7 @@ func ValidJSON(text []byte) bool {
 				i++
 				break
 			}
-			s.push(inObject)
+			s.push(true)
 			if i = memberName(text, i); i < 0 {
 				return false
 			}
@@ -32,7 +32,7 @@ func ValidJSON(text []byte) bool {
 				i++
 				break
 			}
-			s.push(inArray)
+			s.push(false)
 			continue
 		case '"':
 			i = scanString(text, i)
@@ -62,13 +62,13 @@ func ValidJSON(text []byte) bool {
 			switch c := text[i]; {
 			case c == ',':
 				i = skipSpace(text, i+1)
-				if s.top() == inObject {
+				if s.inObject() {
 					if i = memberName(text, i); i < 0 {
 						return false
 					}
 				}
 				break after
-			case c == '}' && s.top() == inObject, c == ']' && s.top() == inArray:
+			case c == '}' && s.inObject(), c == ']' && !s.inObject():
 				s.depth--
 				i++
 			default:
@@ -77,11 +77,6 @@ func ValidJSON(text []byte) bool {
 		}
 	}
 }
-
-const (
-	inArray  = false
-	inObject = true
-)
 
 // jsonScanner remembers which brackets are open, one bit each.
 type jsonScanner struct {
@@ -102,7 +97,8 @@ func (s *jsonScanner) push(object bool) {
 	s.depth++
 }
 
-func (s *jsonScanner) top() bool {
+// inObject says whether the innermost open bracket is an object's.
+func (s *jsonScanner) inObject() bool {
 	d := s.depth - 1
 	return s.bits[d/64]>>(uint(d)%64)&1 == 1
 }

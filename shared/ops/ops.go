@@ -74,8 +74,8 @@ func New() *Ops {
 // Serve listens on addr and serves /metrics, /healthz (200 as long as the process
 // lives) and /readyz (200, or 503 with the reasons) until stop is called. It returns
 // the address that it listens on.
-func (o *Ops) Serve(addr string, log logrus.FieldLogger) (bound string, stop func(), err error) {
-	listener, err := Listen(addr, "--ops-addr")
+func (o *Ops) Serve(ctx context.Context, addr string, log logrus.FieldLogger) (bound string, stop func(), err error) {
+	listener, err := Listen(ctx, addr, "--ops-addr")
 	if err != nil {
 		return "", nil, err
 	}
@@ -96,7 +96,7 @@ func (o *Ops) Serve(addr string, log logrus.FieldLogger) (bound string, stop fun
 		}
 	}()
 	stop = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close() // a scrape that does not end must not hold up the exit
@@ -113,9 +113,9 @@ func writeText(w http.ResponseWriter, status int, text string) {
 
 // Listen is net.Listen for TCP with an error that says what to do. flag is the name
 // of the flag that sets the address.
-func Listen(addr, flag string) (net.Listener, error) {
+func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", addr)
+	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s (%w); free it, or choose another with %s", addr, rootCause(err), flag)
 	}
@@ -124,9 +124,8 @@ func Listen(addr, flag string) (net.Listener, error) {
 
 // rootCause takes "listen tcp 127.0.0.1:80: bind:" off an error whose address is said already.
 func rootCause(err error) error {
-	var operation *net.OpError
-	if errors.As(err, &operation) {
-		err = operation.Err
+	if operation, is := errors.AsType[*net.OpError](err); is {
+		return operation.Err
 	}
 	return err
 }

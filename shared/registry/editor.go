@@ -298,10 +298,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		w.UpdatedAt = timestamppb.New(e.now())
 		return e.put(ctx, e.registry, workflowPrefix+spec.ID, w, have.Revision)
 	})
-	if err == nil {
-		err = e.deleteSecrets(ctx, spec.ID, dropped)
-	}
-	return w, created, err
+	return w, created, e.forget(ctx, spec.ID, dropped, err)
 }
 
 // mergeTriggers gives w the nodes of specs, with the tokens that they have or new ones.
@@ -367,10 +364,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 		}
 		return lastRevision(status), nil
 	})
-	if err != nil {
-		return err
-	}
-	return e.deleteSecrets(ctx, id, nodes)
+	return e.forget(ctx, id, nodes, err)
 }
 
 func lastRevision(status jetstream.KeyValueStatus) uint64 {

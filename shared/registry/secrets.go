@@ -195,6 +195,25 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 	}
 }
 
+// forgetTimeout is how long it may take to delete the secrets of a change that has used
+// up its time.
+const forgetTimeout = 5 * time.Second
+
+// forget ends a change that removed nodes. It deletes their secrets, also when the change
+// is stored but not confirmed: a repeated call would find nothing to do.
+func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
+	var lagging *LaggingError
+	if err != nil && !errors.As(err, &lagging) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
+	defer cancel()
+	if failed := e.deleteSecrets(ctx, workflowID, nodeIDs); err == nil {
+		err = failed
+	}
+	return err
+}
+
 // deleteSecrets forgets the secrets of nodes that are gone. One that has come back
 // meanwhile, by another process, keeps them.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {

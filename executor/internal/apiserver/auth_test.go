@@ -19,8 +19,12 @@ func TestEveryPathNeedsTheToken(t *testing.T) {
 	r.check(json.Unmarshal(r.get("/openapi.json").is(200).body, &document))
 	type target struct{ method, path string }
 	targets := []target{
-		{"GET", "/api/v1/openapi.json"}, {"GET", "/api/v1/nothing"}, {"GET", "/api/"}, {"OPTIONS", "/api/v1/plans"},
-		{"PATCH", "/api/v1/accounts/a"}, {"GET", "/api/v1/executions/stream/x"},
+		{"GET", "/api/v1/openapi.json"},
+		{"GET", "/api/v1/nothing"},
+		{"GET", "/api/"},
+		{"OPTIONS", "/api/v1/plans"},
+		{"PATCH", "/api/v1/accounts/a"},
+		{"GET", "/api/v1/executions/stream/x"},
 	}
 	for path, methods := range document.Paths {
 		for method := range methods {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -58,7 +59,7 @@ var problemKinds = map[string]problemKind{
 	api.CodeNotConfirmed: {status: http.StatusServiceUnavailable, title: "Not confirmed", retryAfter: 1},
 	api.CodeUnavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
-		detail: "NATS or the database cannot be reached now. What the call was to change may be stored or not.",
+		detail: "NATS or the database cannot be reached now. If the call was to change something, that may be stored or not.",
 	},
 	api.CodeInternal: {
 		status: http.StatusInternalServerError, title: "Internal error",
@@ -205,12 +206,23 @@ func (s *server) databaseError(ctx context.Context, err error) error {
 	return err
 }
 
-// huma knows how to make an error only by these two variables.
+// huma knows how to make an error only by these variables.
 func init() {
+	huma.ErrorFormatter = sprintf
 	huma.NewErrorWithContext = problemOfHuma
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return problemOfHuma(nil, status, message, errs...)
 	}
+}
+
+// sprintf is fmt.Sprintf with numbers as people write them: 1000000, not 1e+06.
+func sprintf(format string, args ...any) string {
+	for i, arg := range args {
+		if number, is := arg.(float64); is {
+			args[i] = strconv.FormatFloat(number, 'f', -1, 64)
+		}
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 // problemOfHuma turns what huma finds wrong with a request into a problem. It finds
@@ -243,12 +255,23 @@ func humaField(err error) api.FieldError {
 		return api.FieldError{Field: "body", Problem: "cannot be read"}
 	}
 	detail := detailer.ErrorDetail()
-	field := detail.Location
+	location, what := detail.Location, detail.Message
+	if name, missing := missingProperty(what); missing {
+		location, what = location+"."+name, "is required"
+	}
 	for _, place := range []string{"body.", "query.", "path."} {
-		if rest, found := strings.CutPrefix(field, place); found {
-			field = rest
+		if field, found := strings.CutPrefix(location, place); found {
+			location = field
 			break
 		}
 	}
-	return api.FieldError{Field: field, Problem: detail.Message}
+	return api.FieldError{Field: location, Problem: what}
+}
+
+// missingProperty finds the name in what huma says of the object that lacks it.
+func missingProperty(message string) (name string, missing bool) {
+	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
+	rest, begins := strings.CutPrefix(message, before)
+	name, ends := strings.CutSuffix(rest, after)
+	return name, begins && ends
 }

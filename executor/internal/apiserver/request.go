@@ -26,14 +26,14 @@ func (s *server) request(ctx context.Context, r store.Record) (request, error) {
 	defer cancel()
 	from, err := s.executionsStream(ctx)
 	if err != nil {
-		return request{}, fmt.Errorf("%w: %w", errAway, err)
+		return request{}, err
 	}
 	msg, err := from.GetMsg(ctx, r.StreamSequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return request{expired: true}, nil
 	}
 	if err != nil {
-		return request{}, fmt.Errorf("%w: read message %d: %w", errAway, r.StreamSequence, err)
+		return request{}, fmt.Errorf("read message %d: %w", r.StreamSequence, err)
 	}
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {

@@ -155,7 +155,7 @@ func classify(err error) outcome {
 	case err == nil:
 		return stored
 	case errors.As(err, &api):
-		switch api.ErrorCode {
+		switch uint16(api.ErrorCode) {
 		case codeStoreFailed, codeStorageExceeded, codeMemoryExceeded:
 			return full
 		case codeDuplicateInProcess:

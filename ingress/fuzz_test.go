@@ -1,0 +1,244 @@
+package ingress
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/publish"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// FuzzQuery: nothing of a query is lost but its tokens, and what travels on can be sent.
+func FuzzQuery(f *testing.F) {
+	for _, seed := range []string{"token=a", "x=1&token=a&x=2", "to%6ben=a&token", "a;token=b", "%zz=%ff&token=%zz", "&&=&=a", "token=a+b%2Bc"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		token, others := splitQuery(raw)
+		if _, there := others["token"]; there {
+			t.Errorf("a token travels on: %q", others)
+		}
+		pairs, tokens := 0, 0
+		for pair := range strings.SplitSeq(raw, "&") {
+			name, _, _ := strings.Cut(pair, "=")
+			switch {
+			case pair == "":
+			case unescape(name) == "token":
+				tokens++
+			default:
+				pairs++
+			}
+		}
+		for name, values := range others {
+			pairs -= len(values)
+			for _, text := range append(values, name) {
+				if !utf8.ValidString(text) {
+					t.Errorf("%q is not UTF-8", text)
+				}
+			}
+		}
+		if pairs != 0 || (token != "" && tokens == 0) {
+			t.Errorf("%d pairs lost of %q", pairs, raw)
+		}
+		// Where the standard library can read it, it reads the same.
+		if want, err := url.ParseQuery(raw); err == nil && utf8.ValidString(want.Get("token")) && want.Get("token") != token {
+			t.Errorf("token %q, url.ParseQuery says %q", token, want.Get("token"))
+		}
+	})
+}
+
+// FuzzBody: whatever comes with whatever type is refused, or is an input from which the
+// very bytes can be had back.
+func FuzzBody(f *testing.F) {
+	f.Add("application/json", []byte(`{"a":[1]}`))
+	f.Add("APPLICATION/JSON;", []byte("\xff"))
+	f.Add("text/plain", []byte("\xff\x00"))
+	f.Add("", []byte("\u2028<&>"))
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		p, err := execution.NewPayload(headerText(contentType), body)
+		if err != nil {
+			if !strings.Contains(strings.ToLower(contentType), "application/json") {
+				t.Fatalf("%q refused", contentType)
+			}
+			return
+		}
+		if !execution.ValidJSON(p.Input()) {
+			t.Fatalf("the input is no JSON: %q", p.Input())
+		}
+		if p.Kind == execution.JSON {
+			if !bytes.Equal(p.Input(), body) {
+				t.Error("JSON was changed")
+			}
+			return
+		}
+		var input struct {
+			Body         string
+			BodyEncoding string
+		}
+		if err := json.Unmarshal(p.Input(), &input); err != nil {
+			t.Fatal(err)
+		}
+		got := []byte(input.Body)
+		if input.BodyEncoding == "base64" {
+			if got, err = base64.StdEncoding.DecodeString(input.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(got, body) {
+			t.Errorf("%q became %q", body, got)
+		}
+	})
+}
+
+// FuzzHeaders: whatever headers hold, a message can be made of them, without the token
+// and without what must not travel on.
+func FuzzHeaders(f *testing.F) {
+	f.Add("X-Webhook-Delivery-Id", "1", "Authorization", "Bearer x")
+	f.Add("X-GitHub-Delivery", "\xe9", "cookie", "a")
+	f.Add("Referer", "https://x/?token=hst_token", "Webhook-Id", "")
+	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
+		const token = "hst_token"
+		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil)
+		header := http.Header{}
+		header.Add(name1, value1)
+		header.Add(name2, value2)
+		deliveryID := h.deliveryID(header)
+		msg, err := stream.StartMessage(execution.Start{
+			ID: execution.IDForDelivery("wf", "node", deliveryID), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
+			DeliveryID: headerText(deliveryID), Headers: forwardedHeaders(&http.Request{Header: header}, token),
+			Payload: execution.Payload{Kind: execution.Text}, Trace: nextTrace(header),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, values := range event.Start.Headers {
+			switch name {
+			case "Authorization", "Cookie", "Proxy-Authorization":
+				t.Errorf("%s travels on", name)
+			}
+			for _, value := range values {
+				if strings.Contains(value, token) {
+					t.Errorf("the token travels on in %s", name)
+				}
+			}
+		}
+		if !validTrace(event.Start.Trace) {
+			t.Errorf("traceparent %q", event.Start.Trace)
+		}
+	})
+}
+
+// storedMessages is a stream that takes everything.
+type storedMessages struct {
+	mu   sync.Mutex
+	last *nats.Msg
+}
+
+func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = msg
+	return publish.Ack{Sequence: 1}, nil
+}
+
+// FuzzRequest sends bytes over a socket, in every place where a sender can put some.
+func FuzzRequest(f *testing.F) {
+	f.Add("", "Content-Type: application/json", []byte(`{"a":1}`))
+	f.Add("&a=%ff", "X-GitHub-Delivery: 1", []byte("x"))
+	f.Add(" HTTP/1.0", "Expect: 100-continue", []byte(""))
+	f.Add("", "Transfer-Encoding: chunked", []byte("1\r\nx\r\n0\r\n\r\n"))
+	f.Add("#", "Content-Length: 5", []byte("\x00"))
+	token := registry.NewToken()
+	snapshot := registry.NewSnapshot()
+	hash := registry.HashToken(token)
+	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	if err != nil {
+		f.Fatal(err)
+	}
+	snapshot.Apply(registry.Change{Plans: plans})
+	snapshot.Apply(registry.Change{Account: &hookstartv1.Account{Id: "a", Plan: "pro"}})
+	snapshot.Apply(registry.Change{Workflow: &hookstartv1.Workflow{
+		Id: "wf", AccountId: "a", Queue: "q", Active: true,
+		RateLimit: &hookstartv1.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []*hookstartv1.TriggerNode{{NodeId: "node", Tokens: []*hookstartv1.TokenHash{{Sha256: hash[:]}}}},
+	}})
+	snapshot.Loaded()
+	var (
+		messages storedMessages
+		logged   bytes.Buffer
+	)
+	log := logrus.New()
+	log.SetOutput(&logged)
+	h := newHandler(Config{
+		DeliveryIDHeaders: DefaultDeliveryIDHeaders, MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
+	}, admission.New(snapshot), &messages, nil, newRequestMetrics(prometheus.NewRegistry()), log)
+	server := httptest.NewUnstartedServer(h.router())
+	server.Config.MaxHeaderBytes = maxHeaderBytes
+	server.Config.ErrorLog = nil
+	server.Start()
+	f.Cleanup(server.Close)
+
+	f.Fuzz(func(t *testing.T, query, header string, body []byte) {
+		logged.Reset()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Skip(err)
+		}
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+query+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+
+			"Content-Length: "+strconv.Itoa(len(body))+"\r\n"+header+"\r\n\r\n")
+		_, _ = conn.Write(body)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return // the server may close on what is no request
+		}
+		defer func() { _ = response.Body.Close() }()
+		answer, _ := io.ReadAll(response.Body)
+		switch response.StatusCode {
+		case 200, 400, 403, 404, 405, 408, 413, 417, 431, 501, 505:
+		default:
+			t.Fatalf("%d %s", response.StatusCode, answer)
+		}
+		if strings.Contains(string(answer), token) || strings.Contains(logged.String(), token) || strings.Contains(logged.String(), "panic") {
+			t.Fatalf("answer %s, log %s", answer, logged.String())
+		}
+		plain := !strings.ContainsAny(query, " \r\n#?") && !strings.ContainsAny(header, "\r\n")
+		if response.StatusCode == 200 && plain {
+			messages.mu.Lock()
+			defer messages.mu.Unlock()
+			event, err := stream.Decode(messages.last.Subject, messages.last.Header, messages.last.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chunked := strings.Contains(strings.ToLower(header), "transfer-encoding"); !chunked && !bytes.Equal(event.Start.Payload.Body, body) {
+				t.Errorf("body %q became %q", body, event.Start.Payload.Body)
+			}
+		}
+	})
+}
