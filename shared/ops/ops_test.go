@@ -1,0 +1,76 @@
+package ops_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+func TestServe(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	o := ops.New()
+	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	get := func(path string) (int, string) {
+		t.Helper()
+		response, err := http.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	if status, body := get("/readyz"); status != 200 || body != "ready\n" {
+		t.Errorf("%d %s", status, body)
+	}
+	o.Ready.NotReady("database", "away")
+	o.Ready.NotReady("a", "b")
+	if status, body := get("/readyz"); status != 503 || body != "a: b\ndatabase: away\n" {
+		t.Errorf("%d %s", status, body)
+	}
+	o.Ready.Ready("a")
+	o.Ready.Ready("database")
+	if status, _ := get("/readyz"); status != 200 {
+		t.Errorf("%d", status)
+	}
+	if status, _ := get("/healthz"); status != 200 {
+		t.Errorf("%d", status)
+	}
+	if status, body := get("/metrics"); status != 200 || !strings.Contains(body, "go_goroutines") {
+		t.Errorf("%d %.100s", status, body)
+	}
+	if _, _, err := o.Serve(t.Context(), addr, log); err == nil || !strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
+		t.Errorf("a port in use: %v", err)
+	}
+}
+
+func TestNewLog(t *testing.T) {
+	if _, err := ops.NewLog("x", "loud"); err == nil {
+		t.Error("a level that does not exist was accepted")
+	}
+	log, err := ops.NewLog("ingress", "warn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	log.SetOutput(&out)
+	log.Info("quiet")
+	log.Warn("loud")
+	if text := out.String(); strings.Contains(text, "quiet") || !strings.Contains(text, `"program":"ingress"`) {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,193 @@
+package stream_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const id = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+func newStart() execution.Start {
+	return execution.Start{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun,
+		DeliveryID: "d-1", RerunOf: "01890a5d-ac96-774b-bcce-b302099a8058", AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
+		Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{"a":1}`)},
+		Headers: execution.Values{"A": {"1", "2"}}, Query: execution.Values{"q": {""}}, TokenID: "0011223344556677",
+		Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+}
+
+func TestMessagesKeepEverything(t *testing.T) {
+	start := newStart()
+	msg, err := stream.StartMessage(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg.Subject != "executions.start.gpu.wf.node" || msg.Header.Get(jetstream.MsgIDHeader) != id {
+		t.Errorf("%s %v", msg.Subject, msg.Header)
+	}
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	if diff := cmp.Diff(&start, event.Start); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	start.DeliveryID = ""
+	if msg, err := stream.StartMessage(start); err != nil || msg.Header.Get(jetstream.MsgIDHeader) != "" {
+		t.Errorf("a start without a delivery ID has a Nats-Msg-Id: %v, %v", msg.Header, err)
+	}
+
+	rejection := execution.Rejection{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", DeliveryID: "d", At: start.AcceptedAt,
+		ContentType: "text/plain", DeclaredSize: 5, Headers: execution.Values{"A": {"1"}}, Query: execution.Values{}, Code: "workflow_inactive",
+		TokenID: "0011223344556677", Trace: start.Trace,
+	}
+	if msg, err = stream.RejectedMessage(rejection); err != nil {
+		t.Fatal(err)
+	}
+	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
+	if diff := cmp.Diff(&rejection, event.Rejection); diff != "" || err != nil || msg.Subject != "executions.rejected.gpu.wf.node" {
+		t.Errorf("%s %v\n%s", msg.Subject, err, diff)
+	}
+
+	progress := execution.Progress{ID: id, Status: execution.Failed, At: start.AcceptedAt, Error: "no"}
+	if msg, err = stream.ProgressMessage("gpu", "wf", "node", start.Trace, progress); err != nil {
+		t.Fatal(err)
+	}
+	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
+	if diff := cmp.Diff(&progress, event.Progress); diff != "" || err != nil || msg.Subject != "executions.progress.gpu.wf."+id {
+		t.Errorf("%s %v\n%s", msg.Subject, err, diff)
+	}
+}
+
+func TestDecodeRefusesWhatIsNotAMessage(t *testing.T) {
+	message := func(change func(*execution.Start)) []byte {
+		s := newStart()
+		change(&s)
+		msg, err := stream.StartMessage(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msg.Data
+	}
+	good := message(func(*execution.Start) {})
+	progress, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{ID: id, Status: execution.Succeeded, Output: []byte("{")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{ID: id, Status: execution.Queued})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		subject string
+		data    []byte
+	}{
+		"garbage":            {"executions.start.q.wf.node", []byte("\xff\xff")},
+		"nothing":            {"executions.start.q.wf.node", nil},
+		"no UUID":            {"executions.start.q.wf.node", message(func(s *execution.Start) { s.ID = strings.ToUpper(id) })},
+		"a bad workflow":     {"executions.start.q.wf.node", message(func(s *execution.Start) { s.WorkflowID = "a.b" })},
+		"no body kind":       {"executions.start.q.wf.node", message(func(s *execution.Start) { s.Payload.Kind = 0 })},
+		"another subject":    {"executions.other.q.wf.node", good},
+		"output is no JSON":  {progress.Subject, progress.Data},
+		"a state too many":   {queued.Subject, queued.Data},
+		"rejection, garbage": {"executions.rejected.q.wf.node", []byte("x")},
+	} {
+		if _, err := stream.Decode(c.subject, nats.Header{}, c.data); !errors.Is(err, stream.ErrUnreadable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	msg, err := stream.StartMessage(newStart())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(msg.Subject, msg.Data)
+	f.Add("executions.progress.q.wf."+id, []byte("\x0a\x01x"))
+	f.Add("executions.rejected.q.wf.n", []byte{})
+	f.Fuzz(func(t *testing.T, subject string, data []byte) {
+		if _, err := stream.Decode(subject, nats.Header{}, data); err != nil && !errors.Is(err, stream.ErrUnreadable) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestEnsure(t *testing.T) {
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for range 2 { // the second time, it is there
+		if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.EnsureReports(ctx, js, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := stream.DefaultSettings
+	other.MaxAge, other.DedupWindow = time.Hour, time.Minute
+	err = stream.Ensure(ctx, js, other)
+	if !errors.Is(err, stream.ErrMismatch) || !strings.Contains(err.Error(), "age is 168h0m0s, configured 1h0m0s") || !strings.Contains(err.Error(), "dedup window is 24h0m0s, configured 1m0s") {
+		t.Errorf("%v", err)
+	}
+	s, err := js.Stream(ctx, stream.Name)
+	if err != nil || s.CachedInfo().Config.MaxAge != stream.DefaultSettings.MaxAge {
+		t.Errorf("the stream was edited: %v", err)
+	}
+	// The subjects of a workflow with strange, but valid, names are the stream's.
+	for _, subject := range []string{stream.StartSubject("-", "_", strings.Repeat("x", 64)), stream.ProgressSubject("q", "w", id)} {
+		if _, err := js.Publish(ctx, subject, nil); err != nil {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	if err := stream.DefaultSettings.Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*stream.Settings){
+		"two replicas":   func(s *stream.Settings) { s.Replicas = 2 },
+		"window > age":   func(s *stream.Settings) { s.DedupWindow = s.MaxAge + 1 },
+		"no window":      func(s *stream.Settings) { s.DedupWindow = 0 },
+		"no age":         func(s *stream.Settings) { s.MaxAge = 0 },
+		"negative bytes": func(s *stream.Settings) { s.MaxBytes = -1 },
+	} {
+		s := stream.DefaultSettings
+		change(&s)
+		if s.Validate() == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+func TestReports(t *testing.T) {
+	at := time.UnixMicro(1_700_000_000_000_001).UTC()
+	counts := map[string]int64{id: 3}
+	msg, err := stream.DuplicatesMessage("report", at, counts)
+	if err != nil || msg.Header.Get(jetstream.MsgIDHeader) != "report" {
+		t.Fatal(err)
+	}
+	gotID, gotAt, got, err := stream.DecodeDuplicates(msg.Data)
+	if gotID != "report" || !gotAt.Equal(at) || !cmp.Equal(got, counts) || err != nil {
+		t.Errorf("%s %s %v %v", gotID, gotAt, got, err)
+	}
+	for _, bad := range []string{"\xff", ""} {
+		if _, _, _, err := stream.DecodeDuplicates([]byte(bad)); !errors.Is(err, stream.ErrUnreadable) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
