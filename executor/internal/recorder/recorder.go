@@ -215,7 +215,7 @@ func (r *Recorder) applySingly(ctx context.Context, b *batch) (store.Applied, er
 // executor's hands. Progress is tried again that often, then it is put aside.
 const (
 	unknownTries = 20
-	unknownPause = 500 * time.Millisecond
+	unknownPause = 250 * time.Millisecond
 )
 
 func (r *Recorder) acknowledge(messages []jetstream.Msg, b *batch, applied store.Applied) {

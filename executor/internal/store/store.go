@@ -90,6 +90,12 @@ type Position struct {
 	ID         string
 }
 
+// Count is how many records were accepted in one step of time.
+type Count struct {
+	At      time.Time // the step's beginning
+	Records int64
+}
+
 // Store is safe for concurrent use, also by several processes. What a method has
 // returned without an error is committed, and survives a crash of the process and
 // of the machine. No method retries; an error leaves nothing half done.
@@ -111,6 +117,11 @@ type Store interface {
 	// List returns at most limit records after a position, the newest first: by AcceptedAt,
 	// then by ID, both descending.
 	List(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
+
+	// CountByTime counts the records that List shows under a filter, by steps of time since
+	// 1970, UTC, the oldest first. Steps without a record are left out. step is at least a
+	// microsecond. It reads an index entry for each record: give the filter a Since.
+	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]Count, error)
 
 	// TokensLastUsed says when each token last opened a webhook (AcceptedAt of the newest
 	// record, rejected ones too). Tokens that were never used are not in the map. A last

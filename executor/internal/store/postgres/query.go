@@ -88,6 +88,19 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 	return `WHERE ` + strings.Join(terms, ` AND `), args
 }
 
+// CountByTime implements store.Store.
+func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
+	where, args := conditions(filter, store.Position{})
+	args = append(args, step.Microseconds())
+	counts, err := read(ctx, s, "count by time", pgx.RowToStructByPos[store.Count],
+		`SELECT date_bin($`+strconv.Itoa(len(args))+`::bigint * interval '1 microsecond', accepted_at, '1970-01-01T00:00:00Z') AS step, count(*)
+		FROM executions `+where+` GROUP BY step ORDER BY step`, args...)
+	for i := range counts {
+		counts[i].At = counts[i].At.UTC()
+	}
+	return counts, err
+}
+
 // TokensLastUsed implements store.Store.
 func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
 	uses, err := read(ctx, s, "tokens last used", pgx.RowToStructByPos[store.TokenUse],

@@ -90,6 +90,27 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 	return `WHERE ` + strings.Join(terms, ` AND `), args
 }
 
+// CountByTime implements store.Store.
+func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
+	where, args := conditions(filter, store.Position{})
+	micros := step.Microseconds()
+	var counts []store.Count
+	err := s.read(ctx, "count by time", func(rows *sql.Rows) error {
+		var at int64
+		var c store.Count
+		if err := rows.Scan(&at, &c.Records); err != nil {
+			return err
+		}
+		c.At = fromMicros(at)
+		counts = append(counts, c)
+		return nil
+	}, `SELECT accepted_at / ? * ? AS step, count(*) FROM executions `+where+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return counts, nil
+}
+
 // TokensLastUsed implements store.Store.
 func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
 	used := make(map[string]time.Time)

@@ -23,6 +23,7 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 			"Get":            func() error { _, err := s.Get(ctx, id(1)); return err },
 			"GetMany":        func() error { _, err := s.GetMany(ctx, []string{id(1)}); return err },
 			"List":           func() error { _, err := s.List(ctx, store.Filter{}, store.Position{}, 5); return err },
+			"CountByTime":    func() error { _, err := s.CountByTime(ctx, store.Filter{}, time.Hour); return err },
 			"TokensLastUsed": func() error { _, err := s.TokensLastUsed(ctx, []string{"token"}); return err },
 			"ListUnreadable": func() error { _, err := s.ListUnreadable(ctx, 0, 5); return err },
 			"Prune":          func() error { _, err := s.Prune(ctx, queued(5).AcceptedAt, 5); return err },

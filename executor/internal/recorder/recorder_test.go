@@ -1,0 +1,290 @@
+package recorder_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// faulty is a store that can be made to fail.
+type faulty struct {
+	store.Store
+	mu     sync.Mutex
+	away   bool                      // nothing works
+	refuse func(r store.Record) bool // Apply fails for a batch with such a record
+}
+
+var errAway = errors.New("the database is away")
+
+func (f *faulty) setAway(away bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.away = away
+}
+
+func (f *faulty) Ping(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away {
+		return errAway
+	}
+	return f.Store.Ping(ctx)
+}
+
+func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.Applied, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away {
+		return store.Applied{}, errAway
+	}
+	if f.refuse != nil && slices.ContainsFunc(b.New, f.refuse) {
+		return store.Applied{}, errors.New("a value that the database refuses")
+	}
+	return f.Store.Apply(ctx, b)
+}
+
+type rig struct {
+	t     *testing.T
+	nats  *natstest.Node
+	js    jetstream.JetStream
+	store *faulty
+	ops   *ops.Ops
+	told  <-chan []string
+}
+
+func start(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, nats: natstest.Start(t), ops: ops.New()}
+	nc := r.nats.Connect(t)
+	var err error
+	if r.js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stream.Ensure(t.Context(), r.js, stream.DefaultSettings), stream.EnsureReports(t.Context(), r.js, 1)); err != nil {
+		t.Fatal(err)
+	}
+	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "executions.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store = &faulty{Store: records}
+	changed, err := changes.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cancelWatch func()
+	r.told, cancelWatch = changed.Watch()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	rec := recorder.New(r.js, r.store, changed, r.ops, log)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { rec.Run(ctx) })
+	running.Go(func() { rec.RunReports(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		cancelWatch()
+		changed.Stop()
+		_ = records.Close()
+	})
+	return r
+}
+
+func (r *rig) publish(msg *nats.Msg, err error) {
+	r.t.Helper()
+	if err == nil {
+		_, err = r.js.PublishMsg(r.t.Context(), msg)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// begin publishes a start and returns its ID.
+func (r *rig) begin(workflowID string) string {
+	r.t.Helper()
+	id := uuid.NewString()
+	r.publish(stream.StartMessage(execution.Start{
+		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
+		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")}, TokenID: "t",
+	}))
+	return id
+}
+
+func (r *rig) progress(id string, status execution.Status) {
+	r.t.Helper()
+	r.publish(stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: status, At: time.Now()}))
+}
+
+// await waits until something holds.
+func (r *rig) await(what string, holds func() bool) {
+	r.t.Helper()
+	timeout := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			r.t.Fatalf("this did not come true: %s", what)
+		}
+	}
+}
+
+func (r *rig) has(id string, status execution.Status) bool {
+	record, err := r.store.Get(r.t.Context(), id)
+	return err == nil && record.Status == status
+}
+
+// pending is what the consumer has not had acknowledged.
+func (r *rig) pending() uint64 {
+	consumer, err := r.js.Consumer(r.t.Context(), stream.Name, recorder.Durable)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	info := consumer.CachedInfo()
+	return info.NumPending + uint64(info.NumAckPending)
+}
+
+func TestALife(t *testing.T) {
+	r := start(t)
+	id := r.begin("wf")
+	r.progress(id, execution.Running)
+	r.progress(id, execution.Succeeded)
+	r.progress(id, execution.Failed) // late: it changes nothing
+	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
+	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
+	if !r.has(id, execution.Succeeded) {
+		t.Error("a final state has changed")
+	}
+	if ids := <-r.told; !slices.Contains(ids, id) {
+		t.Errorf("watchers were told of %v", ids)
+	}
+	record, err := r.store.Get(t.Context(), id)
+	if err != nil || record.StreamSequence != 1 || record.BodyBytes != 1 || record.TokenID != "t" || record.StartedAt.IsZero() {
+		t.Errorf("%+v, %v", record, err)
+	}
+}
+
+func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
+	r := start(t)
+	r.store.setAway(true)
+	var ids []string
+	for range 20 {
+		ids = append(ids, r.begin("wf"))
+	}
+	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
+	if n := r.pending(); n != 20 {
+		t.Errorf("%d of 20 are still to be recorded", n)
+	}
+	r.store.setAway(false)
+	for _, id := range ids {
+		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
+	}
+	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
+	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+		t.Errorf("not ready: %v", reasons)
+	}
+}
+
+// What cannot be read, or is refused by the database, is put aside and blocks nothing.
+func TestPoison(t *testing.T) {
+	r := start(t)
+	r.store.refuse = func(record store.Record) bool { return record.WorkflowID == "refused" }
+	before := r.begin("wf")
+	r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
+	refused := r.begin("refused")
+	r.progress(uuid.NewString(), execution.Running) // of nothing that is recorded
+	after := r.begin("wf")
+	r.await("what came before and after is recorded", func() bool {
+		return r.has(before, execution.Queued) && r.has(after, execution.Queued)
+	})
+	var aside []store.Unreadable
+	r.await("two are put aside", func() bool {
+		var err error
+		aside, err = r.store.ListUnreadable(t.Context(), 0, 10)
+		return err == nil && len(aside) == 2
+	})
+	if aside[0].StreamSequence != 3 || aside[1].StreamSequence != 2 || aside[1].Subject != "executions.start.q.wf.node" || aside[1].Reason == "" {
+		t.Errorf("%+v", aside)
+	}
+	if _, err := r.store.Get(t.Context(), refused); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+	r.await("all is acknowledged or given up", func() bool { return r.pending() == 0 })
+}
+
+// Progress may come before its start: another executor may be slower.
+func TestProgressWaitsForItsStart(t *testing.T) {
+	r := start(t)
+	id := uuid.NewString()
+	r.progress(id, execution.Succeeded)
+	r.await("progress is delivered", func() bool {
+		consumer, err := r.js.Consumer(t.Context(), stream.Name, recorder.Durable)
+		return err == nil && consumer.CachedInfo().Delivered.Consumer >= 1
+	})
+	r.publish(stream.StartMessage(execution.Start{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
+		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+	}))
+	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
+}
+
+func TestReportsCountOnce(t *testing.T) {
+	r := start(t)
+	id := r.begin("wf")
+	report, err := stream.DuplicatesMessage("report", time.Now(), map[string]int64{id: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.publish(report, nil)
+	report.Header.Set(jetstream.MsgIDHeader, "the stream has forgotten the first")
+	r.publish(report, nil)
+	r.publish(&nats.Msg{Subject: stream.DuplicatesSubject, Data: []byte("\xff")}, nil)
+	r.publish(stream.DuplicatesMessage("another", time.Now(), map[string]int64{id: 1}))
+	r.await("they are counted", func() bool {
+		record, err := r.store.Get(t.Context(), id)
+		return err == nil && record.Duplicates == 3
+	})
+}
+
+func TestItGoesOnAfterTheServerWasAway(t *testing.T) {
+	r := start(t)
+	first := r.begin("wf")
+	r.await("it is recorded", func() bool { return r.has(first, execution.Queued) })
+	r.nats.Restart()
+	var second string
+	r.await("the server takes messages", func() bool {
+		id := uuid.NewString()
+		msg, err := stream.StartMessage(execution.Start{
+			ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
+			AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+		})
+		if err == nil {
+			_, err = r.js.PublishMsg(t.Context(), msg)
+		}
+		second = id
+		return err == nil
+	})
+	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
+}
