@@ -196,7 +196,7 @@ func FuzzRequest(f *testing.F) {
 	log.SetOutput(&logged)
 	h := newHandler(Config{
 		DeliveryIDHeaders: DefaultDeliveryIDHeaders, MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot), &messages, nil, newRequestMetrics(prometheus.NewRegistry()), log)
+	}, admission.New(snapshot, admission.NewLimits()), &messages, nil, newRequestMetrics(prometheus.NewRegistry()), log)
 	server := httptest.NewUnstartedServer(h.router())
 	server.Config.MaxHeaderBytes = maxHeaderBytes
 	server.Config.ErrorLog = nil

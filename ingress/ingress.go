@@ -19,6 +19,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/gossip"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
@@ -112,7 +113,14 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	duplicates := report.NewDuplicates(js, log) //nolint:contextcheck // the last report is sent after ctx has ended
 	defer duplicates.Stop()
 
-	h := newHandler(c, admission.New(snapshot), publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
+	limits := admission.NewLimits()
+	talk, err := gossip.Start(nc, limits, snapshot, log)
+	if err != nil {
+		return err
+	}
+	defer talk.Stop()
+
+	h := newHandler(c, admission.New(snapshot, limits), publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
 	server := &http.Server{
 		Handler:           h.router(), //nolint:contextcheck // what is published is not given up when the sender goes
 		MaxHeaderBytes:    maxHeaderBytes,

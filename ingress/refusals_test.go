@@ -326,3 +326,26 @@ func TestRejectedExecutions(t *testing.T) {
 		t.Error("two requests without a delivery ID have one rejected ID")
 	}
 }
+
+func TestIngressesShareARateLimit(t *testing.T) {
+	s := startSituations(t)
+	second := s.startIngress()
+	s.workflow("shared", "pro", true, &registry.RateLimit{Requests: 1000, Window: 24 * time.Hour})
+	accepted := 0
+	post := func(addr string) int {
+		a := s.sendTo(addr, request{path: "/webhooks/shared", token: s.token["shared"]})
+		if a.status == 200 {
+			accepted++
+		}
+		return a.status
+	}
+	for post(s.addr) == 200 {
+		// until it is used up here
+	}
+	for post(second) == 200 {
+		// until the second has heard of it
+	}
+	if accepted < 1000 || accepted > 1900 {
+		t.Errorf("%d accepted by two ingresses, the limit is 1000", accepted)
+	}
+}

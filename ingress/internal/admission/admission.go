@@ -24,8 +24,8 @@ type Admission struct {
 	limits   *Limits
 }
 
-// New decides by what is in the registry. Rate limits start idle.
-func New(r Registry) *Admission { return &Admission{registry: r, limits: newLimits()} }
+// New decides by what is in the registry, and counts in limits.
+func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
 
 // Request is what admission needs to know.
 type Request struct {

@@ -12,33 +12,41 @@ import (
 func TestTake(t *testing.T) {
 	limit := registry.RateLimit{Requests: 60, Window: time.Minute}
 	now := time.Duration(0)
-	var tat, wait time.Duration
+	var d debt
+	var wait time.Duration
 	for n := range 60 {
-		if tat, wait = take(tat, now, limit); wait != 0 {
+		if d, wait = take(d, now, limit); wait != 0 {
 			t.Fatalf("request %d of the burst has to wait %s", n+1, wait)
 		}
 	}
 	for range 5 { // a refusal does not push the wait further
-		before := tat
-		if tat, wait = take(tat, now, limit); wait != time.Second || tat != before {
+		before := d
+		if d, wait = take(d, now, limit); wait != time.Second || d != before {
 			t.Fatalf("wait %s", wait)
 		}
 	}
 	now += wait - 1
-	if _, wait := take(tat, now, limit); wait != 1 {
+	if _, wait := take(d, now, limit); wait != 1 {
 		t.Errorf("a nanosecond too early: %s", wait)
 	}
 	now++
-	if tat, wait = take(tat, now, limit); wait != 0 {
+	if d, wait = take(d, now, limit); wait != 0 {
 		t.Errorf("after the wait: %s", wait)
 	}
-	if _, wait = take(tat, now, limit); wait != time.Second {
+	if _, wait = take(d, now, limit); wait != time.Second {
 		t.Errorf("one more: %s", wait)
 	}
 
 	// A workflow that is in debt is not locked out for longer than its new limit says.
-	if _, wait := take(now+24*time.Hour, now, limit); wait != time.Second {
+	if _, wait := take(debt{now + 24*time.Hour, time.Hour}, now, limit); wait != time.Second {
 		t.Errorf("after the limit changed: %s", wait)
+	}
+	// What others admitted is made up for, but never more than one burst.
+	if _, wait := take(add(d, now, 5*time.Second, time.Minute), now, limit); wait != 6*time.Second {
+		t.Errorf("after others admitted five: %s", wait)
+	}
+	if _, wait := take(add(d, now, 24*time.Hour, time.Minute), now, limit); wait != time.Minute+time.Second {
+		t.Errorf("after others admitted far too many: %s", wait)
 	}
 }
 
@@ -48,17 +56,18 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		limit := registry.RateLimit{Requests: 1 + random.Int64N(100), Window: time.Duration(1+random.Int64N(120)) * time.Second}
-		var tat, now time.Duration
+		var d debt
+		var now time.Duration
 		accepted := int64(0)
 		for range 5_000 {
 			now += time.Duration(random.ExpFloat64() * float64(limit.Window) / float64(limit.Requests) / 4)
-			next, wait := take(tat, now, limit)
+			next, wait := take(d, now, limit)
+			d = next
 			if wait == 0 {
 				accepted++
-				tat = next
 				continue
 			}
-			if _, again := take(tat, now+wait, limit); again != 0 {
+			if _, again := take(d, now+wait, limit); again != 0 {
 				t.Fatalf("%+v: waited %s as told, and has to wait %s more", limit, wait, again)
 			}
 		}
@@ -68,8 +77,64 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 	}
 }
 
+// Three ingresses under a flood that is spread 90/5/5 %, over 20 windows of a clock that
+// the test turns: all together keep the limit, although they hear of each other only
+// every 100 ms; and one that restarts, or messages that get lost, lock nobody out.
+func TestThreeIngressesKeepOneLimit(t *testing.T) {
+	for name, lost := range map[string]float64{"all is heard": 0, "one message in ten is lost": 0.1} {
+		t.Run(name, func(t *testing.T) { threeIngresses(t, lost) })
+	}
+}
+
+func threeIngresses(t *testing.T, lost float64) {
+	t.Helper()
+	const windows = 20
+	limit := registry.RateLimit{Requests: 600, Window: 10 * time.Second}
+	random := rand.New(rand.NewPCG(3, 4))
+	ingresses := []*Limits{NewLimits(), NewLimits(), NewLimits()}
+	origin := ingresses[0].origin
+	for _, l := range ingresses {
+		l.origin = origin
+	}
+	step := limit.Window / time.Duration(limit.Requests) / 10 // the flood is ten times the limit
+	var accepted [windows + 1]int64
+	for elapsed := time.Duration(0); elapsed < (windows+1)*limit.Window; elapsed += step {
+		at := origin.Add(elapsed)
+		to := 0
+		switch p := random.Float64(); {
+		case p > 0.95:
+			to = 1
+		case p > 0.90:
+			to = 2
+		}
+		if ingresses[to].take("wf", limit, at) == 0 {
+			accepted[elapsed/limit.Window]++
+		}
+		if elapsed%(100*time.Millisecond) < step {
+			for i, from := range ingresses {
+				usage := from.TakeUsage()
+				for j, other := range ingresses {
+					if i != j && random.Float64() >= lost {
+						other.AddUsage("wf", usage["wf"], limit, at)
+					}
+				}
+			}
+		}
+		if elapsed/step == 50_000 { // one restarts
+			ingresses[1] = NewLimits()
+			ingresses[1].origin = origin
+		}
+	}
+	// The first window begins idle: there the burst is accepted, too.
+	for w, n := range accepted[1:] {
+		if f := float64(n) / float64(limit.Requests); f > 1.1+lost || f < 0.95 {
+			t.Errorf("window %d: %d accepted, %.2f of the limit", w+1, n, f)
+		}
+	}
+}
+
 func TestLimitsForgetIdleWorkflows(t *testing.T) {
-	limits := newLimits()
+	limits := NewLimits()
 	limit := registry.RateLimit{Requests: 1, Window: time.Second}
 	at := limits.origin
 	for n := range 10_000 {
@@ -81,7 +146,7 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	}
 	kept := 0
 	for i := range limits.shards {
-		kept += len(limits.shards[i].tat)
+		kept += len(limits.shards[i].debts)
 	}
 	if kept != 1_000 {
 		t.Errorf("%d workflows are remembered", kept)
@@ -89,7 +154,7 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	limits := newLimits()
+	limits := NewLimits()
 	limit := registry.RateLimit{Requests: 1_000_000, Window: time.Second}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

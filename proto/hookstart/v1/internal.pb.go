@@ -355,6 +355,118 @@ func (x *ExecutionsChanged) GetExecutionIds() []string {
 	return nil
 }
 
+// RateUsage is what one ingress admitted since its last one: a message on
+// hookstart.rate, for the other ingresses. One that gets lost is not sent again.
+type RateUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ingress: a random UUID.
+	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// By workflow.
+	Workflows     []*WorkflowUsage `protobuf:"bytes,2,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateUsage) Reset() {
+	*x = RateUsage{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateUsage) ProtoMessage() {}
+
+func (x *RateUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateUsage.ProtoReflect.Descriptor instead.
+func (*RateUsage) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RateUsage) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *RateUsage) GetWorkflows() []*WorkflowUsage {
+	if x != nil {
+		return x.Workflows
+	}
+	return nil
+}
+
+// WorkflowUsage is what was admitted of one workflow.
+type WorkflowUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The time in nanoseconds that its rate limit needs to make up for what was admitted:
+	// the number of requests times window / requests.
+	Cost          int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowUsage) Reset() {
+	*x = WorkflowUsage{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowUsage) ProtoMessage() {}
+
+func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowUsage.ProtoReflect.Descriptor instead.
+func (*WorkflowUsage) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WorkflowUsage) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *WorkflowUsage) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
 var File_hookstart_v1_internal_proto protoreflect.FileDescriptor
 
 const file_hookstart_v1_internal_proto_rawDesc = "" +
@@ -382,7 +494,15 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x03R\x05count\"8\n" +
 	"\x11ExecutionsChanged\x12#\n" +
-	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIdsB?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"g\n" +
+	"\tRateUsage\x12\x1f\n" +
+	"\vinstance_id\x18\x01 \x01(\tR\n" +
+	"instanceId\x129\n" +
+	"\tworkflows\x18\x02 \x03(\v2\x1b.hookstart.v1.WorkflowUsageR\tworkflows\"D\n" +
+	"\rWorkflowUsage\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\x12\x12\n" +
+	"\x04cost\x18\x02 \x01(\x03R\x04costB?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
 
 var (
 	file_hookstart_v1_internal_proto_rawDescOnce sync.Once
@@ -396,24 +516,27 @@ func file_hookstart_v1_internal_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_internal_proto_rawDescData
 }
 
-var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*Presence)(nil),              // 0: hookstart.v1.Presence
 	(*IngressSettings)(nil),       // 1: hookstart.v1.IngressSettings
 	(*DuplicateReport)(nil),       // 2: hookstart.v1.DuplicateReport
 	(*DuplicateCount)(nil),        // 3: hookstart.v1.DuplicateCount
 	(*ExecutionsChanged)(nil),     // 4: hookstart.v1.ExecutionsChanged
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*RateUsage)(nil),             // 5: hookstart.v1.RateUsage
+	(*WorkflowUsage)(nil),         // 6: hookstart.v1.WorkflowUsage
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_hookstart_v1_internal_proto_depIdxs = []int32{
 	1, // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
 	3, // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
-	5, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
+	6, // 3: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_internal_proto_init() }
@@ -427,7 +550,7 @@ func file_hookstart_v1_internal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_internal_proto_rawDesc), len(file_hookstart_v1_internal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

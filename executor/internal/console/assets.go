@@ -1,0 +1,50 @@
+package console
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+)
+
+//go:embed assets
+var assetFiles embed.FS
+
+// assets are the scripts, styles and icons. Their path holds a hash of them all, so that
+// they may be cached for ever, and scripts that import each other are of one version.
+type assets struct {
+	path    string // without a slash at its end
+	handler http.Handler
+}
+
+func loadAssets() assets {
+	files, err := fs.Sub(assetFiles, "assets")
+	if err != nil {
+		panic(err) // they are in the program
+	}
+	hash := sha256.New()
+	err = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		hash.Write([]byte(path))
+		hash.Write(text)
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+	path := "/assets/" + hex.EncodeToString(hash.Sum(nil)[:8])
+	return assets{path, http.StripPrefix(path, http.FileServerFS(files))}
+}
+
+func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == a.path+"/" {
+		http.NotFound(w, r) // no list of files
+		return
+	}
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	a.handler.ServeHTTP(w, r)
+}

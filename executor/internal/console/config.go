@@ -1,0 +1,42 @@
+package console
+
+import (
+	"net/http"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Config is all that the console needs. What has no default is required. The console
+// owns none of it, and stops nothing.
+type Config struct {
+	// API is the operators' API. Its Authorized must be the console's: pages ask it with the
+	// operator's session, and the browser calls it under /api/.
+	API http.Handler
+	// Directory answers what accounts, plans and workflows there are.
+	Directory *registry.Directory
+	// Roll knows which ingresses live.
+	Roll *registry.Roll
+	// Store has the records.
+	Store store.Store
+	// JetStream has the stream EXECUTIONS, where inputs are read from, and the recorder's
+	// consumer.
+	JetStream jetstream.JetStream
+	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not
+	// recorded yet.
+	Consumer string
+
+	// AdminToken signs in. Sessions are signed with a key made of it: executors with the same
+	// token accept each other's, and a new token ends them all.
+	AdminToken string
+	// SignInOnce signs in without the token, once: GET /sign-in?once=… Empty: nothing does.
+	SignInOnce string
+	// PublicURL is where senders reach the ingresses. Empty: what a live ingress was told.
+	PublicURL string
+
+	// Log gets one event for each request.
+	Log logrus.FieldLogger
+}

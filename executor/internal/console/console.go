@@ -1,0 +1,83 @@
+// Package console is what operators see in a browser: pages made by the server, with
+// a little JavaScript that calls the operators' API. It needs no network but the
+// executor's own listener.
+package console
+
+import (
+	"crypto/sha256"
+	"net/http"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Console serves the pages. It is safe for concurrent use.
+type Console struct {
+	Config
+	adminToken [sha256.Size]byte // the hash
+	sessions   sessions
+	once       *once
+	origins    *http.CrossOriginProtection
+	assets     assets
+	pages      pages
+	executions func() jetstream.Stream
+	handler    http.Handler
+}
+
+// New makes the console.
+func New(config Config) *Console {
+	c := &Console{
+		Config:     config,
+		adminToken: sha256.Sum256([]byte(config.AdminToken)),
+		sessions:   newSessions(config.AdminToken),
+		once:       newOnce(config.SignInOnce),
+		origins:    http.NewCrossOriginProtection(),
+		assets:     loadAssets(),
+	}
+	c.pages = parsePages(c.assets.path)
+	c.origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
+	}))
+	c.handler = c.observed(secured(c.origins.Handler(c.routes())))
+	return c
+}
+
+// ServeHTTP serves every path that is not the API's.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// Authorized says whether a request has a session, and was not made by another site
+// if it changes something. It is what lets the browser call the API.
+func (c *Console) Authorized(r *http.Request) bool {
+	return c.sessions.of(r) && c.origins.Check(r) == nil
+}
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+c.assets.path+"/", c.assets)
+	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages name their own
+	mux.HandleFunc("GET /sign-in", c.showSignIn)
+	mux.HandleFunc("POST /sign-in", c.doSignIn)
+	mux.HandleFunc("POST /sign-out", c.signOut)
+	for pattern, handle := range map[string]http.HandlerFunc{
+		"GET /{$}":                  c.overview,
+		"GET /workflows":            c.listWorkflows,
+		"GET /new-workflow":         c.newWorkflow,
+		"GET /workflows/{id}":       c.showWorkflow,
+		"GET /executions":           c.listExecutions,
+		"GET /executions/{id}":      c.showExecution,
+		"GET /accounts":             c.listAccounts,
+		"GET /fragments/executions": c.executionsFragment,
+		"/":                         c.unknown,
+	} {
+		mux.HandleFunc(pattern, c.signedIn(handle))
+	}
+	return mux
+}
+
+func (c *Console) unknown(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		c.fail(w, r, http.StatusMethodNotAllowed, "Not that way", "Pages are only read. Changes go to the operators' API, below /api/v1.")
+		return
+	}
+	c.fail(w, r, http.StatusNotFound, "There is no such page", "The address may be mistyped, or what it showed is gone.")
+}

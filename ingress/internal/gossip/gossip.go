@@ -1,0 +1,115 @@
+// Package gossip lets the ingresses tell each other what they admitted, so that the rate
+// limit of a workflow holds for all of them together.
+//
+// It promises little, on purpose: messages are at most once, nobody waits for them, and
+// an ingress that hears nothing limits what it sees itself.
+package gossip
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+const subject = "hookstart.rate"
+
+// interval is how often an ingress tells. All ingresses together exceed a limit by at
+// most what it admits in about this time, at each of them.
+const interval = 100 * time.Millisecond
+
+// maxWorkflows keeps a message well below the server's limit.
+const maxWorkflows = 5000
+
+// Gossip tells and listens until Stop.
+type Gossip struct {
+	nc       *nats.Conn
+	self     string
+	limits   *admission.Limits
+	registry admission.Registry
+	log      logrus.FieldLogger
+
+	sub  *nats.Subscription
+	stop chan struct{}
+	done chan struct{}
+}
+
+// Start tells what limits admits, and adds to it what others admit of the workflows in
+// the registry.
+func Start(nc *nats.Conn, limits *admission.Limits, registry admission.Registry, log logrus.FieldLogger) (*Gossip, error) {
+	g := &Gossip{
+		nc: nc, self: uuid.NewString(), limits: limits, registry: registry, log: log,
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	var err error
+	if g.sub, err = nc.Subscribe(subject, g.hear); err != nil {
+		return nil, fmt.Errorf("listen to the other ingresses: %w", err)
+	}
+	go g.run()
+	return g, nil
+}
+
+// Stop tells a last time, and ends.
+func (g *Gossip) Stop() {
+	close(g.stop)
+	<-g.done
+	_ = g.sub.Unsubscribe()
+}
+
+func (g *Gossip) run() {
+	defer close(g.done)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.tell()
+		case <-g.stop:
+			g.tell()
+			return
+		}
+	}
+}
+
+func (g *Gossip) tell() {
+	usage := &hookstartv1.RateUsage{InstanceId: g.self}
+	for id, cost := range g.limits.TakeUsage() {
+		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{WorkflowId: id, Cost: int64(cost)})
+		if len(usage.GetWorkflows()) == maxWorkflows {
+			g.publish(usage)
+			usage.Workflows = usage.Workflows[:0]
+		}
+	}
+	if len(usage.GetWorkflows()) > 0 {
+		g.publish(usage)
+	}
+}
+
+func (g *Gossip) publish(usage *hookstartv1.RateUsage) {
+	data, err := proto.Marshal(usage)
+	if err == nil {
+		err = g.nc.Publish(subject, data)
+	}
+	if err != nil {
+		g.log.WithError(err).Debug("the other ingresses were not told what was admitted")
+	}
+}
+
+func (g *Gossip) hear(msg *nats.Msg) {
+	var usage hookstartv1.RateUsage
+	if proto.Unmarshal(msg.Data, &usage) != nil || usage.GetInstanceId() == g.self {
+		return
+	}
+	now := time.Now()
+	for _, w := range usage.GetWorkflows() {
+		if view, found := g.registry.Lookup(w.GetWorkflowId()); found && view.Plan != nil {
+			g.limits.AddUsage(w.GetWorkflowId(), time.Duration(w.GetCost()), view.Limit(), now)
+		}
+	}
+}
