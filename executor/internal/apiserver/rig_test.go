@@ -73,6 +73,9 @@ func start(t *testing.T, change ...func(*apiserver.Config, *http.Server)) *rig {
 	r.server.Start()
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the API's log:\n%s", r.log)
+		}
 		if text := r.log.String(); strings.Contains(text, adminToken) || strings.Contains(text, registry.TokenPrefix) {
 			t.Errorf("a token is in the log:\n%s", text)
 		}

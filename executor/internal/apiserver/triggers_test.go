@@ -222,31 +222,28 @@ func (r *rig) lag(t *testing.T) {
 
 func TestChangesThatAreNotConfirmed(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.ChangeTimeout = 150 * time.Millisecond })
-	r.account("acme", "free")
-	r.workflow("wf", "acme", "a")
-	before := r.trigger("wf", "a").Token
+	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.ChangeTimeout = time.Second })
+	before := r.Workflow(t, "wf", "free", false)
 	r.lag(t)
 	for _, a := range []answer{
-		r.put("/accounts/acme", `{"name":"new","plan":"free"}`),
-		r.put("/accounts/acme", `{"name":"new","plan":"free"}`),
-		r.put("/workflows/wf", `{"accountId":"acme","name":"new","triggers":[{"nodeId":"a"}]}`),
-		r.post("/workflows/wf/activate", ""), r.post("/workflows/wf/deactivate", ""),
+		r.put("/accounts/on-free", `{"name":"new","plan":"free"}`),
+		r.put("/accounts/on-free", `{"name":"new","plan":"free"}`),
+		r.post("/workflows/wf/activate", ""),
 	} {
 		p := a.refused(503, api.CodeNotConfirmed)
 		if !strings.Contains(p.Detail, "stored") || !strings.Contains(p.Detail, "ingress stuck") || !strings.Contains(p.Detail, "Repeat") {
 			t.Errorf("%s: detail %q", a.call, p.Detail)
 		}
 	}
-	if got := decode[api.Account](r.get("/accounts/acme").is(200)); got.Name != "new" {
+	if got := decode[api.Account](r.get("/accounts/on-free").is(200)); got.Name != "new" {
 		t.Errorf("it is not stored: %+v", got)
 	}
 	// A rotation must not be repeated blindly.
-	a := r.post("/workflows/wf/triggers/a/rotate-token", "").is(503)
+	a := r.post("/workflows/wf/triggers/node/rotate-token", "").is(503)
 	if p := decode[api.Problem](a); p.Code != api.CodeNotConfirmed || p.Retryable || p.RetryAfter != 0 || !strings.Contains(p.Detail, "Do not repeat") {
 		t.Errorf("rotation: %s", a.body)
 	}
-	if r.trigger("wf", "a").Token == before {
+	if r.trigger("wf", "node").Token == before {
 		t.Error("the new token is not shown")
 	}
 	r.delete("/workflows/wf").refused(503, api.CodeNotConfirmed)
@@ -254,7 +251,7 @@ func TestChangesThatAreNotConfirmed(t *testing.T) {
 	// Nobody will come back for its secrets.
 	secrets, err := r.JetStream.KeyValue(t.Context(), registry.SecretsBucket)
 	r.check(err)
-	if _, err := secrets.Get(t.Context(), "wf.a"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+	if _, err := secrets.Get(t.Context(), "wf.node"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Errorf("its secrets are there: %v", err)
 	}
 }

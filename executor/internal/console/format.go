@@ -1,0 +1,126 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// formats are what templates write values with.
+var formats = template.FuncMap{
+	"ago":      func(t time.Time) template.HTML { return timeElement(t, relative(t, time.Now())) },
+	"clock":    func(t time.Time) template.HTML { return timeElement(t, "") },
+	"duration": duration,
+	"bytes":    size,
+	"count":    count,
+	"plural":   plural,
+	"statuses": func() []string { return statuses },
+	"capital":  capital,
+	"title":    nameOr,
+}
+
+var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
+
+// timeElement is a time that the browser rewrites as its own: local, exact on hover. With
+// a text it stays relative; without one it is the moment itself.
+func timeElement(t time.Time, text string) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	t = t.UTC()
+	exact, kind := t.Format("2006-01-02 15:04:05.000")+" UTC", "relative"
+	if text == "" {
+		text, kind = t.Format("2 Jan 15:04:05")+" UTC", "exact"
+	}
+	//nolint:gosec // digits and the letters of formats above
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact + `" data-time="` + kind + `">` + text + `</time>`)
+}
+
+// relative is how long ago a time is, in the words that times.js uses.
+func relative(t, now time.Time) string {
+	past, d := true, now.Sub(t)
+	if d < 0 {
+		past, d = false, -d
+	}
+	var text string
+	switch {
+	case d < 5*time.Second && past:
+		return "just now"
+	case d < time.Minute:
+		text = strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		text = strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		text = strconv.Itoa(int(d.Hours())) + " h"
+	default:
+		text = strconv.Itoa(int(d.Hours()/24)) + " d"
+	}
+	if past {
+		return text + " ago"
+	}
+	return "in " + text
+}
+
+// duration is a duration with the precision that people can use.
+func duration(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 ms"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+}
+
+func size(n int64) string {
+	switch {
+	case n < 1024:
+		return plural(n, "byte")
+	case n < 1<<20:
+		return trimZero(float64(n)/1024) + " KB"
+	default:
+		return trimZero(float64(n)/(1<<20)) + " MB"
+	}
+}
+
+func trimZero(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
+
+// count is a number with its thousands apart.
+func count(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}
+
+func capital(word string) string {
+	if word == "" {
+		return word
+	}
+	return strings.ToUpper(word[:1]) + word[1:]
+}
+
+// nameOr is a name, or the ID of what has none.
+func nameOr(name, id string) string {
+	if strings.TrimSpace(name) == "" {
+		return id
+	}
+	return name
+}

@@ -1,0 +1,103 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// pages are the templates by name. Each has the layout and the parts beside it.
+type pages map[string]*template.Template
+
+// page is what the layout shows.
+type page struct {
+	Title    string
+	Section  string // of the navigation
+	SignedIn bool
+	Refresh  string // goes there at once
+	Body     any
+}
+
+func parsePages(assetsPath string) pages {
+	functions := template.FuncMap{
+		"asset": func(name string) string { return assetsPath + "/" + name },
+	}
+	for name, function := range formats {
+		functions[name] = function
+	}
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts/*.html"))
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err) // the pattern is well-formed
+	}
+	all := pages{}
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
+		if name != "layout" {
+			all[name] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, file))
+		}
+	}
+	all["fragment"] = shared
+	return all
+}
+
+// render answers with a page, whole or not at all.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	p.SignedIn = c.sessions.of(r)
+	c.write(w, r, status, name, "layout", p)
+}
+
+func (c *Console) write(w http.ResponseWriter, r *http.Request, status int, name, part string, data any) {
+	var text bytes.Buffer
+	if err := c.pages[name].ExecuteTemplate(&text, part, data); err != nil {
+		note(w, name, err)
+		if name != "problem" {
+			c.fail(w, r, http.StatusInternalServerError, "", "")
+		}
+		return
+	}
+	note(w, name, nil)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = text.WriteTo(w)
+	}
+}
+
+// problem is the data of an error page.
+type problem struct {
+	Status        int
+	Title, Detail string
+}
+
+// fail answers with an error page. Empty texts are those of an internal error.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
+	if title == "" {
+		title, detail = "That did not work", "The page could not be made. The executor's log says why."
+	}
+	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
+}
+
+// failed answers with the page for an error of what a page is made from.
+func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if refused, is := errors.AsType[*api.Problem](err); is && refused.Status < http.StatusInternalServerError {
+		c.fail(w, r, refused.Status, refused.Title, refused.Detail)
+		return
+	}
+	note(w, "", err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		c.fail(w, r, http.StatusServiceUnavailable, "That took too long", "The database or NATS does not answer in time. Try again in a moment.")
+		return
+	}
+	c.fail(w, r, http.StatusInternalServerError, "", "")
+}

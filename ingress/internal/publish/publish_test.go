@@ -1,0 +1,250 @@
+package publish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress/internal/publish"
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// connect connects as an ingress does.
+func connect(t *testing.T, urls string) *nats.Conn {
+	t.Helper()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	nc, err := bus.Connect(t.Context(), bus.Options{URL: urls, Timeout: 20 * time.Second, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func newPublisher(t *testing.T, nc *nats.Conn, replicas int, timeout time.Duration) *publish.Publisher {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := stream.DefaultSettings
+	settings.Replicas = replicas
+	if err := stream.Ensure(t.Context(), js, settings); err != nil {
+		t.Fatal(err)
+	}
+	p, err := publish.New(t.Context(), nc, timeout, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// message is a start; every one has a trace of its own, as every request has.
+func message(t *testing.T, deliveryID string) *nats.Msg {
+	t.Helper()
+	id := uuid.NewString()
+	if deliveryID != "" {
+		id = execution.IDForDelivery("wf", "node", deliveryID)
+	}
+	msg, err := stream.StartMessage(execution.Start{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", DeliveryID: deliveryID,
+		Payload: execution.Payload{Kind: execution.Text}, Trace: "00-" + uuid.NewString(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+// counts is how often each execution is in the stream.
+func counts(t *testing.T, nc *nats.Conn) map[string]int {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An iterator finds a new place when a node of the cluster has just gone.
+	messages, err := consumer.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
+	all := map[string]int{}
+	for {
+		msg, err := messages.Next(jetstream.NextMaxWait(20 * time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[msg.Headers().Get(stream.HeaderExecutionID)]++
+		meta, err := msg.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta.NumPending == 0 {
+			return all
+		}
+	}
+}
+
+// On a cluster concurrent repeats get "in process" from the server; nobody who asks here
+// does, and exactly one of them is the first.
+func TestConcurrentRepeatsOnACluster(t *testing.T) {
+	cluster := natstest.StartCluster(t, 3)
+	publishers := []*publish.Publisher{
+		newPublisher(t, connect(t, cluster.URLs()), 3, 5*time.Second),
+		newPublisher(t, connect(t, cluster.Node(1).URL()), 3, 5*time.Second),
+	}
+	for round := range 100 {
+		var (
+			wg     sync.WaitGroup
+			firsts atomic.Int32
+		)
+		for n := range 16 {
+			msg := message(t, fmt.Sprint(round))
+			wg.Go(func() {
+				ack, err := publishers[n%2].Publish(msg)
+				if err != nil {
+					t.Error(err)
+				}
+				if !ack.Duplicate {
+					firsts.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if firsts.Load() != 1 {
+			t.Fatalf("round %d: %d were the first", round, firsts.Load())
+		}
+	}
+	for id, n := range counts(t, cluster.Connect(t)) {
+		if n != 1 {
+			t.Errorf("%s is %d times in the stream", id, n)
+		}
+	}
+}
+
+// While leaders come and go, whatever has a delivery ID is stored once, and its sender is
+// told so without noticing.
+func TestLeadersThatGoAreNotNoticed(t *testing.T) {
+	cluster := natstest.StartCluster(t, 3)
+	p := newPublisher(t, connect(t, cluster.URLs()), 3, 10*time.Second)
+	var (
+		wg    sync.WaitGroup
+		acked sync.Map
+		total atomic.Int32
+	)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for sender := range 8 {
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				msg := message(t, fmt.Sprintf("%d-%d", sender, n))
+				ack, err := p.Publish(msg)
+				if err != nil || ack.Duplicate {
+					t.Errorf("%+v, %v", ack, err)
+					return
+				}
+				acked.Store(msg.Header.Get(stream.HeaderExecutionID), true)
+				total.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		leader := cluster.Leader(stream.Name)
+		cluster.Stop(leader)
+		before := total.Load()
+		tick := time.NewTicker(5 * time.Millisecond)
+		for total.Load() < before+50 && !t.Failed() {
+			<-tick.C
+		}
+		tick.Stop()
+		cluster.Restart(leader)
+	}
+	stop()
+	wg.Wait()
+	stored := counts(t, cluster.Connect(t))
+	acked.Range(func(id, _ any) bool {
+		if key, _ := id.(string); stored[key] != 1 {
+			t.Errorf("%v is %d times in the stream", id, stored[key])
+		}
+		return true
+	})
+	t.Logf("%d acknowledged over three changes of leader", total.Load())
+}
+
+// While the server is away the answer is no, soon; afterwards nothing turns up that was
+// refused.
+func TestNoGhosts(t *testing.T) {
+	server := natstest.Start(t)
+	nc := connect(t, server.URL())
+	p := newPublisher(t, nc, 1, 3*time.Second)
+	if _, err := p.Publish(message(t, "before")); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	for n := range 5 {
+		deliveryID := ""
+		if n%2 == 0 {
+			deliveryID = fmt.Sprint(n)
+		}
+		if _, err := p.Publish(message(t, deliveryID)); !errors.Is(err, publish.ErrUnavailable) {
+			t.Errorf("while the server is away: %v", err)
+		}
+	}
+	server.Restart()
+	for { // it comes back by itself
+		ack, err := p.Publish(message(t, "after"))
+		if err == nil {
+			if ack.Duplicate {
+				t.Error("the first one after is called a duplicate")
+			}
+			break
+		}
+	}
+	if ack, err := p.Publish(message(t, "before")); err != nil || !ack.Duplicate || ack.Sequence != 1 {
+		t.Errorf("a repeat over the restart: %+v, %v", ack, err)
+	}
+	if stored := counts(t, server.Connect(t)); len(stored) != 2 {
+		t.Errorf("%d messages are stored, want 2", len(stored))
+	}
+}
+
+// A server that hangs: whoever has a delivery ID may be told no although the message is
+// stored later; sent again, it is recognised, and stored once.
+func TestAServerThatHangs(t *testing.T) {
+	server := natstest.StartProcess(t)
+	p := newPublisher(t, connect(t, server.URL()), 1, 1500*time.Millisecond)
+	server.Pause()
+	if _, err := p.Publish(message(t, "1")); !errors.Is(err, publish.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	server.Resume()
+	for {
+		if _, err := p.Publish(message(t, "1")); err == nil {
+			break
+		}
+	}
+	for id, n := range counts(t, server.Connect(t)) {
+		if n != 1 {
+			t.Errorf("%s is %d times in the stream", id, n)
+		}
+	}
+}
