@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sort"
 	"strings"
 	"sync"
@@ -130,7 +131,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// NewLog writes JSON lines to where the program's log goes.
+// NewLog writes to stderr: JSON lines, or lines for people when that is a terminal.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
@@ -139,6 +140,9 @@ func NewLog(program, level string) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetLevel(parsed)
 	log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: time.TimeOnly})
+	}
 	log.AddHook(programHook(program))
 	return log, nil
 }

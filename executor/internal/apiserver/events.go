@@ -17,6 +17,10 @@ import (
 // writeTimeout is how long a client of an event stream may take nothing.
 const writeTimeout = 10 * time.Second
 
+// eventsAtOnce is how many records are looked up for one write: a client sees the first
+// of many soon.
+const eventsAtOnce = 100
+
 func (s *server) routeEvents(to huma.API) {
 	register(s, to, call{
 		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
@@ -74,7 +78,7 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan 
 			if !open {
 				return errStreamEnded
 			}
-			for chunk := range slices.Chunk(ids, store.MaxGetMany) {
+			for chunk := range slices.Chunk(ids, eventsAtOnce) {
 				events, err := s.executionEvents(ctx, chunk, workflowID)
 				if err == nil && events != "" {
 					err = to.write(events)

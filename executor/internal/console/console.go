@@ -6,8 +6,6 @@ package console
 import (
 	"crypto/sha256"
 	"net/http"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Console serves the pages. It is safe for concurrent use.
@@ -19,7 +17,6 @@ type Console struct {
 	origins    *http.CrossOriginProtection
 	assets     assets
 	pages      pages
-	executions func() jetstream.Stream
 	handler    http.Handler
 }
 

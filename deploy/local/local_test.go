@@ -1,0 +1,122 @@
+package local_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+func TestDataStaysBetweenRuns(t *testing.T) {
+	dir := t.TempDir()
+	first := launchLocal(t, dir)
+	delivery := map[string]string{"X-GitHub-Delivery": "1"}
+	a, err := post(t.Context(), first.webhook, delivery, strings.NewReader("{}"))
+	if err != nil || a.status != 200 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	first.terminate()
+
+	second := launchLocal(t, dir)
+	if _, path, _ := strings.Cut(first.webhook, "/webhooks/"); !strings.HasSuffix(second.webhook, path) {
+		t.Errorf("the webhook URL was %s, and is %s", first.webhook, second.webhook)
+	}
+	if w, err := second.client().Workflow(t.Context(), "demo"); err != nil || w.Active {
+		t.Errorf("a workflow that was switched off is %+v, %v", w, err)
+	}
+	if _, err := second.client().Activate(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := post(t.Context(), second.webhook, delivery, nil); err != nil || !again.Deduplicated || again.ExecutionID != a.ExecutionID {
+		t.Errorf("the same delivery after a restart: %+v, %v", again, err)
+	}
+	if e, err := second.client().Execution(t.Context(), a.ExecutionID); err != nil || e.BodyBytes != 2 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestAdminTokenIsMadeAndKept(t *testing.T) {
+	dir := t.TempDir()
+	tokens := make([]string, 2)
+	for n := range tokens {
+		p := launch(t, "hookstart-local", "--data-dir", dir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",
+			"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--no-demo")
+		tokens[n] = p.await(`\nAdmin token +(\S+)`)
+		executor := p.await(`\nConsole +(http://[^/\s]+)`)
+		if _, err := apiclient.New(executor, tokens[n]).Plans(t.Context()); err != nil {
+			t.Errorf("the token that is printed does not work: %v", err)
+		}
+		if strings.Contains(p.output.String(), "/webhooks/") {
+			t.Error("there is a demo workflow")
+		}
+		p.terminate()
+	}
+	if tokens[0] != tokens[1] {
+		t.Error("the admin token changed")
+	}
+	if info, err := os.Stat(filepath.Join(dir, "admin-token")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// A port in use, a folder in use or of no use, a bad flag: one line that says which, and
+// what to do.
+func TestOneLineSaysWhatIsWrong(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = busy.Close() }()
+	taken := busy.Addr().String()
+	_, takenPort, _ := strings.Cut(taken, ":")
+	used := t.TempDir()
+	launchLocal(t, used)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+		code int
+	}{
+		"ingress port":   {[]string{"--ingress-addr=" + taken}, []string{taken, "--ingress-addr"}, 1},
+		"executor port":  {[]string{"--executor-addr=" + taken}, []string{taken, "--executor-addr"}, 1},
+		"ops port":       {[]string{"--ops-addr=" + taken}, []string{taken, "--ops-addr"}, 1},
+		"NATS port":      {[]string{"--nats-addr=" + taken}, []string{takenPort, "--nats-addr"}, 1},
+		"folder in use":  {[]string{"--data-dir=" + used}, []string{used, "--data-dir"}, 1},
+		"folder is none": {[]string{"--data-dir=" + filepath.Join(file, "x")}, []string{file, "--data-dir"}, 1},
+		"no such flag":   {[]string{"--frobnicate"}, []string{"--frobnicate", "--help"}, 2},
+		"no number":      {[]string{"--max-body-bytes=many"}, []string{"--max-body-bytes", "--help"}, 2},
+		"no address":     {[]string{"--nats-addr=4222"}, []string{"--nats-addr"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{
+				"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+				"--data-dir=" + t.TempDir(), "--log-level=error",
+			}, c.args...)
+			cmd := exec.Command("hookstart-local", args...)
+			output, err := cmd.CombinedOutput()
+			if err == nil || cmd.ProcessState.ExitCode() != c.code {
+				t.Errorf("it ended with %s", cmd.ProcessState)
+			}
+			text := string(output)
+			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "hookstart-local: ") {
+				t.Errorf("not one line:\n%s", text)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not in %s", want, text)
+				}
+			}
+		})
+	}
+}

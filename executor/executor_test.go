@@ -1,0 +1,95 @@
+package executor_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+func config(t *testing.T, natsURL string) executor.Config {
+	t.Helper()
+	return executor.Config{
+		Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", NATSURL: natsURL, DatabaseURL: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+		ConnectTimeout: 10 * time.Second, AdminToken: "secret", Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour,
+		Retention: 720 * time.Hour, ShutdownTimeout: time.Second, LogLevel: "error",
+	}
+}
+
+// run runs an executor until it is ready, then ends it.
+func run(t *testing.T, c executor.Config) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.OnReady = func(executor.Listening) { cancel() }
+	return executor.Run(ctx, c)
+}
+
+func TestRunSaysWhatIsWrong(t *testing.T) {
+	server := natstest.Start(t)
+	noPlans := filepath.Join(t.TempDir(), "plans.json")
+	if err := os.WriteFile(noPlans, []byte("[]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*executor.Config)
+		want   string
+	}{
+		"no admin token":       {func(c *executor.Config) { c.AdminToken = "" }, "--admin-token"},
+		"a blank admin token":  {func(c *executor.Config) { c.AdminToken = " " }, "--admin-token"},
+		"no such database":     {func(c *executor.Config) { c.DatabaseURL = "mysql://x" }, "--database-url"},
+		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
+		"PostgreSQL away": {func(c *executor.Config) {
+			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 10*time.Millisecond
+		}, "127.0.0.1"},
+		"NATS away":         {func(c *executor.Config) { c.NATSURL, c.ConnectTimeout = "nats://127.0.0.1:1", time.Millisecond }, "--nats-url"},
+		"a window too long": {func(c *executor.Config) { c.DedupWindow = c.StreamMaxAge + 1 }, "dedup window"},
+		"two replicas":      {func(c *executor.Config) { c.Replicas = 2 }, "replicas"},
+		"three replicas on one server": {func(c *executor.Config) {
+			c.NATSURL, c.Replicas, c.ConnectTimeout = natstest.Start(t).URL(), 3, time.Second
+		}, "3 servers"},
+		"no plan file":     {func(c *executor.Config) { c.Plans = "/nowhere/plans.json" }, "--plans"},
+		"no plan in it":    {func(c *executor.Config) { c.Plans = noPlans }, "catalog"},
+		"a bad public URL": {func(c *executor.Config) { c.PublicURL = "ftp://x" }, "--public-url"},
+		"a bad log level":  {func(c *executor.Config) { c.LogLevel = "loud" }, "--log-level"},
+		"no such address":  {func(c *executor.Config) { c.Addr = "127.0.0.1:99999" }, "--addr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := config(t, server.URL())
+			c.change(&changed)
+			err := run(t, changed)
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "geheim") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestRunTwice(t *testing.T) {
+	server := natstest.Start(t)
+	c := config(t, server.URL())
+	for range 2 { // new code runs with yesterday's streams and records
+		if err := run(t, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+		t.Error(err)
+	}
+	c.StreamMaxAge = 48 * time.Hour
+	if err := run(t, c); err == nil || !strings.Contains(err.Error(), "age is 168h0m0s, configured 48h0m0s") {
+		t.Errorf("a stream with other settings: %v", err)
+	}
+}

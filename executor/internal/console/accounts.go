@@ -1,0 +1,76 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+)
+
+const accountRows = 25
+
+// accountList is the data of the accounts page.
+type accountList struct {
+	Rows  []accountRow
+	Plans []planChoice
+	Older string // the query of the next page; "": this is the last
+	First bool
+}
+
+type accountRow struct {
+	quota
+	CreatedAt time.Time
+}
+
+// planChoice is a plan as forms offer it.
+type planChoice struct {
+	ID, Text string
+}
+
+func (c *Console) listAccounts(w http.ResponseWriter, r *http.Request) {
+	after := r.URL.Query().Get("after")
+	list := accountList{First: after == "", Plans: c.planChoices()}
+	found := c.Directory.Accounts(after, accountRows+1)
+	if len(found) > accountRows {
+		found = found[:accountRows]
+		list.Older = url.Values{"after": {found[accountRows-1].GetId()}}.Encode()
+	}
+	for _, account := range found {
+		list.Rows = append(list.Rows, accountRow{c.quota(account.GetId()), account.GetCreatedAt().AsTime()})
+	}
+	c.render(w, r, http.StatusOK, "accounts", page{Title: "Accounts", Section: "accounts", Body: list})
+}
+
+func (c *Console) planChoices() []planChoice {
+	plans := c.Directory.Plans().Record.GetPlans()
+	choices := make([]planChoice, 0, len(plans))
+	for _, plan := range plans {
+		limit := rateText(plan.GetRateLimit().GetRequests(), plan.GetRateLimit().GetWindowSeconds())
+		text := plan.GetId() + ": "
+		switch {
+		case !plan.GetWebhookTriggers():
+			text += "no webhook triggers"
+		case plan.MaxActiveWebhookWorkflows == nil:
+			text += "any number active, " + limit
+		default:
+			text += count(plan.GetMaxActiveWebhookWorkflows()) + " active, " + limit
+		}
+		choices = append(choices, planChoice{plan.GetId(), text})
+	}
+	return choices
+}
+
+// rateText is a rate limit in words.
+func rateText(requests, windowSeconds int64) string {
+	switch windowSeconds {
+	case 1:
+		return count(requests) + " requests/s"
+	case 60:
+		return count(requests) + " requests/min"
+	case 3600:
+		return count(requests) + " requests/h"
+	default:
+		return count(requests) + " requests per " + duration(time.Duration(windowSeconds)*time.Second)
+	}
+}
+

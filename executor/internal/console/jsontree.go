@@ -1,0 +1,151 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// The bounds of a tree: a page must stay small whatever a sender sent. What is past
+// them is in the raw text.
+const (
+	maxTreeNodes = 2000
+	maxTreeDepth = 30
+	maxTreeText  = 2000 // of one string
+	openDepth    = 3    // unfolded to begin with
+)
+
+// jsonTree is a value of a JSON text, as it can be folded.
+type jsonTree struct {
+	Key      string // in quotes; "": it is no member
+	Kind     string // object, array, string, number, word
+	Text     string // of a scalar
+	Children []*jsonTree
+	Count    int  // of children, those that are left out included
+	Left     int  // out, of the children
+	Open     bool // to begin with
+}
+
+// Folds says whether there is something to fold.
+func (t *jsonTree) Folds() bool { return t.Kind == "object" || t.Kind == "array" }
+
+// Brackets are the two around the children.
+func (t *jsonTree) Brackets() [2]string {
+	if t.Kind == "array" {
+		return [2]string{"[", "]"}
+	}
+	return [2]string{"{", "}"}
+}
+
+// parseJSONTree reads a JSON text token by token: numbers stay as they were written, and
+// members in their order, twice if they are there twice. Not JSON: nil.
+func parseJSONTree(text []byte) *jsonTree {
+	p := treeParser{decoder: json.NewDecoder(bytes.NewReader(text))}
+	p.decoder.UseNumber()
+	tree, err := p.value(0)
+	if err != nil {
+		return nil
+	}
+	return tree
+}
+
+type treeParser struct {
+	decoder *json.Decoder
+	nodes   int
+}
+
+func (p *treeParser) value(depth int) (*jsonTree, error) {
+	token, err := p.decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	p.nodes++
+	switch v := token.(type) {
+	case json.Delim:
+		tree := &jsonTree{Kind: "object", Open: depth < openDepth}
+		if v == '[' {
+			tree.Kind = "array"
+		}
+		return tree, p.children(tree, depth)
+	case string:
+		return &jsonTree{Kind: "string", Text: quoted(v)}, nil
+	case json.Number:
+		return &jsonTree{Kind: "number", Text: v.String()}, nil
+	case bool:
+		if v {
+			return &jsonTree{Kind: "word", Text: "true"}, nil
+		}
+		return &jsonTree{Kind: "word", Text: "false"}, nil
+	default:
+		return &jsonTree{Kind: "word", Text: "null"}, nil
+	}
+}
+
+func (p *treeParser) children(of *jsonTree, depth int) error {
+	for p.decoder.More() {
+		key := ""
+		if of.Kind == "object" {
+			name, err := p.decoder.Token()
+			if err != nil {
+				return err
+			}
+			if text, is := name.(string); is {
+				key = quoted(text)
+			}
+		}
+		of.Count++
+		if p.nodes >= maxTreeNodes || depth >= maxTreeDepth {
+			of.Left++
+			if err := p.skip(); err != nil {
+				return err
+			}
+			continue
+		}
+		child, err := p.value(depth + 1)
+		if err != nil {
+			return err
+		}
+		child.Key = key
+		of.Children = append(of.Children, child)
+	}
+	_, err := p.decoder.Token() // the bracket
+	return err
+}
+
+// skip passes over a value, however deep: json.RawMessage would refuse a very deep one.
+func (p *treeParser) skip() error {
+	for depth := 0; ; {
+		token, err := p.decoder.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// quoted is a string as JSON writes it, cut when it is very long.
+func quoted(text string) string {
+	cut := len(text) > maxTreeText
+	if cut {
+		text = strings.ToValidUTF8(text[:maxTreeText], "")
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(text) != nil {
+		return `""` // a string always encodes
+	}
+	shown := strings.TrimSuffix(written.String(), "\n")
+	if cut {
+		shown += " …"
+	}
+	return shown
+}

@@ -1,0 +1,93 @@
+package console
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// overview is the data of the first page.
+type overview struct {
+	Accounts, Workflows bool // there are any
+	Hour, Day           chart
+	Ingresses           int
+	Unrecorded          *int64 // messages; nil: NATS did not say
+	Loopback            string // the public URL, if only this machine can reach it
+	Newest              panel
+}
+
+const newestRows = 10
+
+func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	o := overview{
+		Accounts:  len(c.Directory.Accounts("", 1)) > 0,
+		Workflows: len(c.Directory.Workflows("", "", 1)) > 0,
+		Ingresses: len(c.Roll.Ingress()), Unrecorded: c.unrecorded(r.Context()),
+		Loopback: loopback(c.publicURL()),
+		Newest:   panel{Path: "/executions", First: true, Limit: newestRows},
+	}
+	err := c.fill(r.Context(), &o.Newest, store.Position{})
+	if err == nil {
+		o.Hour, err = c.chartOf(r.Context(), store.Filter{}, 60, time.Minute, now)
+	}
+	if err == nil {
+		o.Day, err = c.chartOf(r.Context(), store.Filter{}, 24, time.Hour, now)
+	}
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Body: o})
+}
+
+// unrecorded is how many messages of the stream have no record yet.
+func (c *Console) unrecorded(ctx context.Context) *int64 {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	consumer, err := c.JetStream.Consumer(ctx, stream.Name, c.Consumer)
+	if err != nil {
+		return nil
+	}
+	info := consumer.CachedInfo() // a moment old
+	waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
+	return &waiting
+}
+
+// publicURL is the base of webhook URLs; "": nobody has said.
+func (c *Console) publicURL() string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	var told []string
+	for _, ingress := range c.Roll.Ingress() {
+		if ingress.GetPublicUrl() != "" {
+			told = append(told, strings.TrimRight(ingress.GetPublicUrl(), "/"))
+		}
+	}
+	if len(told) == 0 {
+		return ""
+	}
+	return slices.Min(told)
+}
+
+// loopback is the base of a URL that only its own machine can reach, else "".
+func loopback(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || (ip != nil && (ip.IsLoopback() || ip.IsUnspecified())) {
+		return u.Scheme + "://" + u.Host
+	}
+	return ""
+}

@@ -1,0 +1,187 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+const (
+	panelRows = 25
+	// readTimeout is how long the database and NATS may take for a page.
+	readTimeout = 5 * time.Second
+)
+
+// panel is a list of executions with its filters.
+type panel struct {
+	Path       string // of the page that it is on
+	WorkflowID string // "": of all workflows
+	NodeID     string // the node that the page shows, to be kept in links
+	Filter     panelFilter
+	Rows       []row
+	First      bool   // the newest page: the one that is kept up to date
+	Older      string // the query of the next page; "": this is the last
+	Limit      int
+}
+
+// panelFilter is what an operator looks for; empty fields do not filter.
+type panelFilter struct {
+	Status, Source, Within, DeliveryID string
+}
+
+// Any says whether anything is filtered.
+func (f panelFilter) Any() bool { return f != panelFilter{} }
+
+// spans are how far back one can look, by their names in queries.
+var spans = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
+
+// row is an execution in a list.
+type row struct {
+	store.Record
+	WorkflowName string
+	ShowWorkflow bool
+}
+
+// Took is from the acceptance to the end; zero: it has not ended.
+func (r row) Took() time.Duration {
+	if r.FinishedAt.IsZero() {
+		return 0
+	}
+	return r.FinishedAt.Sub(r.AcceptedAt)
+}
+
+func panelFilterOf(query url.Values) panelFilter {
+	f := panelFilter{DeliveryID: strings.TrimSpace(query.Get("delivery"))}
+	if status := query.Get("status"); slices.Contains(statuses, status) {
+		f.Status = status
+	}
+	if source := execution.Source(query.Get("source")); slices.Contains(execution.Sources, source) {
+		f.Source = string(source)
+	}
+	if within := query.Get("within"); spans[within] > 0 {
+		f.Within = within
+	}
+	return f
+}
+
+// panel lists what a request asks for, with its filters and position.
+func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error) {
+	query := r.URL.Query()
+	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Filter: panelFilterOf(query), Limit: panelRows}
+	after, first := positionOf(query.Get("after"))
+	p.First = first
+	err := c.fill(r.Context(), &p, after)
+	return p, err
+}
+
+func (c *Console) fill(ctx context.Context, p *panel, after store.Position) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	filter := store.Filter{
+		WorkflowID: p.WorkflowID, Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source), DeliveryID: p.Filter.DeliveryID,
+	}
+	if span := spans[p.Filter.Within]; span > 0 {
+		filter.Since = time.Now().Add(-span)
+	}
+	records, err := c.Store.List(ctx, filter, after, p.Limit+1)
+	if err != nil {
+		return err
+	}
+	if len(records) > p.Limit {
+		records = records[:p.Limit]
+		p.Older = p.query(positionText(records[p.Limit-1]))
+	}
+	for _, record := range records {
+		one := row{Record: record, ShowWorkflow: p.WorkflowID == "", WorkflowName: record.WorkflowID}
+		if w, exists := c.Directory.Workflow(record.WorkflowID); exists {
+			one.WorkflowName = nameOr(w.Record.GetName(), record.WorkflowID)
+		}
+		p.Rows = append(p.Rows, one)
+	}
+	return nil
+}
+
+// query is the panel's query at a position, "" for the newest.
+func (p panel) query(after string) string {
+	query := url.Values{}
+	for name, value := range map[string]string{
+		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source, "within": p.Filter.Within,
+		"delivery": p.Filter.DeliveryID, "after": after,
+	} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query.Encode()
+}
+
+// Newest is the query of the newest page.
+func (p panel) Newest() string { return p.query("") }
+
+// Cleared is the query without filters.
+func (p panel) Cleared() string { return panel{NodeID: p.NodeID}.query("") }
+
+// Fragment is where the rows alone are, for live.js.
+func (p panel) Fragment() string {
+	query, err := url.ParseQuery(p.query(""))
+	if err != nil {
+		return "/fragments/executions" // Encode made it
+	}
+	query.Set("limit", strconv.Itoa(p.Limit))
+	if p.WorkflowID != "" {
+		query.Set("workflow", p.WorkflowID)
+	}
+	return "/fragments/executions?" + query.Encode()
+}
+
+// Events is the event stream of what the panel shows.
+func (p panel) Events() string {
+	if p.WorkflowID == "" {
+		return "/api/v1/executions/stream"
+	}
+	return "/api/v1/executions/stream?" + url.Values{"workflowId": {p.WorkflowID}}.Encode()
+}
+
+// A position in a query: the microseconds of its time and the ID.
+func positionText(r store.Record) string {
+	return strconv.FormatInt(r.AcceptedAt.UnixMicro(), 10) + "." + r.ID
+}
+
+func positionOf(text string) (position store.Position, first bool) {
+	micros, id, _ := strings.Cut(text, ".")
+	at, err := strconv.ParseInt(micros, 10, 64)
+	if err != nil || id == "" {
+		return store.Position{}, true
+	}
+	return store.Position{AcceptedAt: time.UnixMicro(at).UTC(), ID: id}, false
+}
+
+func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
+	p, err := c.panel(r, "/executions", "")
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.render(w, r, http.StatusOK, "executions", page{Title: "Executions", Section: "executions", Body: p})
+}
+
+// executionsFragment is the newest rows of a panel, for live.js.
+func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	p := panel{WorkflowID: query.Get("workflow"), Filter: panelFilterOf(query), First: true}
+	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
+	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
+	if err := c.fill(r.Context(), &p, store.Position{}); err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.write(w, r, http.StatusOK, "fragment", "rows", p)
+}

@@ -1,0 +1,60 @@
+package console
+
+import "strings"
+
+// snippet is code to paste. The token's place in it is between Before and After, as
+// often as there are parts.
+type snippet struct {
+	ID, Name string
+	// Parts are the texts around the token.
+	Parts []string
+}
+
+// tokenMark stands for the token in the code below; no code has it otherwise.
+const tokenMark = "\x00"
+
+// snippets are how the languages of integrators call a webhook. baseURL ends with
+// "token=". header is the first in which a delivery ID may be.
+func snippets(baseURL, header string) []snippet {
+	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
+	list := []struct{ id, name, code string }{
+		{"curl", "curl", `curl -X POST '{URL}' \
+  -H 'Content-Type: application/json' \
+  -H "{HEADER}: try-$(date +%s)" \
+  -d '{"hello": "world"}'`},
+		{"javascript", "JavaScript", `const response = await fetch("{URL}", {
+  method: "POST",
+  headers: {
+    "Content-Type": "application/json",
+    "{HEADER}": crypto.randomUUID(),
+  },
+  body: JSON.stringify({ hello: "world" }),
+});
+console.log(response.status, await response.json());`},
+		{"python", "Python", `import json, urllib.request, uuid
+
+request = urllib.request.Request(
+    "{URL}",
+    data=json.dumps({"hello": "world"}).encode(),
+    headers={
+        "Content-Type": "application/json",
+        "{HEADER}": str(uuid.uuid4()),
+    },
+)
+with urllib.request.urlopen(request) as response:
+    print(response.status, json.load(response))`},
+		{"go", "Go", `body := strings.NewReader(` + "`" + `{"hello": "world"}` + "`" + `)
+request, err := http.NewRequest(http.MethodPost, "{URL}", body)
+if err != nil {
+	return err
+}
+request.Header.Set("Content-Type", "application/json")
+request.Header.Set("{HEADER}", deliveryID) // the same one when it is sent again
+response, err := http.DefaultClient.Do(request)`},
+	}
+	made := make([]snippet, len(list))
+	for i, s := range list {
+		made[i] = snippet{s.id, s.name, strings.Split(replaced.Replace(s.code), tokenMark)}
+	}
+	return made
+}

@@ -1,0 +1,122 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// workflowPage is the data of a workflow's page: the toolbar, the settings of one
+// trigger node, and the executions.
+type workflowPage struct {
+	ID, Name, Queue string
+	Account         quota
+	State           state
+	Others          []choice // active workflows of a full account: those that could be switched off
+	OwnRate         *hookstartv1.RateLimit
+	Nodes           []choice
+	Trigger         trigger
+	Executions      panel
+}
+
+// choice is something to go to.
+type choice struct {
+	ID, Name string
+	Current  bool
+}
+
+// trigger is the Parameters pane. The token is not in it: the browser asks for it when
+// somebody wants to see or to copy it.
+type trigger struct {
+	WorkflowID, NodeID, Name string
+	URL                      string // up to and with "token="
+	Loopback                 string // the public URL, if only this machine can reach it
+	Tokens                   []api.Token
+	DeliveryIDHeaders        []string
+	MaxBodyBytes             int64
+	Rate                     string
+	Sample                   string
+	Snippets                 []snippet
+}
+
+// maxOthers is how many workflows are named that could be switched off.
+const maxOthers = 5
+
+func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	have, exists := c.Directory.Workflow(id)
+	if !exists {
+		c.fail(w, r, http.StatusNotFound, "There is no such workflow", "It may have been deleted. The records of its executions are kept for a while.")
+		return
+	}
+	record := have.Record
+	p := workflowPage{
+		ID: id, Name: nameOr(record.GetName(), id), Queue: record.GetQueue(),
+		Account: c.quota(record.GetAccountId()), State: c.state(record), OwnRate: record.GetRateLimit(),
+	}
+	node := r.URL.Query().Get("node")
+	if !slices.ContainsFunc(record.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == node }) {
+		node = record.GetTriggers()[0].GetNodeId() // a workflow has one at least
+	}
+	for _, t := range record.GetTriggers() {
+		p.Nodes = append(p.Nodes, choice{t.GetNodeId(), nameOr(t.GetName(), t.GetNodeId()), t.GetNodeId() == node})
+	}
+	if p.Account.Full() {
+		p.Others = c.activeBesides(record)
+	}
+	var err error
+	if p.Trigger, err = c.trigger(r, id, node); err == nil {
+		p.Executions, err = c.panel(r, "/workflows/"+id, id)
+	}
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
+}
+
+func (c *Console) trigger(r *http.Request, workflowID, nodeID string) (trigger, error) {
+	var got api.Trigger
+	err := c.ask(r, "/workflows/"+url.PathEscape(workflowID)+"/triggers/"+url.PathEscape(nodeID), &got)
+	if err != nil {
+		return trigger{}, err
+	}
+	t := trigger{
+		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID), URL: strings.TrimSuffix(got.URL, got.Token),
+		Loopback: loopback(got.URL), Tokens: got.Tokens, DeliveryIDHeaders: got.DeliveryIDHeaders, MaxBodyBytes: got.MaxBodyBytes,
+		Rate: rateText(got.RateLimit.Requests, got.RateLimit.WindowSeconds),
+	}
+	if sample := string(got.SamplePayload); sample != "null" {
+		t.Sample = sample
+	}
+	t.Snippets = snippets(t.URL, slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
+	for i := range t.Tokens {
+		t.Tokens[i].Token = "" // a template must not be able to show it
+	}
+	return t, nil
+}
+
+// activeBesides are the first other active workflows of an account.
+func (c *Console) activeBesides(w *hookstartv1.Workflow) []choice {
+	var others []choice
+	after := ""
+	for {
+		some := c.Directory.Workflows(w.GetAccountId(), after, searchPage)
+		for _, other := range some {
+			if other.GetActive() && other.GetId() != w.GetId() {
+				others = append(others, choice{ID: other.GetId(), Name: nameOr(other.GetName(), other.GetId())})
+			}
+			if len(others) == maxOthers {
+				return others
+			}
+		}
+		if len(some) < searchPage {
+			return others
+		}
+		after = some[len(some)-1].GetId()
+	}
+}
