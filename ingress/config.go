@@ -58,11 +58,11 @@ type Listening struct {
 	OpsAddr string // empty: Ops is shared
 }
 
-// The delivery ID headers that always come first.
-const (
-	deliveryIDHeader        = "X-Webhook-Delivery-Id"
-	partnerDeliveryIDHeader = "X-Partner-Delivery"
-)
+// allDeliveryIDHeaders are the headers that may hold the delivery ID, in order. The first
+// two are always there.
+func (c *Config) allDeliveryIDHeaders() []string {
+	return append([]string{"X-Webhook-Delivery-Id", "X-Partner-Delivery"}, c.DeliveryIDHeaders...)
+}
 
 // DefaultDeliveryIDHeaders are the default of Config.DeliveryIDHeaders: what code-hosting
 // services and Standard Webhooks send.

@@ -119,7 +119,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("Referer", "https://x/?token=hst_token", "Webhook-Id", "")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil)
+		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil, nil)
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -166,6 +166,10 @@ func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return publish.Ack{Sequence: 1}, nil
 }
 
+type alwaysValid struct{}
+
+func (alwaysValid) Valid(time.Time) bool { return true }
+
 // FuzzRequest sends bytes over a socket, in every place where a sender can put some.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "Content-Type: application/json", []byte(`{"a":1}`))
@@ -196,7 +200,7 @@ func FuzzRequest(f *testing.F) {
 	log.SetOutput(&logged)
 	h := newHandler(Config{
 		DeliveryIDHeaders: DefaultDeliveryIDHeaders, MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot, admission.NewLimits()), &messages, nil, newRequestMetrics(prometheus.NewRegistry()), log)
+	}, admission.New(snapshot, admission.NewLimits()), alwaysValid{}, &messages, nil, newRequestMetrics(prometheus.NewRegistry()), log)
 	server := httptest.NewUnstartedServer(h.router())
 	server.Config.MaxHeaderBytes = maxHeaderBytes
 	server.Config.ErrorLog = nil

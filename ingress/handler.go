@@ -20,6 +20,7 @@ import (
 // handler answers the webhook endpoint's requests.
 type handler struct {
 	admission  *admission.Admission
+	lease      lease
 	publisher  publisher
 	duplicates *report.Duplicates
 	metrics    *requestMetrics
@@ -38,14 +39,18 @@ type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 }
 
-func newHandler(c Config, a *admission.Admission, p publisher, d *report.Duplicates, m *requestMetrics, log *logrus.Logger) *handler {
+// lease says whether the registry can be relied on: *registry.Lease.
+type lease interface {
+	Valid(now time.Time) bool
+}
+
+func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, m *requestMetrics, log *logrus.Logger) *handler {
 	h := &handler{
-		admission: a, publisher: p, duplicates: d, metrics: m, log: log,
-		deliveryIDHeaders: []string{deliveryIDHeader, partnerDeliveryIDHeader},
-		maxBody:           c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
+		admission: a, lease: l, publisher: p, duplicates: d, metrics: m, log: log,
+		maxBody: c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
 		maxInFlight: c.MaxInFlight, maxBuffered: c.MaxBufferedBytes,
 	}
-	for _, name := range c.DeliveryIDHeaders {
+	for _, name := range c.allDeliveryIDHeaders() {
 		h.deliveryIDHeaders = append(h.deliveryIDHeaders, http.CanonicalHeaderKey(name))
 	}
 	return h
@@ -85,6 +90,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		return
 	}
 
+	// A process that was frozen must not answer from what it knew before.
+	current := h.lease.Valid(e.start)
 	deliveryID := h.deliveryID(r.Header)
 	admitted, refusal := h.admission.Admit(admission.Request{
 		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: e.start,
@@ -108,6 +115,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	payload, err := execution.NewPayload(headerText(r.Header.Get("Content-Type")), body)
 	if err != nil {
 		h.refuse(w, r, e, &admission.Refusal{Code: admission.JSONInvalid})
+		return
+	}
+
+	if !current {
+		h.refuse(w, r, e, &admission.Refusal{Code: admission.Unavailable, RetryAfter: retryUnavailable})
 		return
 	}
 
@@ -166,6 +178,10 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 	return why
 }
 
+// retryUnavailable is when a sender may find the stream back: a server that restarts, or a
+// new leader.
+const retryUnavailable = 2 * time.Second
+
 // publish stores a message and turns the stream's refusal into the sender's.
 func (h *handler) publish(e *event, message func() (*nats.Msg, error)) (publish.Ack, *admission.Refusal) {
 	msg, err := message()
@@ -186,6 +202,6 @@ func (h *handler) publish(e *event, message func() (*nats.Msg, error)) (publish.
 	case errors.Is(err, publish.ErrOverloaded):
 		return ack, &admission.Refusal{Code: admission.Overloaded, RetryAfter: time.Second}
 	default:
-		return ack, &admission.Refusal{Code: admission.Unavailable, RetryAfter: 2 * time.Second}
+		return ack, &admission.Refusal{Code: admission.Unavailable, RetryAfter: retryUnavailable}
 	}
 }

@@ -120,7 +120,9 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	}
 	defer talk.Stop()
 
-	h := newHandler(c, admission.New(snapshot, limits), publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
+	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
+	defer lease.Stop()
+	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
 	server := &http.Server{
 		Handler:           h.router(), //nolint:contextcheck // what is published is not given up when the sender goes
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -131,7 +133,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 
 	// From here on changes of the registry wait for this process.
 	announcer, err := registry.Announce(ctx, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
-		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: h.deliveryIDHeaders,
+		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: c.allDeliveryIDHeaders(),
 	}, log)
 	if err != nil {
 		return err

@@ -419,3 +419,22 @@ func TestParsePlans(t *testing.T) {
 		}
 	}
 }
+
+// A process that is cut from NATS must not rely on what it knew.
+func TestALeaseRunsOutAndComesBack(t *testing.T) {
+	server := natstest.StartProcess(t)
+	r := registrytest.Start(t, server.Connect(t))
+	lease := registry.NewLease(server.Connect(t), r.Follower)
+	defer lease.Stop()
+	if !lease.Valid(time.Now()) {
+		t.Error("it is not valid at first")
+	}
+	server.Pause()
+	for lease.Valid(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+	server.Resume()
+	for !lease.Valid(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// leaseFor is how long a process may rely on what it has applied. Whoever was not heard
+// for lifetime is not waited for any more; it must have stopped relying by then.
+const (
+	leaseFor   = 2 * time.Second
+	leaseRenew = 500 * time.Millisecond
+)
+
+// Lease says whether what a follower has applied can be relied on: whether it was, a
+// moment ago, all that there is. A process that was frozen, or cut from NATS, finds its
+// lease run out when it goes on, and does not answer from what it knew before.
+type Lease struct {
+	nc       *nats.Conn
+	follower *Follower
+	origin   time.Time
+	until    atomic.Int64 // nanoseconds after origin
+
+	mu      sync.Mutex
+	renewed chan struct{} // closed and replaced at each renewal
+
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// NewLease renews a lease until Stop. The follower must be up to date now.
+func NewLease(nc *nats.Conn, f *Follower) *Lease {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Lease{nc: nc, follower: f, origin: time.Now(), renewed: make(chan struct{}), stop: stop, done: make(chan struct{})}
+	l.until.Store(int64(leaseFor))
+	go l.run(ctx)
+	return l
+}
+
+// Stop ends renewing.
+func (l *Lease) Stop() {
+	l.stop()
+	<-l.done
+}
+
+// Valid says whether the follower's state can be relied on now. When the lease has run
+// out it waits a little for its renewal, unless NATS is away.
+func (l *Lease) Valid(now time.Time) bool {
+	if int64(now.Sub(l.origin)) < l.until.Load() {
+		return true
+	}
+	timeout := time.NewTimer(leaseRenew + leaseFor/4)
+	defer timeout.Stop()
+	for l.nc.IsConnected() {
+		l.mu.Lock()
+		renewed := l.renewed
+		l.mu.Unlock()
+		if int64(time.Since(l.origin)) < l.until.Load() {
+			return true
+		}
+		select {
+		case <-renewed:
+		case <-timeout.C:
+			return false
+		}
+	}
+	return false
+}
+
+func (l *Lease) run(ctx context.Context) {
+	defer close(l.done)
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		l.renew(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// renew asks what there is. The lease counts from before the question.
+func (l *Lease) renew(ctx context.Context) {
+	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, leaseFor/2)
+	defer cancel()
+	if l.follower.CatchUp(ctx) != nil {
+		return
+	}
+	l.until.Store(int64(asked.Add(leaseFor).Sub(l.origin)))
+	l.mu.Lock()
+	close(l.renewed)
+	l.renewed = make(chan struct{})
+	l.mu.Unlock()
+}
