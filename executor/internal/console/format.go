@@ -11,6 +11,7 @@ import (
 // formats are what templates write values with.
 var formats = template.FuncMap{
 	"ago":      func(t time.Time) template.HTML { return timeElement(t, relative(t, time.Now())) },
+	"since":    func(t time.Time) string { return relative(t, time.Now()) },
 	"clock":    func(t time.Time) template.HTML { return timeElement(t, "") },
 	"duration": duration,
 	"bytes":    size,
@@ -18,7 +19,6 @@ var formats = template.FuncMap{
 	"plural":   plural,
 	"statuses": func() []string { return statuses },
 	"capital":  capital,
-	"title":    nameOr,
 }
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
