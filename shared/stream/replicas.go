@@ -1,0 +1,86 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Replication is how far a stream's replicas are.
+type Replication struct {
+	Stream  string
+	Want    int    // replicas that there are to be
+	Current int    // replicas that hold everything
+	Lag     uint64 // operations that the slowest one is behind
+}
+
+// Done says whether all replicas hold everything.
+func (r Replication) Done() bool { return r.Current == r.Want }
+
+// SetReplicas changes the number of replicas of existing streams, one after the other,
+// and waits until they hold everything. It calls progress twice a second. A stream that
+// has as many already is only looked at; nothing is lost if it is interrupted.
+func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(Replication)) error {
+	for _, name := range names {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		config := s.CachedInfo().Config
+		if config.Replicas != replicas {
+			config.Replicas = replicas
+			if s, err = js.UpdateStream(ctx, config); err != nil {
+				return fmt.Errorf("stream %s: %w; a stream with %d replicas needs %d servers", name, err, replicas, replicas)
+			}
+		}
+		if err := awaitReplicas(ctx, s, replicas, progress); err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func awaitReplicas(ctx context.Context, s jetstream.Stream, replicas int, progress func(Replication)) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	var failed error
+	for {
+		info, err := s.Info(ctx)
+		if err == nil {
+			r := replication(info, replicas)
+			progress(r)
+			if r.Done() {
+				return nil
+			}
+		}
+		failed = err // a change of leader: the next one answers
+		select {
+		case <-ctx.Done():
+			if failed == nil {
+				failed = ctx.Err()
+			}
+			return failed
+		case <-tick.C:
+		}
+	}
+}
+
+func replication(info *jetstream.StreamInfo, want int) Replication {
+	r := Replication{Stream: info.Config.Name, Want: want}
+	if info.Cluster == nil { // a single server
+		r.Current = 1
+		return r
+	}
+	if info.Cluster.Leader != "" {
+		r.Current = 1
+	}
+	for _, peer := range info.Cluster.Replicas {
+		if peer.Current && !peer.Offline {
+			r.Current++
+		}
+		r.Lag = max(r.Lag, peer.Lag)
+	}
+	return r
+}

@@ -1,0 +1,54 @@
+package stream_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A stream that was created with one replica gets three, and then survives the loss of
+// the server that it was on.
+func TestSetReplicas(t *testing.T) {
+	cluster := natstest.StartCluster(t, 3)
+	js, err := jetstream.New(cluster.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	const messages = 500
+	for range messages {
+		if _, err := js.Publish(ctx, stream.StartSubject("q", "wf", "node"), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var seen []stream.Replication
+	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3, func(r stream.Replication) { seen = append(seen, r) }); err != nil {
+		t.Fatal(err)
+	}
+	if last := seen[len(seen)-1]; !last.Done() || last.Current != 3 || last.Stream != stream.Name {
+		t.Errorf("%+v", last)
+	}
+	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3, func(stream.Replication) {}); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+
+	cluster.Stop(cluster.Leader(stream.Name))
+	leader := cluster.Leader(stream.Name)
+	survivor, err := jetstream.New(cluster.Node(leader).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := survivor.Stream(ctx, stream.Name)
+	if err != nil || s.CachedInfo().State.Msgs != messages {
+		t.Errorf("after the loss of a server: %+v, %v", s.CachedInfo().State, err)
+	}
+	if err := stream.SetReplicas(ctx, js, []string{"NONE"}, 3, func(stream.Replication) {}); err == nil {
+		t.Error("a stream that does not exist was changed")
+	}
+}
