@@ -49,6 +49,9 @@ type Config struct {
 	// Ops is shared with other services of this process, which serves it: then there is no
 	// ops listener of the executor's own.
 	Ops *ops.Ops `kong:"-"`
+	// SignInOnce signs in to the console without the admin token, once: a secret for a link
+	// that is shown to whoever started the process. Empty: nothing does.
+	SignInOnce string `kong:"-"`
 	// OnReady is called once, when the API answers and the recorder runs. It may be nil.
 	OnReady func(Listening) `kong:"-"`
 }

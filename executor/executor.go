@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
@@ -132,12 +133,18 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
+	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
 		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Log: log, Done: streaming.Done(),
+		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
+	})
+	pages = console.New(console.Config{
+		API: api, Directory: directory, Roll: roll, Store: records, JetStream: js, Consumer: recorder.Durable,
+		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, PublicURL: c.PublicURL, Log: log,
 	})
 	server := &http.Server{
-		Handler: api, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 28 << 10,
 	}
 	server.RegisterOnShutdown(stopStreaming)
@@ -164,6 +171,18 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 		_ = server.Close()
 	}
 	return nil
+}
+
+// apiAnd serves the API below /api/, and pages elsewhere. It is no ServeMux, which would
+// redirect what it takes for untidy before either sees it.
+func apiAnd(api, pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			api.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 }
 
 // ensure creates what is kept in NATS, trying until the context ends: a cluster that has

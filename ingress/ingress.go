@@ -124,7 +124,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	defer lease.Stop()
 	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
 	server := &http.Server{
-		Handler:           h.router(), //nolint:contextcheck // what is published is not given up when the sender goes
+		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,

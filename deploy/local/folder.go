@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
@@ -87,33 +84,4 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 func maxPayload(maxBody int64) int32 {
 	const standard, overhead, largest = 1 << 20, 64 << 10, 64 << 20
 	return int32(min(max(standard, maxBody+overhead), largest))
-}
-
-const (
-	demoID   = "demo"
-	demoNode = "webhook"
-)
-
-// makeDemo makes an active workflow, as an operator would, and returns its webhook URL. One
-// that is there already is left as it is, switched off too.
-func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
-	client := apiclient.New(s.ExecutorURL, s.AdminToken)
-	_, err = client.Workflow(ctx, demoID)
-	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
-		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
-			return "", err
-		}
-		if _, err = client.PutWorkflow(ctx, demoID, api.PutWorkflow{
-			AccountID: demoID, Name: "Demo",
-			Triggers: []api.PutTrigger{{NodeID: demoNode, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)}},
-		}); err != nil {
-			return "", err
-		}
-		_, err = client.Activate(ctx, demoID)
-	}
-	if err != nil {
-		return "", err
-	}
-	trigger, err := client.Trigger(ctx, demoID, demoNode)
-	return trigger.URL, err
 }

@@ -5,6 +5,7 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -28,7 +29,7 @@ type Config struct {
 	OpsAddr      string `help:"Address of metrics, /healthz and /readyz." default:"127.0.0.1:9090"`
 	AdminToken   string `help:"The token of the operators' API and the console. Made, kept in the data folder and printed when absent." placeholder:"TOKEN"`
 	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// and --ingress-addr." placeholder:"URL"`
-	NoDemo       bool   `help:"Do not make the demo workflow."`
+	NoDemo       bool   `help:"Do not make and run the demo workflow."`
 
 	MaxBodyBytes int64         `help:"Longest body that is accepted, in bytes." default:"102400"`
 	DedupWindow  time.Duration `help:"How long a delivery ID is remembered." default:"24h"`
@@ -49,6 +50,7 @@ type Started struct {
 	ExecutorURL string
 	NATSURL     string
 	OpsURL      string
+	ConsoleURL  string // signs in, once
 	AdminToken  string
 	WebhookURL  string // of the demo workflow; empty: there is none
 }
@@ -100,12 +102,14 @@ func Run(ctx context.Context, c Config) error {
 	if c.PublicURL == "" {
 		c.PublicURL = started.IngressURL
 	}
+	signInOnce := rand.Text()
+	started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
 	inProcess := []nats.Option{server.InProcess()}
 	recording := start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
 		return executor.Run(ctx, executor.Config{
 			Listener: executorListener, ConnectTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
 			DatabaseURL: "sqlite:" + filepath.Join(c.DataDir, "executions.db"),
-			AdminToken:  adminToken, PublicURL: c.PublicURL,
+			AdminToken:  adminToken, SignInOnce: signInOnce, PublicURL: c.PublicURL,
 			Replicas: 1, StreamMaxAge: max(7*24*time.Hour, c.DedupWindow), DedupWindow: c.DedupWindow, Retention: 30 * 24 * time.Hour,
 			NATSOptions: inProcess, Ops: o, Log: log, OnReady: func(executor.Listening) { ready() },
 		})
@@ -135,6 +139,8 @@ func Run(ctx context.Context, c Config) error {
 			}
 			return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 		}
+		demo := start(ctx, func(ctx context.Context, _ func()) error { return runDemo(ctx, inProcess, log) })
+		defer demo.stop()
 	}
 	started.print(c.Out, c.DataDir)
 	if c.OnReady != nil {
@@ -223,10 +229,11 @@ See what became of it:
   curl -H 'Authorization: Bearer %s' %s/api/v1/executions
 
 Console      %s
+             (this link signs in once; later, use the admin token)
 Admin token  %s
 NATS         %s
 Metrics      %s/metrics
 Data         %s
 
-`, demo, s.AdminToken, s.ExecutorURL, s.ExecutorURL, s.AdminToken, s.NATSURL, s.OpsURL, dataDir)
+`, demo, s.AdminToken, s.ExecutorURL, s.ConsoleURL, s.AdminToken, s.NATSURL, s.OpsURL, dataDir)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
@@ -119,4 +120,18 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first request goes all the way: the demo has a runner.
+func TestTheDemoSucceeds(t *testing.T) {
+	l := launchLocal(t, t.TempDir())
+	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"hello":"world"}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	e := recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	if string(e.Input) != `{"hello":"world"}` || !strings.Contains(string(e.Output), `"inputBytes":17`) || e.StartedAt.IsZero() || e.FinishedAt.IsZero() {
+		t.Errorf("%+v", e)
+	}
+	l.terminate()
 }

@@ -87,6 +87,10 @@ type Cluster struct {
 	Name   string   // of the cluster, the same in every node
 	Port   int      // for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; the node's own may be among them
+
+	// Advertise is the host:port under which the other nodes are told to reach this
+	// one. "" means where it listens. A proxy between the nodes needs it.
+	Advertise string
 }
 
 // Server is a running server.
@@ -251,6 +255,7 @@ func (o Options) natsOptions() (*server.Options, error) {
 		so.Cluster.Name = o.Cluster.Name
 		so.Cluster.Host = o.Host
 		so.Cluster.Port = o.Cluster.Port
+		so.Cluster.Advertise = o.Cluster.Advertise
 		for _, route := range o.Cluster.Routes {
 			u, err := url.Parse("nats://" + route)
 			if err != nil {

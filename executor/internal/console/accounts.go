@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
 )
 
 const accountRows = 25
@@ -73,4 +72,3 @@ func rateText(requests, windowSeconds int64) string {
 		return count(requests) + " requests per " + duration(time.Duration(windowSeconds)*time.Second)
 	}
 }
-

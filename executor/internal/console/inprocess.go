@@ -41,6 +41,6 @@ type reply struct {
 	body   bytes.Buffer
 }
 
-func (r *reply) Header() http.Header               { return r.header }
-func (r *reply) WriteHeader(status int)            { r.status = status }
+func (r *reply) Header() http.Header                { return r.header }
+func (r *reply) WriteHeader(status int)             { r.status = status }
 func (r *reply) Write(data []byte) (n int, e error) { return r.body.Write(data) }

@@ -56,7 +56,7 @@ func (c *Console) unrecorded(ctx context.Context) *int64 {
 	if err != nil {
 		return nil
 	}
-	info := consumer.CachedInfo() // a moment old
+	info := consumer.CachedInfo()                                 // a moment old
 	waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
 	return &waiting
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 	"time"
 
@@ -100,9 +101,7 @@ func (l *Limits) TakeUsage() map[string]time.Duration {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		for id, cost := range s.admitted {
-			usage[id] = cost
-		}
+		maps.Copy(usage, s.admitted)
 		clear(s.admitted)
 		s.mu.Unlock()
 	}

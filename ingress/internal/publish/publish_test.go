@@ -157,7 +157,7 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				msg := message(t, fmt.Sprintf("%d-%d", sender, n))
-				ack, err := p.Publish(msg)
+				ack, err := p.Publish(msg) //nolint:contextcheck // a message is not given up
 				if err != nil || ack.Duplicate {
 					t.Errorf("%+v, %v", ack, err)
 					return

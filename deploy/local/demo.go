@@ -1,0 +1,56 @@
+package local
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// The demo workflow has a queue of its own, so that its runner leaves all others alone.
+const (
+	demoID    = "demo"
+	demoNode  = "webhook"
+	demoQueue = "demo"
+)
+
+// makeDemo makes an active workflow, as an operator would, and returns its webhook URL. One
+// that is there already is left as it is, switched off too.
+func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
+	client := apiclient.New(s.ExecutorURL, s.AdminToken)
+	_, err = client.Workflow(ctx, demoID)
+	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
+		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
+			return "", err
+		}
+		if _, err = client.PutWorkflow(ctx, demoID, api.PutWorkflow{
+			AccountID: demoID, Name: "Demo", Queue: demoQueue,
+			Triggers: []api.PutTrigger{{NodeID: demoNode, Name: "Webhook", SamplePayload: []byte(`{"hello": "world"}`)}},
+		}); err != nil {
+			return "", err
+		}
+		_, err = client.Activate(ctx, demoID)
+	}
+	if err != nil {
+		return "", err
+	}
+	trigger, err := client.Trigger(ctx, demoID, demoNode)
+	return trigger.URL, err
+}
+
+// runDemo runs the demo workflow until the context ends.
+func runDemo(ctx context.Context, inProcess []nats.Option, log logrus.FieldLogger) error {
+	nc, err := nats.Connect("", append([]nats.Option{nats.Name("hookstart demo runner")}, inProcess...)...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: log}, func(_ context.Context, e runner.Execution) (any, error) {
+		return map[string]any{"ranBy": "the demo runner", "inputBytes": len(e.Input)}, nil
+	})
+}

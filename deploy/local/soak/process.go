@@ -1,0 +1,201 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// endTimeout is how long a program may take to end after SIGTERM: longer than it gives
+// its requests in flight.
+const endTimeout = 60 * time.Second
+
+// restartPause is how long a supervisor waits before it starts a program again that ended
+// by itself.
+const restartPause = 500 * time.Millisecond
+
+// process is one of the programs, which can be started again under the same flags.
+type process struct {
+	name string
+	args []string // the first one is its role
+	log  string   // the file that it writes to
+
+	mu       sync.Mutex
+	run      *run // nil while it does not run
+	wanted   bool // a run that ends by itself is followed by another one
+	problems []string
+}
+
+// run is one life of a process.
+type run struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+func newProcess(folder, name string, args ...string) *process {
+	return &process{name: name, args: args, log: filepath.Join(folder, name+".log")}
+}
+
+// start starts the process unless it runs.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = true
+	return p.launch()
+}
+
+// launch is start with mu held.
+func (p *process) launch() error {
+	if p.run != nil {
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }() // the process has its own copy
+	r := &run{cmd: exec.Command(self, p.args[1:]...), exited: make(chan struct{})} //nolint:gosec,noctx // this very binary; it ends by kill
+	r.cmd.Args[0] = p.args[0]
+	r.cmd.Env = environment()
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	r.cmd.SysProcAttr = endsWithParent()
+	started := make(chan error)
+	go func() {
+		// Linux ends the child when the thread that started it ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := r.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		_ = r.cmd.Wait() // how it ended is in ProcessState
+		close(r.exited)
+		p.ended(r)
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.run = r
+	return nil
+}
+
+// ended starts the process again if nobody wanted this run to end.
+func (p *process) ended(r *run) {
+	p.mu.Lock()
+	byItself := p.run == r
+	if byItself {
+		p.run = nil
+		p.problems = append(p.problems, fmt.Sprintf("%s ended by itself: %s", p.name, r.cmd.ProcessState))
+	}
+	p.mu.Unlock()
+	if !byItself {
+		return
+	}
+	<-time.After(restartPause)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted {
+		return
+	}
+	if err := p.launch(); err != nil {
+		p.problems = append(p.problems, err.Error())
+	}
+}
+
+// take gives the run to somebody who ends it.
+func (p *process) take() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.run
+	p.run, p.wanted = nil, false
+	return r
+}
+
+// kill ends the process with SIGKILL, also one that is paused.
+func (p *process) kill() {
+	if r := p.take(); r != nil {
+		_ = r.cmd.Process.Kill() // fails only when it has ended
+		<-r.exited
+	}
+}
+
+// terminate ends the process with SIGTERM; that it does not end well is a problem.
+func (p *process) terminate() {
+	r := p.take()
+	if r == nil {
+		return
+	}
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
+	timeout := time.NewTimer(endTimeout)
+	defer timeout.Stop()
+	select {
+	case <-r.exited:
+		if !r.cmd.ProcessState.Success() {
+			p.problem(fmt.Sprintf("%s ended with %s after SIGTERM", p.name, r.cmd.ProcessState))
+		}
+	case <-timeout.C:
+		_ = r.cmd.Process.Kill()
+		<-r.exited
+		p.problem(fmt.Sprintf("%s did not end within %s after SIGTERM", p.name, endTimeout))
+	}
+}
+
+// signal sends SIGSTOP or SIGCONT.
+func (p *process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return nil
+	}
+	if err := p.run.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+func (p *process) problem(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problems = append(p.problems, text)
+}
+
+// complaints are what went wrong with the process, and the first line of a panic or a
+// data race that it wrote.
+func (p *process) complaints() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.problems
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return all
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "DATA RACE") {
+			return append(all, p.name+" wrote "+strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// environment is this process's, without flags for the programs.
+func environment() []string {
+	var kept []string
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "HOOKSTART_") {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}

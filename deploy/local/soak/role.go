@@ -1,0 +1,66 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+// The names under which the soak's binary starts itself to be one of the programs.
+const (
+	roleIngress  = "soak-ingress"
+	roleExecutor = "soak-executor"
+	roleNode     = "soak-nats"
+)
+
+// BeProgram makes this process the program whose name it was started under, and says
+// whether there was one. Every main that calls Run calls it first.
+func BeProgram() bool {
+	switch os.Args[0] {
+	case roleIngress:
+		var c ingress.Config
+		program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
+	case roleExecutor:
+		var c executor.Config
+		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
+	case roleNode:
+		if err := runNode(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// runNode is a NATS server with the options in text, until SIGTERM.
+func runNode(text string) error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	var o embednats.Options
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	o.Log = func(level slog.Level, line string) {
+		if level >= slog.LevelWarn {
+			slog.Log(context.Background(), level, line)
+		}
+	}
+	server, err := embednats.Start(o)
+	if err != nil {
+		return err
+	}
+	<-stop
+	server.Shutdown()
+	return nil
+}

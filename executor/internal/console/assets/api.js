@@ -1,0 +1,51 @@
+// The operators' API, with the session of this browser.
+
+// Problem is what the API refuses with, in its own words.
+export class Problem extends Error {
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+// call returns the answer's JSON, undefined if it has none, or throws a Problem.
+export async function call(method, path, body) {
+  let response;
+  try {
+    response = await fetch(path, { method, body, headers: body === undefined ? {} : { "Content-Type": "application/json" } });
+  } catch {
+    throw new Problem(0, "unreachable", "The executor cannot be reached. Try again in a moment.");
+  }
+  if (response.status === 401) {
+    signIn();
+  }
+  const text = await response.text();
+  let answer;
+  try {
+    answer = text === "" ? undefined : JSON.parse(text);
+  } catch {
+    answer = undefined;
+  }
+  if (!response.ok) {
+    throw new Problem(response.status, answer?.code ?? "", answer?.detail ?? `The executor answered ${response.status}.`);
+  }
+  return answer;
+}
+
+export const send = (method, path, value) => call(method, path, JSON.stringify(value));
+
+// signIn is for a session that has ended; after it, the same page comes again.
+export function signIn() {
+  location.assign("/sign-in?next=" + encodeURIComponent(location.pathname + location.search));
+}
+
+// busy keeps a button from being pressed twice.
+export async function busy(button, work) {
+  button.disabled = true;
+  try {
+    return await work();
+  } finally {
+    button.disabled = false;
+  }
+}

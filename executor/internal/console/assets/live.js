@@ -1,0 +1,135 @@
+// The newest executions, kept up to date. An event only says that something changed; the
+// rows come from the server, so that they look the same however they arrive.
+import { signIn } from "./api.js";
+import { showTimes } from "./times.js";
+
+const gather = 250; // ms: changes that follow each other closely are fetched once
+
+export function watchExecutions() {
+  const list = document.querySelector("[data-live]");
+  if (list) {
+    new Live(list).watch();
+  }
+}
+
+class Live {
+  constructor(list) {
+    this.list = list;
+    this.state = document.querySelector("[data-live-state]");
+    this.text = this.state.querySelector("[data-live-text]");
+    this.showButton = this.state.querySelector("[data-live-show]");
+    this.held = false;
+    this.fetching = false;
+    this.again = false;
+  }
+
+  watch() {
+    // What is under the pointer or has the focus must not move away.
+    this.showButton.addEventListener("click", () => this.refresh(true));
+    // A tab that nobody sees would only use up one of the browser's few connections.
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
+    if (!document.hidden) {
+      this.open();
+    }
+  }
+
+  open() {
+    this.close();
+    this.source = new EventSource(this.list.dataset.events);
+    this.source.addEventListener("open", () => {
+      this.say("live", true);
+      this.soon(); // what was missed meanwhile
+    });
+    this.source.addEventListener("execution", () => this.soon());
+    this.source.addEventListener("error", () => this.say("connecting …", false));
+  }
+
+  close() {
+    this.source?.close();
+    this.source = undefined;
+  }
+
+  say(text, on) {
+    this.text.textContent = text;
+    this.state.classList.toggle("on", on);
+  }
+
+  soon() {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      this.refresh(false);
+    }, gather);
+  }
+
+  async refresh(showAll) {
+    if (this.fetching) {
+      this.again = true;
+      return;
+    }
+    this.fetching = true;
+    try {
+      const response = await fetch(this.list.dataset.live);
+      if (response.status === 401) {
+        signIn();
+        return;
+      }
+      if (response.ok) {
+        this.merge(await response.text(), showAll);
+      }
+    } catch {
+      this.say("connecting …", false);
+    } finally {
+      this.fetching = false;
+      if (this.again) {
+        this.again = false;
+        this.soon();
+      }
+    }
+  }
+
+  merge(html, showAll) {
+    const template = document.createElement("template");
+    template.innerHTML = html;
+    const fresh = [...template.content.querySelectorAll("[data-id]")];
+    showTimes(template.content);
+    const shown = new Map([...this.list.querySelectorAll("[data-id]")].map((row) => [row.dataset.id, row]));
+    const arrived = fresh.filter((row) => !shown.has(row.dataset.id));
+    const busy = this.list.matches(":hover") || this.list.contains(document.activeElement);
+    if (arrived.length > 0 && shown.size > 0 && busy && !showAll) {
+      for (const row of fresh) {
+        update(shown.get(row.dataset.id), row);
+      }
+      this.showButton.textContent = arrived.length === 1 ? "1 new: show" : `${arrived.length} new: show`;
+      this.showButton.hidden = false;
+      return;
+    }
+    this.showButton.hidden = true;
+    const rows = fresh.map((row) => {
+      const have = shown.get(row.dataset.id);
+      if (have) {
+        update(have, row);
+        return have;
+      }
+      row.classList.add("new");
+      return row;
+    });
+    if (rows.length === 0) {
+      this.list.replaceChildren(template.content);
+    } else if (rows.length !== this.list.children.length || rows.some((row, i) => row !== this.list.children[i])) {
+      this.list.replaceChildren(...rows);
+    }
+  }
+}
+
+// update replaces what has changed in a row, and leaves the button that may have the focus.
+function update(row, fresh) {
+  if (!row) {
+    return;
+  }
+  for (const kind of ["status", "what", "facts"]) {
+    const [before, after] = [row.querySelector(`:scope > .${kind}`), fresh.querySelector(`:scope > .${kind}`)];
+    if (before.outerHTML !== after.outerHTML) {
+      before.replaceWith(after.cloneNode(true));
+    }
+  }
+}

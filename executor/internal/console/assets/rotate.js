@@ -1,0 +1,28 @@
+// Rotating a trigger's token.
+import { busy, send } from "./api.js";
+import { refreshParts } from "./parts.js";
+import { forgetToken } from "./token.js";
+
+export function watchRotate() {
+  const form = document.querySelector("[data-rotate]");
+  if (!form) {
+    return;
+  }
+  const pane = form.closest("[data-trigger]");
+  const refusal = form.parentElement.querySelector("[data-refusal]");
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    refusal.hidden = true;
+    const grace = form.elements.grace;
+    try {
+      await busy(form.querySelector("button"), () => send("POST", pane.dataset.trigger + "/rotate-token", { keepOldForSeconds: Number(grace.value) }));
+      forgetToken();
+      await refreshParts("tokens");
+      pane.querySelector("[data-token-said]").textContent = `There is a new URL. The old one ${grace.selectedOptions[0].textContent.replace("ends", "ended")}.`;
+      form.closest("details").open = false;
+    } catch (problem) {
+      refusal.textContent = problem.message;
+      refusal.hidden = false;
+    }
+  });
+}

@@ -1,0 +1,29 @@
+// "Run again" of rows and of an execution's page.
+import { busy, call } from "./api.js";
+
+export function watchRunAgain() {
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-run-again]");
+    if (!button) {
+      return;
+    }
+    const said = (button.closest("section") ?? document).querySelector("[data-said]") ?? document.querySelector("[data-said]");
+    said.classList.remove("bad");
+    try {
+      const { executionId } = await busy(button, () => call("POST", button.dataset.runAgain));
+      started(said, executionId);
+    } catch (problem) {
+      said.textContent = problem.message;
+      said.classList.add("bad");
+    }
+  });
+}
+
+// started says that an execution has been started, and where it is.
+export function started(said, executionId) {
+  const link = document.createElement("a");
+  link.href = "/executions/" + encodeURIComponent(executionId);
+  link.textContent = "Show it";
+  said.classList.remove("bad");
+  said.replaceChildren("Started on the sample payload. ", link);
+}

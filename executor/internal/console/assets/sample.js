@@ -1,0 +1,107 @@
+// The sample payload: checked as one types, saved as it was written, sent as a test.
+import { busy, call } from "./api.js";
+import { started } from "./run-again.js";
+
+const maxBytes = 512 * 1024;
+
+export function watchSample() {
+  const form = document.querySelector("[data-sample]");
+  if (!form) {
+    return;
+  }
+  const path = form.closest("[data-trigger]").dataset.trigger;
+  const area = form.elements.sample;
+  const said = form.querySelector("[data-sample-said]");
+  const [test, save, format] = ["[data-send-test]", "[data-save-sample]", "[data-format-sample]"].map((s) => form.querySelector(s));
+  let saved = area.value;
+
+  const say = (text, bad) => {
+    said.textContent = text;
+    said.classList.toggle("bad", Boolean(bad));
+  };
+  const check = () => {
+    const wrong = area.value.trim() === "" ? "" : whatIsWrong(area.value);
+    const empty = area.value.trim() === "";
+    area.setAttribute("aria-invalid", String(wrong !== ""));
+    test.disabled = save.disabled = empty || wrong !== "";
+    format.disabled = empty || wrong !== "";
+    test.textContent = area.value === saved ? "Send test" : "Save and send test";
+    say(wrong || (empty ? "None yet. Send test and Run again need one." : area.value === saved ? "" : "Valid JSON, not saved yet."), wrong);
+  };
+  const store = async () => {
+    const text = area.value;
+    await call("PUT", path + "/sample-payload", text);
+    saved = text;
+  };
+  const doing = (button, work) => async (event) => {
+    event.preventDefault();
+    try {
+      await busy(button, work);
+    } catch (problem) {
+      check();
+      say(problem.message, true);
+    }
+  };
+
+  area.addEventListener("input", check);
+  format.addEventListener("click", () => {
+    area.value = pretty(area.value);
+    check();
+  });
+  save.addEventListener("click", doing(save, async () => {
+    await store();
+    check();
+    say("Saved.");
+  }));
+  form.addEventListener("submit", doing(test, async () => {
+    if (area.value !== saved) {
+      await store();
+    }
+    const { executionId } = await call("POST", path + "/rerun");
+    check();
+    started(said, executionId);
+  }));
+  check();
+}
+
+// whatIsWrong says it with line and column; "": nothing.
+function whatIsWrong(text) {
+  const size = new TextEncoder().encode(text).length;
+  if (size > maxBytes) {
+    return `Too long: ${Math.ceil(size / 1024)} KB of at most ${maxBytes / 1024} KB.`;
+  }
+  try {
+    JSON.parse(text);
+    return "";
+  } catch (error) {
+    const at = /position (\d+)/.exec(error.message);
+    if (!at) {
+      return "Not JSON: " + error.message;
+    }
+    const before = text.slice(0, Number(at[1])).split("\n");
+    const reason = error.message.replace(/ in JSON at position.*| \(line.*/s, "");
+    return `Not JSON: line ${before.length}, column ${before.at(-1).length + 1}: ${reason}`;
+  }
+}
+
+// pretty indents by the text itself: JSON.parse would round long numbers.
+function pretty(text) {
+  let out = "", depth = 0;
+  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+  tokens.forEach((token, i) => {
+    const line = () => "\n" + "  ".repeat(depth);
+    if (token === "{" || token === "[") {
+      const empty = tokens[i + 1] === "}" || tokens[i + 1] === "]";
+      depth++;
+      out += token + (empty ? "" : line());
+    } else if (token === "}" || token === "]") {
+      depth--;
+      out += (tokens[i - 1] === "{" || tokens[i - 1] === "[" ? "" : line()) + token;
+    } else if (token === ",") {
+      out += "," + line();
+    } else {
+      out += token === ":" ? ": " : token;
+    }
+  });
+  return out;
+}

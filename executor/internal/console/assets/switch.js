@@ -1,0 +1,25 @@
+// The active switch of a workflow. What the plan refuses is said beside it.
+import { busy, call } from "./api.js";
+import { refreshParts } from "./parts.js";
+
+export function watchSwitch() {
+  const button = document.querySelector("[data-switch]");
+  if (!button) {
+    return;
+  }
+  const path = "/api/v1/workflows/" + encodeURIComponent(button.closest("[data-workflow]").dataset.workflow);
+  const refusal = document.querySelector("[data-switch-refusal]");
+  button.addEventListener("click", async () => {
+    const activate = button.getAttribute("aria-checked") !== "true";
+    refusal.hidden = true;
+    try {
+      const workflow = await busy(button, () => call("POST", path + (activate ? "/activate" : "/deactivate")));
+      button.setAttribute("aria-checked", String(workflow.active));
+      await refreshParts("state", "quota", "over");
+    } catch (problem) {
+      refusal.querySelector("[data-text]").textContent = problem.message;
+      refusal.querySelector("[data-plan]").hidden = !["plan_limit_exceeded", "webhooks_not_in_plan"].includes(problem.code);
+      refusal.hidden = false;
+    }
+  });
+}

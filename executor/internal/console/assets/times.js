@@ -1,0 +1,41 @@
+// Times come from the server as UTC and become local here; relative ones stay current.
+const exact = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, timeZoneName: "short",
+});
+const moment = new Intl.DateTimeFormat(undefined, {
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
+});
+const everySecond = 1000;
+
+// relative uses the words of format.go.
+function relative(at) {
+  const seconds = Math.round((Date.now() - at) / 1000);
+  const distance = Math.abs(seconds);
+  if (seconds < 5 && seconds > -2) {
+    return "just now";
+  }
+  const text = distance < 60 ? `${distance} s`
+    : distance < 3600 ? `${Math.floor(distance / 60)} min`
+    : distance < 48 * 3600 ? `${Math.floor(distance / 3600)} h`
+    : `${Math.floor(distance / 86400)} d`;
+  return seconds < 0 ? `in ${text}` : `${text} ago`;
+}
+
+export function showTimes(within) {
+  for (const element of within.querySelectorAll("time[data-time]")) {
+    const at = Date.parse(element.dateTime);
+    if (!element.dataset.local) {
+      element.title = `${exact.format(at)} (${element.dateTime})`;
+      element.dataset.local = "yes";
+    }
+    const text = element.dataset.time === "exact" ? moment.format(at) : relative(at);
+    if (element.textContent !== text) {
+      element.textContent = text;
+    }
+  }
+}
+
+export function keepTimes() {
+  showTimes(document);
+  setInterval(() => document.hidden || showTimes(document), everySecond);
+}

@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// hangGrace is how long a handler may take to return after its context has ended. Then
+// it is left alone: its place is given to others, and its execution is tried again.
+const hangGrace = time.Second
+
+// maxError bounds the reason in a report.
+const maxError = 4000
+
+// run runs one message to an acknowledgement.
+func (r *runner) run(msg jetstream.Msg) {
+	began := time.Now()
+	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+	meta, metaErr := msg.Metadata()
+	if err = errors.Join(err, metaErr); err != nil {
+		// The executor records it as unreadable; no attempt would make it better.
+		r.note(nil, 0, began, "unreadable", err)
+		_ = msg.TermWithReason(err.Error())
+		return
+	}
+	start := event.Start
+	attempt := int(min(meta.NumDelivered, 1<<30))
+	if attempt > r.Attempts {
+		err = fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
+		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
+		return
+	}
+
+	r.report(start, execution.Progress{Status: execution.Running})
+	stopSaying := r.sayAlive(msg)
+	output, err := r.call(start, attempt)
+	stopSaying()
+
+	var permanent *permanentError
+	switch {
+	case err == nil:
+		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Succeeded, Output: output}, nil)
+	case r.working.Err() != nil:
+		r.note(start, attempt, began, "handed back", err)
+		_ = msg.Nak()
+	case errors.As(err, &permanent), attempt == r.Attempts:
+		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
+	default:
+		r.note(start, attempt, began, "tried again", err)
+		_ = msg.NakWithDelay(r.Backoff(attempt))
+	}
+}
+
+// call calls the handler, and returns when it has, or when it is out of time.
+func (r *runner) call(start *execution.Start, attempt int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(r.working, r.Timeout)
+	defer cancel()
+	type result struct {
+		output []byte
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		output, err := protect(ctx, r.handler, Execution{Start: *start, Input: start.Payload.Input(), Attempt: attempt})
+		done <- result{output, err}
+	}()
+	select {
+	case got := <-done:
+		return got.output, got.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(hangGrace)
+	defer grace.Stop()
+	select {
+	case got := <-done:
+		return got.output, got.err
+	case <-grace.C:
+		return nil, fmt.Errorf("the handler did not return within %s", r.Timeout)
+	}
+}
+
+// protect turns a panic, and an output that is no JSON, into an error.
+func protect(ctx context.Context, handler Handler, e Execution) (output []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	value, err := handler(ctx, e)
+	if err != nil || value == nil {
+		return nil, err
+	}
+	if output, err = json.Marshal(value); err != nil {
+		return nil, Permanent(fmt.Errorf("the output is no JSON: %w", err))
+	}
+	return output, nil
+}
+
+// sayAlive keeps the message from being given to another member.
+func (r *runner) sayAlive(msg jetstream.Msg) (stop func()) {
+	tick := time.NewTicker(r.AckWait / 3)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				_ = msg.InProgress()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(done)
+	}
+}
+
+// end reports a final state and acknowledges. Without the report, the message comes
+// again: better twice than never.
+func (r *runner) end(msg jetstream.Msg, start *execution.Start, attempt int, began time.Time, p execution.Progress, reason error) {
+	report, err := r.progress(start, p)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.working), r.AckWait)
+		defer cancel()
+		_, err = r.js.PublishMsg(ctx, report, jetstream.WithRetryAttempts(10), jetstream.WithRetryWait(r.AckWait/20))
+	}
+	if err != nil {
+		r.note(start, attempt, began, "not reported", err)
+		_ = msg.NakWithDelay(time.Second)
+		return
+	}
+	r.note(start, attempt, began, string(p.Status), reason)
+	_ = msg.Ack()
+}
+
+// report tells of a state that is not final; if it gets lost, the final one says more.
+func (r *runner) report(start *execution.Start, p execution.Progress) {
+	if msg, err := r.progress(start, p); err == nil {
+		_ = r.nc.PublishMsg(msg)
+	}
+}
+
+func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.Msg, error) {
+	p.ID, p.At = start.ID, time.Now()
+	p.Error = strings.ToValidUTF8(p.Error[:min(len(p.Error), maxError)], "\uFFFD")
+	return stream.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
+}
+
+// note writes an attempt's one line.
+func (r *runner) note(start *execution.Start, attempt int, began time.Time, what string, err error) {
+	if r.Log == nil {
+		return
+	}
+	fields := logrus.Fields{"result": what, "attempt": attempt, "duration_ms": float64(time.Since(began).Microseconds()) / 1000}
+	if start != nil {
+		fields["execution_id"], fields["workflow_id"] = start.ID, start.WorkflowID
+	}
+	if err != nil {
+		fields["error"] = err.Error()
+	}
+	r.Log.WithFields(fields).Info("run")
+}

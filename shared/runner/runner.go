@@ -1,0 +1,208 @@
+// Package runner is the kit for programs that run workflows: it takes executions from
+// the stream, calls a handler for each, and reports what became of it.
+//
+// # What a runner can rely on
+//
+// Every execution that was accepted reaches every group of its queue at least once; the
+// members of a group share the work. A handler can run twice for one execution: when its
+// process died or was cut off before it had reported, when it did not return in time, and
+// after an error, which is tried again. To be safe, make what it does depend on the
+// execution's ID: an insert with the ID as its key, an idempotency key for a call.
+// There is no order, not even within a workflow.
+//
+// An execution ends as succeeded or failed, once; what is reported later changes nothing.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Execution is what a handler gets.
+type Execution struct {
+	// Start holds the IDs, the headers, the query, the delivery ID, and in its Payload the
+	// body's bytes as sent.
+	execution.Start
+	// Input is the JSON document that the workflow works on.
+	Input []byte
+	// Attempt counts from 1.
+	Attempt int
+}
+
+// Handler runs one execution. What it returns is the output, and must be a value that
+// encoding/json can marshal, or a json.RawMessage; nil is none. An error, or a panic, is
+// tried again until Options.Attempts, unless it is Permanent. The context ends at
+// Options.Timeout, and when the runner stops and can wait no longer.
+type Handler func(ctx context.Context, e Execution) (output any, err error)
+
+// Permanent makes an error that is not tried again.
+func Permanent(err error) error { return &permanentError{err} }
+
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+// Options say how a runner works. Only Group is required.
+type Options struct {
+	// Queue is the queue whose executions are run. "" means the default queue.
+	Queue string
+	// Group is the name that the members of a group share, [A-Za-z0-9_-]{1,64}. It is also
+	// that of the durable consumer: a group that comes back goes on where it was.
+	Group string
+	// OnlyNew lets a new group begin with what is accepted from now on, not with all that
+	// the stream still holds. It makes no difference to a group that exists.
+	OnlyNew bool
+	// Concurrency is how many handlers run at once. 0 means 10.
+	Concurrency int
+	// Attempts is how often an execution is tried before it is failed. 0 means 5.
+	Attempts int
+	// Backoff is how long to wait after the given attempt failed. nil means 1 s, doubled
+	// each time, at most 1 min.
+	Backoff func(attempt int) time.Duration
+	// Timeout is how long one attempt may take. 0 means 5 min.
+	Timeout time.Duration
+	// AckWait is how long it takes until the work of a runner that died is given to another.
+	// A handler that works longer is no problem: the runner says that it is alive. 0 means 15 s.
+	AckWait time.Duration
+	// DrainTimeout is how long handlers may finish after the context of Run has ended; then
+	// their own contexts end, and what they worked on is handed back. 0 means 30 s.
+	DrainTimeout time.Duration
+	// Log gets one line for each attempt. nil means that nobody hears it.
+	Log logrus.FieldLogger
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Queue == "" {
+		o.Queue = execution.DefaultQueue
+	}
+	if !execution.ValidName(o.Queue) || !execution.ValidName(o.Group) {
+		return o, fmt.Errorf("runner: queue %q and group %q must match %s", o.Queue, o.Group, execution.NamePattern)
+	}
+	orElse(&o.Concurrency, 10)
+	orElse(&o.Attempts, 5)
+	orElse(&o.Timeout, 5*time.Minute)
+	orElse(&o.AckWait, 15*time.Second)
+	orElse(&o.DrainTimeout, 30*time.Second)
+	if o.Backoff == nil {
+		o.Backoff = func(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
+	}
+	return o, nil
+}
+
+func orElse[T comparable](value *T, otherwise T) {
+	var zero T
+	if *value == zero {
+		*value = otherwise
+	}
+}
+
+// consumer is the name of the group's durable consumer.
+func (o Options) consumer() string { return "runner-" + o.Queue + "-" + o.Group }
+
+// runner is a Run under way.
+type runner struct {
+	Options
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	handler  Handler
+	handlers sync.WaitGroup
+	places   chan struct{}
+	// working ends when handlers may not go on.
+	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
+}
+
+// Run runs executions until the context ends, then lets handlers finish, and returns nil.
+// It goes on through lost connections. The stream must exist: the executor makes it.
+func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) error {
+	options, err := options.withDefaults()
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("runner: %w", err)
+	}
+	consumer, err := ensureConsumer(ctx, js, options)
+	if err != nil {
+		return err
+	}
+	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	r := &runner{
+		Options: options, nc: nc, js: js, handler: handler, working: working,
+		places: make(chan struct{}, options.Concurrency),
+	}
+	err = r.take(ctx, consumer)
+	timer := time.AfterFunc(r.DrainTimeout, giveUp)
+	defer timer.Stop()
+	r.handlers.Wait()
+	// What was acknowledged last must reach the server.
+	return errors.Join(err, nc.FlushTimeout(5*time.Second))
+}
+
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Consumer, error) {
+	config := jetstream.ConsumerConfig{
+		Durable:       o.consumer(),
+		FilterSubject: stream.QueueSubject(o.Queue),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       o.AckWait,
+		MaxAckPending: 10_000,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	}
+	if o.OnlyNew {
+		config.DeliverPolicy = jetstream.DeliverNewPolicy
+	}
+	consumer, err := js.Consumer(ctx, stream.Name, config.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		consumer, err = js.CreateConsumer(ctx, stream.Name, config)
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another member was first
+			consumer, err = js.Consumer(ctx, stream.Name, config.Durable)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("runner: consumer %s: %w", config.Durable, err)
+	}
+	return consumer, nil
+}
+
+// take hands executions to handlers until the context ends.
+func (r *runner) take(ctx context.Context, consumer jetstream.Consumer) error {
+	// No more is fetched than there are places: the rest is for the other members.
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullHeartbeat(5*time.Second))
+	if err != nil {
+		return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
+	}
+	defer context.AfterFunc(ctx, messages.Drain)()
+	defer messages.Stop()
+	for {
+		r.places <- struct{}{}
+		msg, err := messages.Next()
+		switch {
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
+			return nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			<-r.places // the iterator asks again by itself
+			continue
+		case err != nil:
+			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
+		case ctx.Err() != nil:
+			_ = msg.Nak() // fetched, not begun: for another member, at once
+			<-r.places
+			continue
+		}
+		r.handlers.Go(func() { //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+			defer func() { <-r.places }()
+			r.run(msg)
+		})
+	}
+}

@@ -1,0 +1,232 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+)
+
+// start runs a runner; stop ends it and waits until it has.
+func start(t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler) (stop func()) {
+	t.Helper()
+	if options.Group == "" {
+		options.Group = "group"
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- runner.Run(ctx, nc, options, handler) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("the runner ended with %v", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func soon(int) time.Duration { return time.Millisecond }
+
+func TestAHandlerGetsWhatWasSent(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	got := make(chan runner.Execution, 1)
+	start(t, nc, runner.Options{Queue: "gpu"}, func(_ context.Context, e runner.Execution) (any, error) {
+		got <- e
+		return nil, nil
+	})
+	ingress.Start(t, runnertest.Post{Body: "of another queue"})
+	id := ingress.Start(t, runnertest.Post{
+		Queue: "gpu", WorkflowID: "wf", ContentType: "text/plain", Body: "a\xff", DeliveryID: "d",
+		Headers: execution.Values{"X": {"1"}}, Query: execution.Values{"q": {"2"}},
+	})
+	e := <-got
+	if e.ID != id || e.WorkflowID != "wf" || string(e.Payload.Body) != "a\xff" || string(e.Input) != `{"body":"Yf8=","bodyEncoding":"base64"}` ||
+		e.Headers["X"][0] != "1" || e.Query["q"][0] != "2" || e.DeliveryID != "d" || e.Attempt != 1 {
+		t.Errorf("%+v", e)
+	}
+	states := ingress.States(t, id)
+	if len(states) != 2 || states[0].Status != execution.Running || states[1].Status != execution.Succeeded || states[1].Output != nil {
+		t.Errorf("%+v", states)
+	}
+}
+
+// What goes wrong ends as documented, and blocks nothing else.
+func TestWhatGoesWrong(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	var attempts sync.Map
+	hung := make(chan struct{})
+	defer close(hung)
+	start(t, nc, runner.Options{Attempts: 3, Backoff: soon, Timeout: 100 * time.Millisecond, Concurrency: 2}, func(ctx context.Context, e runner.Execution) (any, error) {
+		n, _ := attempts.LoadOrStore(e.WorkflowID, new(atomic.Int32))
+		counter, _ := n.(*atomic.Int32)
+		counter.Add(1)
+		switch e.WorkflowID {
+		case "fails":
+			return nil, errors.New("no\xff")
+		case "permanent":
+			return nil, runner.Permanent(errors.New("never"))
+		case "panics":
+			panic("oh")
+		case "hangs":
+			<-hung
+		case "slow":
+			<-ctx.Done()
+			return nil, ctx.Err()
+		case "no-json":
+			return func() {}, nil
+		case "second":
+			if e.Attempt == 1 {
+				return nil, errors.New("once")
+			}
+		}
+		return e.Attempt, nil
+	})
+	if err := nc.Publish("executions.start.default.poison.node", []byte("\xff")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		workflow, reason string
+		attempts         int32
+		status           execution.Status
+	}{
+		{"fails", "no\uFFFD", 3, execution.Failed},
+		{"permanent", "never", 1, execution.Failed},
+		{"panics", "panic: oh", 3, execution.Failed},
+		{"hangs", "did not return within 100ms", 3, execution.Failed},
+		{"slow", "deadline exceeded", 3, execution.Failed},
+		{"no-json", "no JSON", 1, execution.Failed},
+		{"second", "", 2, execution.Succeeded},
+		{"fine", "", 1, execution.Succeeded},
+	} {
+		id := ingress.Start(t, runnertest.Post{WorkflowID: c.workflow})
+		final := ingress.Await(t, id)
+		n, _ := attempts.Load(c.workflow)
+		counter, _ := n.(*atomic.Int32)
+		if final.Status != c.status || !strings.Contains(final.Error, c.reason) || counter.Load() != c.attempts {
+			t.Errorf("%s: %+v after %d attempts", c.workflow, final, counter.Load())
+		}
+	}
+}
+
+func TestGroupsAndMembers(t *testing.T) {
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	const executions = 200
+	var (
+		mu   sync.Mutex
+		runs = map[string][]string{} // group → execution IDs
+		all  = make(chan struct{}, 2*executions)
+	)
+	for _, member := range []string{"a", "a", "b"} {
+		start(t, server.Connect(t), runner.Options{Group: member}, func(_ context.Context, e runner.Execution) (any, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[member] = append(runs[member], e.ID)
+			all <- struct{}{}
+			return nil, nil
+		})
+	}
+	for range executions {
+		ingress.Start(t, runnertest.Post{})
+	}
+	for range 2 * executions {
+		<-all
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for group, ids := range runs {
+		slices.Sort(ids)
+		if len(slices.Compact(ids)) != executions {
+			t.Errorf("group %s ran %d different executions", group, len(slices.Compact(ids)))
+		}
+	}
+}
+
+// A runner that stops lets a handler finish; what it cannot finish is handed to another.
+func TestStopping(t *testing.T) {
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	began, finish := make(chan string, 10), make(chan struct{})
+	stop := start(t, server.Connect(t), runner.Options{DrainTimeout: time.Hour}, func(_ context.Context, e runner.Execution) (any, error) {
+		began <- e.ID
+		<-finish
+		return "finished", nil
+	})
+	id := ingress.Start(t, runnertest.Post{})
+	<-began
+	go func() { close(finish) }()
+	stop()
+	if got := ingress.Await(t, id); string(got.Output) != `"finished"` {
+		t.Errorf("%+v", got)
+	}
+
+	stop = start(t, server.Connect(t), runner.Options{DrainTimeout: time.Millisecond, AckWait: time.Hour}, func(ctx context.Context, e runner.Execution) (any, error) {
+		began <- e.ID
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	id = ingress.Start(t, runnertest.Post{})
+	<-began
+	stop()
+	start(t, server.Connect(t), runner.Options{}, func(context.Context, runner.Execution) (any, error) { return "by another", nil })
+	if got := ingress.Await(t, id); string(got.Output) != `"by another"` {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A runner that dies is replaced; a runner that works for long is not.
+func TestDyingAndWorkingForLong(t *testing.T) {
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	const ackWait = 300 * time.Millisecond
+	dying := server.Connect(t)
+	died := make(chan struct{})
+	go func() {
+		_ = runner.Run(context.Background(), dying, runner.Options{Group: "group", AckWait: ackWait}, func(context.Context, runner.Execution) (any, error) {
+			dying.Close()
+			close(died)
+			return "too late", nil
+		})
+	}()
+	id := ingress.Start(t, runnertest.Post{})
+	<-died
+	var runs atomic.Int32
+	start(t, server.Connect(t), runner.Options{AckWait: ackWait}, func(context.Context, runner.Execution) (any, error) {
+		runs.Add(1)
+		<-time.After(4 * ackWait)
+		return "done", nil
+	})
+	if got := ingress.Await(t, id); string(got.Output) != `"done"` || runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", got, runs.Load())
+	}
+}
+
+func TestOptions(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	for _, bad := range []runner.Options{{}, {Group: "a.b"}, {Group: "a", Queue: "*"}} {
+		if err := runner.Run(t.Context(), nc, bad, nil); err == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+	if err := runner.Run(t.Context(), nc, runner.Options{Group: "a"}, nil); err == nil {
+		t.Error("it runs without a stream")
+	}
+}

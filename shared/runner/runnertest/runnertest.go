@@ -1,0 +1,117 @@
+// Package runnertest stands in for hookstart in the tests of a runner: it starts
+// executions as an ingress does, and says what the runner reported.
+package runnertest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Ingress starts executions on the stream of a NATS server, which may be one of natstest.
+type Ingress struct {
+	js jetstream.JetStream
+}
+
+// NewIngress makes the stream if it is not there.
+func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
+	tb.Helper()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = stream.Ensure(tb.Context(), js, stream.DefaultSettings)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &Ingress{js: js}
+}
+
+// Post is what a sender would post. Its zero value is an empty body to the workflow
+// "workflow" on the default queue.
+type Post struct {
+	WorkflowID  string
+	NodeID      string
+	Queue       string
+	ContentType string
+	Body        string
+	Headers     execution.Values
+	Query       execution.Values
+	DeliveryID  string
+}
+
+// Start starts an execution, and returns its ID.
+func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
+	tb.Helper()
+	payload, err := execution.NewPayload(p.ContentType, []byte(p.Body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	start := execution.Start{
+		ID: uuid.NewString(), WorkflowID: p.WorkflowID, NodeID: p.NodeID, AccountID: "account", Queue: p.Queue,
+		Source: execution.Webhook, DeliveryID: p.DeliveryID, AcceptedAt: time.Now(), Payload: payload, Headers: p.Headers, Query: p.Query,
+	}
+	for field, otherwise := range map[*string]string{&start.WorkflowID: "workflow", &start.NodeID: "webhook", &start.Queue: execution.DefaultQueue} {
+		if *field == "" {
+			*field = otherwise
+		}
+	}
+	if p.DeliveryID != "" {
+		start.ID = execution.IDForDelivery(start.WorkflowID, start.NodeID, p.DeliveryID)
+	}
+	msg, err := stream.StartMessage(start)
+	if err == nil {
+		_, err = i.js.PublishMsg(tb.Context(), msg)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return start.ID
+}
+
+// Await waits for the final state of an execution, half a minute at most.
+func (i *Ingress) Await(tb testing.TB, executionID string) execution.Progress {
+	tb.Helper()
+	states := i.States(tb, executionID)
+	return states[len(states)-1]
+}
+
+// States waits for the final state of an execution, half a minute at most, and returns
+// all states that were reported until then.
+func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
+	defer cancel()
+	consumer, err := i.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"executions.progress.*.*." + executionID},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer messages.Stop()
+	var states []execution.Progress
+	for {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			tb.Fatalf("execution %s has reported %v, and then nothing: %v", executionID, states, err)
+		}
+		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		states = append(states, *event.Progress)
+		if event.Progress.Status.Final() {
+			return states
+		}
+	}
+}
