@@ -58,18 +58,25 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	return f
 }
 
+// defaults is the configuration of an ingress that sets nothing but addresses.
+func defaults(tb testing.TB, natsURL string) ingress.Config {
+	tb.Helper()
+	var c ingress.Config
+	parser, err := kong.New(&c)
+	if err == nil {
+		_, err = parser.Parse([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + natsURL})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
 // startIngress starts one more ingress and returns where it listens. It is stopped at the
 // end of the test, and must have ended well.
 func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	f.t.Helper()
-	var c ingress.Config
-	parser, err := kong.New(&c)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if _, err := parser.Parse([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + f.nats.URL()}); err != nil {
-		f.t.Fatal(err)
-	}
+	c := defaults(f.t, f.nats.URL())
 	c.Log = logrus.New()
 	c.Log.SetOutput(f.log)
 	c.Log.SetLevel(logrus.TraceLevel)

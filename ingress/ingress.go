@@ -106,10 +106,11 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 		return err
 	}
 	defer follower.Stop()
-	publisher, err := publish.New(ctx, nc, c.PublishTimeout, int(c.MaxInFlight))
+	publisher, err := publish.New(ctx, nc, c.PublishTimeout)
 	if err != nil {
 		return err
 	}
+	defer publisher.Close()
 	duplicates := report.NewDuplicates(js, log) //nolint:contextcheck // the last report is sent after ctx has ended
 	defer duplicates.Stop()
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -23,11 +24,26 @@ type Client struct {
 	base  string
 	token string
 	http  *http.Client
+	tap   func(body []byte)
 }
+
+// callTimeout is longer than the API takes for any call, to say so itself.
+const callTimeout = 30 * time.Second
 
 // New calls the API at base, for example http://127.0.0.1:8081, with the admin token.
 func New(base, adminToken string) *Client {
-	return &Client{base: strings.TrimRight(base, "/"), token: adminToken, http: &http.Client{}}
+	return &Client{base: strings.TrimRight(base, "/"), token: adminToken, http: &http.Client{
+		// The API never redirects: somebody else would get the token.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Tap is a client that also hands tap the body of every successful answer, or the data of
+// every event, as it came: types leave out what they do not know.
+func (c *Client) Tap(tap func(body []byte)) *Client {
+	tapped := *c
+	tapped.tap = tap
+	return &tapped
 }
 
 // Page says which part of a list is wanted. Its zero value is the beginning.
@@ -78,6 +94,12 @@ func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow
 	return w, c.call(ctx, http.MethodPut, workflow(id), nil, put, &w)
 }
 
+// PutWorkflowJSON does the same with an api.PutWorkflow that is one JSON text already: the
+// API says what is wrong with it.
+func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (w api.Workflow, err error) {
+	return w, c.call(ctx, http.MethodPut, workflow(id), nil, asIs(put), &w)
+}
+
 // Workflow returns one workflow.
 func (c *Client) Workflow(ctx context.Context, id string) (w api.Workflow, err error) {
 	return w, c.call(ctx, http.MethodGet, workflow(id), nil, nil, &w)
@@ -114,7 +136,7 @@ func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (t api.
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
 func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (t api.Trigger, err error) {
-	return t, c.call(ctx, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", nil, json.RawMessage(sample), &t)
+	return t, c.call(ctx, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", nil, asIs(sample), &t)
 }
 
 // RotateToken gives a node a new token.
@@ -162,27 +184,49 @@ func trigger(workflowID, nodeID string) string {
 	return workflow(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
+// asIs is a body that is JSON already. encoding/json would rewrite it, and refuse what is
+// nested deeply.
+type asIs []byte
+
+func encode(body any) (io.Reader, error) {
+	switch body := body.(type) {
+	case nil:
+		return nil, nil
+	case asIs:
+		return bytes.NewReader(body), nil
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
+	}
+	return bytes.NewReader(text), nil
+}
+
 // call sends body as JSON, if there is one, and reads the answer into result, if there
 // is one.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
-	var sent io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("encode the request: %w", err)
-		}
-		sent = bytes.NewReader(text)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s", callTimeout))
+	defer cancel()
+	sent, err := encode(body)
+	if err != nil {
+		return err
 	}
 	response, err := c.send(ctx, method, path, query, sent)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if result == nil {
-		return nil
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("the answer of %s to %s %s broke off: %w", c.base, method, path, err)
 	}
-	if err := json.NewDecoder(response.Body).Decode(result); err != nil {
-		return fmt.Errorf("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
+	if result != nil {
+		if err := decode(text, result); err != nil {
+			return fmt.Errorf("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
+		}
+	}
+	if c.tap != nil {
+		c.tap(text)
 	}
 	return nil
 }
@@ -203,13 +247,24 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the operators' API at %s: %w", c.base, err)
+		return nil, fmt.Errorf("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()
 	return nil, problem(c.base, response)
+}
+
+// withoutURL is the cause alone: the URL was said already.
+func withoutURL(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if of, is := errors.AsType[*url.Error](err); is {
+		return of.Err
+	}
+	return err
 }
 
 func problem(base string, response *http.Response) error {

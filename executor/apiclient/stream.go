@@ -4,21 +4,35 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// maxEvent bounds one line of the stream of events.
-const maxEvent = 1 << 20
+const (
+	// maxEvent bounds one line of the stream of events.
+	maxEvent = 1 << 20
+	// maxSilence is several times as long as the executor is ever silent: after that, the
+	// connection is dead.
+	maxSilence = time.Minute
+)
+
+var errSilence = errors.New("the stream of events is silent for too long")
 
 // Watch calls each for every execution that changes, of one workflow or of all when
-// workflowID is empty. It returns each's error, or why the stream ended; nil when the
-// executor ended it: then call it again.
-func (c *Client) Watch(ctx context.Context, workflowID string, each func(api.Execution) error) error {
+// workflowID is empty. It calls opened, unless that is nil, when the stream is open: what
+// changes after that is not missed. It returns the error of either, or why the stream
+// ended; nil when the executor ended it: then call it again.
+func (c *Client) Watch(ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(maxSilence, func() { cancel(errSilence) })
+	defer silence.Stop()
 	q := url.Values{}
 	if workflowID != "" {
 		q.Set("workflowId", workflowID)
@@ -28,9 +42,15 @@ func (c *Client) Watch(ctx context.Context, workflowID string, each func(api.Exe
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if opened != nil {
+		if err := opened(); err != nil {
+			return err
+		}
+	}
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
+		silence.Reset(maxSilence)
 		data, isData := strings.CutPrefix(lines.Text(), "data:")
 		if !isData {
 			continue // a name, a comment, or the end of an event: there is one kind of event only
@@ -39,9 +59,15 @@ func (c *Client) Watch(ctx context.Context, workflowID string, each func(api.Exe
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			return fmt.Errorf("read an event: %w", err)
 		}
+		if c.tap != nil {
+			c.tap([]byte(strings.TrimSpace(data)))
+		}
 		if err := each(e); err != nil {
 			return err
 		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
 	return lines.Err()
 }

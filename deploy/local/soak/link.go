@@ -79,7 +79,7 @@ func (l *link) accept() {
 // join copies between a node's connection and a new one to the other node.
 func (l *link) join(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.pass() // a connection is not even made while the link is silent
+	l.pass()                         // a connection is not even made while the link is silent
 	to, err := net.Dial("tcp", l.to) //nolint:noctx // on loopback it does not block
 	if err != nil {
 		return

@@ -21,7 +21,7 @@ type ports struct{ held []net.PacketConn }
 func (p *ports) reserve() (addr string, err error) {
 	for range lastPort - firstPort {
 		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort)) //nolint:gosec // not a secret
-		reservation, err := net.ListenPacket("udp", addr)                           //nolint:noctx // it does not block
+		reservation, err := net.ListenPacket("udp", addr)                            //nolint:noctx // it does not block
 		if err != nil {
 			continue
 		}

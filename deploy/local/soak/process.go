@@ -64,7 +64,7 @@ func (p *process) launch() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the process has its own copy
+	defer func() { _ = log.Close() }()                                             // the process has its own copy
 	r := &run{cmd: exec.Command(self, p.args[1:]...), exited: make(chan struct{})} //nolint:gosec,noctx // this very binary; it ends by kill
 	r.cmd.Args[0] = p.args[0]
 	r.cmd.Env = environment()
@@ -97,7 +97,7 @@ func (p *process) ended(r *run) {
 	byItself := p.run == r
 	if byItself {
 		p.run = nil
-		p.problems = append(p.problems, fmt.Sprintf("%s ended by itself: %s", p.name, r.cmd.ProcessState))
+		p.problems = append(p.problems, fmt.Sprintf("%s ended by itself: %s: %s", p.name, r.cmd.ProcessState, p.lastLine()))
 	}
 	p.mu.Unlock()
 	if !byItself {
@@ -187,6 +187,16 @@ func (p *process) complaints() []string {
 		}
 	}
 	return all
+}
+
+// lastLine is the last that the process wrote.
+func (p *process) lastLine() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 // environment is this process's, without flags for the programs.

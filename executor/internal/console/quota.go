@@ -54,7 +54,7 @@ func (q quota) Text() string {
 	case !q.Known:
 		return "no plan"
 	case !q.Webhooks:
-		return "no webhook triggers in this plan"
+		return "no webhooks in this plan"
 	case q.Max == registry.Unlimited:
 		return fmt.Sprintf("%s active, no limit", count(q.Active))
 	default:

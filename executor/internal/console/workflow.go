@@ -1,6 +1,8 @@
 package console
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -90,14 +92,24 @@ func (c *Console) trigger(r *http.Request, workflowID, nodeID string) (trigger, 
 		Loopback: loopback(got.URL), Tokens: got.Tokens, DeliveryIDHeaders: got.DeliveryIDHeaders, MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit.Requests, got.RateLimit.WindowSeconds),
 	}
-	if sample := string(got.SamplePayload); sample != "null" {
-		t.Sample = sample
+	if sample := got.SamplePayload; string(sample) != "null" {
+		t.Sample = readable(sample)
 	}
 	t.Snippets = snippets(t.URL, slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
 	for i := range t.Tokens {
 		t.Tokens[i].Token = "" // a template must not be able to show it
 	}
 	return t, nil
+}
+
+// readable is a JSON text over several lines; one that somebody has laid out already stays
+// as it is.
+func readable(text []byte) string {
+	var indented bytes.Buffer
+	if bytes.ContainsRune(text, '\n') || json.Indent(&indented, text, "", "  ") != nil {
+		return string(text)
+	}
+	return indented.String()
 }
 
 // activeBesides are the first other active workflows of an account.

@@ -42,32 +42,30 @@ type Ack struct {
 
 // Publisher publishes. It is safe for concurrent use.
 type Publisher struct {
-	js      jetstream.JetStream // gives a message attemptTimeout
-	last    jetstream.JetStream // gives a message all the time there is
+	acks    *acks
 	stream  jetstream.Stream
 	timeout time.Duration
 }
 
 // New publishes over one connection; more were measured to gain nothing. The stream
-// must exist. timeout is how long a sender has to wait for an answer at most;
-// maxPending how many messages may be on their way at once.
-func New(ctx context.Context, nc *nats.Conn, timeout time.Duration, maxPending int) (*Publisher, error) {
-	newContext := func(timeout time.Duration) (jetstream.JetStream, error) {
-		return jetstream.New(nc, jetstream.WithPublishAsyncTimeout(timeout), jetstream.WithPublishAsyncMaxPending(maxPending))
+// must exist. timeout is how long a sender has to wait for an answer at most.
+func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
 	p := &Publisher{timeout: timeout}
-	var err error
-	if p.js, err = newContext(min(attemptTimeout, timeout)); err != nil {
+	if p.stream, err = js.Stream(ctx, stream.Name); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	if p.last, err = newContext(timeout); err != nil {
-		return nil, fmt.Errorf("set up publishing: %w", err)
-	}
-	if p.stream, err = p.js.Stream(ctx, stream.Name); err != nil {
+	if p.acks, err = newAcks(nc); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
 	return p, nil
 }
+
+// Close ends publishing. What is still on its way fails.
+func (p *Publisher) Close() { p.acks.close() }
 
 // Publish stores a message. A nil error means that the stream has confirmed it. Its
 // errors are the three of this package.
@@ -78,20 +76,20 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration, maxPending i
 func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
-	js := p.last
-	repeatable := msg.Header.Get(jetstream.MsgIDHeader) != ""
+	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
+	patience := p.timeout // one attempt has all the time there is
 	if repeatable {
-		js = p.js
+		patience = min(attemptTimeout, p.timeout)
 	}
 	unknown := false // whether an earlier attempt may have been stored
 	for attempt := 0; ; attempt++ {
-		ack, err := publishOnce(js, msg)
+		ack, err := p.acks.publish(msg, patience)
 		switch o := classify(err); {
 		case o == stored:
 			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg) {
 				ack.Duplicate = false
 			}
-			return Ack{Duplicate: ack.Duplicate, Sequence: ack.Sequence}, nil
+			return ack, nil
 		case o == full:
 			return Ack{}, fmt.Errorf("%w: %w", ErrStorageFull, err)
 		case o == overloaded:
@@ -109,19 +107,6 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		<-time.After(pause)
-	}
-}
-
-func publishOnce(js jetstream.JetStream, msg *nats.Msg) (*jetstream.PubAck, error) {
-	future, err := js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case ack := <-future.Ok():
-		return ack, nil
-	case err := <-future.Err():
-		return nil, err
 	}
 }
 
@@ -169,8 +154,7 @@ func classify(err error) outcome {
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting),
-		errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
-		errors.Is(err, jetstream.ErrTooManyStalledMsgs):
+		errors.Is(err, nats.ErrNoResponders):
 		return notSent
 	default: // a timeout, or a connection that broke before the answer came
 		return noAnswer

@@ -46,10 +46,11 @@ func newPublisher(t *testing.T, nc *nats.Conn, replicas int, timeout time.Durati
 	if err := stream.Ensure(t.Context(), js, settings); err != nil {
 		t.Fatal(err)
 	}
-	p, err := publish.New(t.Context(), nc, timeout, 1000)
+	p, err := publish.New(t.Context(), nc, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.Close)
 	return p
 }
 

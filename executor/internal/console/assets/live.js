@@ -126,7 +126,7 @@ function update(row, fresh) {
   if (!row) {
     return;
   }
-  for (const kind of ["status", "what", "facts"]) {
+  for (const kind of ["status", "what", "came"]) {
     const [before, after] = [row.querySelector(`:scope > .${kind}`), fresh.querySelector(`:scope > .${kind}`)];
     if (before.outerHTML !== after.outerHTML) {
       before.replaceWith(after.cloneNode(true));

@@ -1,0 +1,115 @@
+package soak
+
+import (
+	"fmt"
+	"strings"
+)
+
+// audit is what a comparison of the senders' book with the stream and the records shows.
+type audit struct {
+	deliveries   int
+	executions   int // that senders were told of
+	stored       int // executions in the stream
+	recorded     int // executions that are recorded
+	lost         []string
+	doubled      []string
+	strange      []string // neither, and not to be explained
+	misjudged    int      // a first answer that said deduplicated though nothing came before
+	ghosts       map[string]int
+	ghostsWithID int // stored though every answer said no, and the sender gave up
+	unheard      int // stored; the sender got no answer and did not ask again
+}
+
+// examine compares. What a sender was told counts, whatever happened on the way:
+//
+//   - lost: acknowledged, and not stored or not recorded.
+//   - doubled: an execution with two messages; a delivery with two executions; a delivery of
+//     which two answers say that they are the first. That only repeats were
+//     heard is fine: the first answer may have been lost.
+//   - a ghost: without a delivery ID, refused, and stored all the same. The sender, who was
+//     told no and cannot ask again, got an execution. Such a request is sent to the
+//     stream once; when the answer does not come in time, nobody knows whether it
+//     was stored.
+func examine(b *book, starts map[string]start, records map[string]int, incidents []incident) *audit {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := &audit{deliveries: len(b.deliveries), stored: len(starts), recorded: len(records), ghosts: map[string]int{}}
+	told := map[string]bool{}
+	for _, d := range b.deliveries {
+		for _, id := range d.executions {
+			told[id] = true
+			switch s, isStored := starts[id]; {
+			case !isStored:
+				a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s, %s) is not in the stream", id, d.marker, when(d, incidents)))
+			case s.marker != d.marker:
+				a.strange = append(a.strange, fmt.Sprintf("%s was given to delivery %s and is of delivery %s", id, d.marker, s.marker))
+			case records[id] == 0:
+				a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s, %s) is not recorded", id, d.marker, when(d, incidents)))
+			}
+		}
+		if len(d.executions) > 1 {
+			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s (%s) was given %s", d.marker, when(d, incidents), strings.Join(d.executions, " and ")))
+		}
+		if d.originals > 1 {
+			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s (%s) was told %d times that it is the first", d.marker, when(d, incidents), d.originals))
+		}
+		if d.early {
+			a.misjudged++
+		}
+	}
+	a.executions = len(told)
+
+	executionOf := map[string]string{}
+	for id, s := range starts {
+		d := b.deliveries[s.marker]
+		switch {
+		case s.messages > 1:
+			a.doubled = append(a.doubled, fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
+		case executionOf[s.marker] != "":
+			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s is stored as %s and as %s", s.marker, id, executionOf[s.marker]))
+		case d == nil:
+			a.strange = append(a.strange, fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
+		case told[id]:
+		case d.unheard > 0 && d.refused == 0:
+			a.unheard++
+		case d.hasID:
+			a.ghostsWithID++
+		default:
+			a.ghosts[cause(d, incidents)]++
+		}
+		executionOf[s.marker] = id
+		if records[id] == 0 && !told[id] {
+			a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s) is in the stream and not recorded", id, s.marker))
+		}
+	}
+	for id, n := range records {
+		if _, isStored := starts[id]; n != 1 || !isStored {
+			a.strange = append(a.strange, fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, n, starts[id].messages))
+		}
+	}
+	return a
+}
+
+// cause is the fault of a NATS node, or else any other, that began last before the
+// sender had its answer.
+func cause(d *delivery, incidents []incident) string {
+	kind, ofNode := "no fault", false
+	for _, i := range incidents {
+		isNode := strings.Contains(i.kind, "node")
+		if i.from.Before(d.ended) && (isNode || !ofNode) {
+			kind, ofNode = i.kind, isNode
+		}
+	}
+	return kind
+}
+
+// when says which faults lay around a delivery.
+func when(d *delivery, incidents []incident) string {
+	var kinds []string
+	for _, i := range incidents {
+		if i.from.Before(d.ended) && (i.to.IsZero() || i.to.Add(recoverTimeout/4).After(d.began)) {
+			kinds = append(kinds, i.kind)
+		}
+	}
+	return fmt.Sprintf("%s to %s, faults: %s", d.began.Format("15:04:05.000"), d.ended.Format("15:04:05.000"), strings.Join(kinds, ", "))
+}

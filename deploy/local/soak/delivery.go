@@ -1,0 +1,117 @@
+package soak
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// delivery is what a sender knows of one delivery: all the answers that it got.
+type delivery struct {
+	marker string // in the body; with a delivery ID, it is that
+	hasID  bool
+
+	began, ended time.Time
+	executions   []string // different ones that it was given
+	originals    int      // answers without deduplicated
+	repeats      int      // answers with deduplicated
+	refused      int      // answers that said no
+	unheard      int      // requests that may have arrived, without an answer
+	clear        bool     // when the first answer came, no earlier request could have been stored
+	early        bool     // that first answer said deduplicated all the same
+}
+
+// book is what all senders were told.
+type book struct {
+	mu         sync.Mutex
+	deliveries map[string]*delivery
+	totals     totals
+}
+
+// totals are counts of requests.
+type totals struct {
+	sent         int
+	acknowledged int
+	deduplicated int
+	refused      map[string]int // by status and code
+	errors       map[string]int // by what happened to the connection
+}
+
+func newBook() *book {
+	return &book{deliveries: map[string]*delivery{}, totals: totals{refused: map[string]int{}, errors: map[string]int{}}}
+}
+
+func (b *book) open(marker string, hasID bool) *delivery {
+	d := &delivery{marker: marker, hasID: hasID, began: time.Now(), clear: true}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.deliveries[marker] = d
+	return d
+}
+
+// sends notes that a request goes out.
+func (b *book) sends(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.totals.sent++
+}
+
+// accepted notes a 200.
+func (b *book) accepted(d *delivery, a answer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.totals.acknowledged++
+	d.ended = time.Now()
+	if d.clear && a.Deduplicated {
+		d.early = true
+	}
+	d.clear = false
+	if !slices.Contains(d.executions, a.ExecutionID) {
+		d.executions = append(d.executions, a.ExecutionID)
+	}
+	if a.Deduplicated {
+		d.repeats++
+		b.totals.deduplicated++
+	} else {
+		d.originals++
+	}
+}
+
+// refusal notes an honest no.
+func (b *book) refusal(d *delivery, code string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.totals.refused[code]++
+	d.ended = time.Now()
+	d.refused++
+	d.clear = false // a message may have been stored before the sender was told no
+}
+
+// failure notes a connection that gave no answer. One that was never made carried nothing.
+func (b *book) failure(d *delivery, what string, neverMade bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.totals.errors[what]++
+	d.ended = time.Now()
+	if !neverMade {
+		d.unheard++
+		d.clear = false
+	}
+}
+
+// concurrent notes that a delivery is sent twice at the same time: either may be first.
+func (b *book) concurrent(d *delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d.clear = false
+}
+
+// soFar is a copy of the totals.
+func (b *book) soFar() totals {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.totals
+	t.refused, t.errors = maps.Clone(t.refused), maps.Clone(t.errors)
+	return t
+}

@@ -1,0 +1,254 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/pgtest"
+)
+
+// How long a fault lasts.
+const (
+	longestDown  = 3 * time.Second
+	shortestHang = time.Second
+	longestHang  = 10 * time.Second
+	// recoverTimeout is how long a node may take to catch up, and a service to be ready.
+	recoverTimeout = time.Minute
+)
+
+// fault is one kind of fault at one target.
+type fault struct {
+	kind   string
+	slots  []string // what else must not be at fault meanwhile
+	inject func(ctx context.Context, lasts time.Duration) error
+	lasts  time.Duration
+}
+
+// incident is a fault that happened. It ended when the cause was gone; recovery takes
+// longer.
+type incident struct {
+	kind     string
+	from, to time.Time
+}
+
+// faults injects faults into an installation.
+type faults struct {
+	installation *installation
+	database     *pgtest.Server
+	random       *rand.Rand
+	every        time.Duration // on average
+	say          func(format string, args ...any)
+
+	mu        sync.Mutex
+	busy      map[string]bool
+	freed     chan struct{} // closed and replaced when a slot is free again
+	incidents []incident
+	problems  []string
+}
+
+func newFaults(i *installation, database *pgtest.Server, seed uint64, every time.Duration, say func(string, ...any)) *faults {
+	return &faults{
+		installation: i, database: database, random: rand.New(rand.NewPCG(seed, 0)), every: every, say: say, //nolint:gosec // not a secret
+		busy: map[string]bool{}, freed: make(chan struct{}),
+	}
+}
+
+// deck is every kind of fault at every target, in random order. Nodes share one slot: two
+// of the three must be there.
+func (f *faults) deck() []fault {
+	var all []fault
+	add := func(kind string, slots []string, shortest, longest time.Duration, inject func(context.Context, time.Duration) error) {
+		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))
+		all = append(all, fault{kind: kind, slots: slots, inject: inject, lasts: lasts})
+	}
+	var rolled = map[string][]string{}
+	for _, s := range f.installation.services() {
+		kind, _, _ := strings.Cut(s.name, "-")
+		rolled[kind] = append(rolled[kind], s.name)
+		add("kill "+kind, []string{s.name}, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, s.process, s.kill, lasts) })
+		add("pause "+kind, []string{s.name}, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, s.process, lasts) })
+	}
+	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second, func(ctx context.Context, _ time.Duration) error { return roll(ctx, f.installation.ingresses) })
+	add("rolling restart of executors", rolled["executor"], 0, time.Second, func(ctx context.Context, _ time.Duration) error { return roll(ctx, f.installation.executors) })
+	add("kill database", []string{"database"}, 0, longestDown, f.killDatabase)
+
+	slot := []string{"nodes"}
+	nodes := f.installation.nodes
+	for n, p := range nodes {
+		add("kill node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, p, p.kill, lasts) })
+		links := f.installation.around(n)
+		if f.random.IntN(2) == 0 {
+			links = f.installation.between(n, (n+1)%len(nodes))
+		}
+		add("cut between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+			return apart(ctx, links, (*link).cut, lasts)
+		})
+		if n == f.random.IntN(len(nodes)) {
+			continue // fewer of these, since they take longest
+		}
+		add("pause node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, p, lasts) })
+		add("silence between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+			return apart(ctx, links, (*link).silence, lasts)
+		})
+	}
+	last := nodes[f.random.IntN(len(nodes))]
+	add("stop node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, last, last.terminate, lasts) })
+	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
+	return all
+}
+
+// run injects faults until starting ends, and returns when the last one is over.
+func (f *faults) run(ctx, starting context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	var queue []fault
+	for {
+		gap := time.NewTimer(f.every/2 + time.Duration(f.random.Int64N(int64(f.every))))
+		select {
+		case <-starting.Done():
+			gap.Stop()
+			return
+		case <-gap.C:
+		}
+		var next fault
+		for found := false; !found; {
+			if len(queue) < 8 {
+				queue = append(queue, f.deck()...)
+			}
+			f.mu.Lock()
+			freed := f.freed
+			next, queue, found = f.choose(queue)
+			f.mu.Unlock()
+			if found {
+				break
+			}
+			select {
+			case <-starting.Done():
+				return
+			case <-freed:
+			}
+		}
+		all.Go(func() { f.happen(ctx, next) })
+	}
+}
+
+// choose takes the first fault whose slots are free out of the queue. mu is held.
+func (f *faults) choose(queue []fault) (fault, []fault, bool) {
+	for n, one := range queue {
+		free := true
+		for _, slot := range one.slots {
+			free = free && !f.busy[slot]
+		}
+		if free {
+			for _, slot := range one.slots {
+				f.busy[slot] = true
+			}
+			return one, append(queue[:n:n], queue[n+1:]...), true
+		}
+	}
+	return fault{}, queue, false
+}
+
+// happen lets a fault happen, and frees its slots after the recovery.
+func (f *faults) happen(ctx context.Context, one fault) {
+	from := time.Now()
+	f.mu.Lock()
+	index := len(f.incidents)
+	f.incidents = append(f.incidents, incident{kind: one.kind, from: from})
+	f.mu.Unlock()
+	err := one.inject(ctx, one.lasts)
+	f.mu.Lock()
+	f.incidents[index].to = time.Now()
+	f.mu.Unlock()
+	if err == nil && one.slots[0] == "nodes" {
+		err = f.installation.awaitReplicas(ctx, recoverTimeout)
+	}
+	f.say("%s %v for %s, recovered after %s", one.kind, one.slots, one.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		f.problems = append(f.problems, one.kind+" ("+strings.Join(one.slots, ", ")+"): "+err.Error())
+	}
+	for _, slot := range one.slots {
+		delete(f.busy, slot)
+	}
+	close(f.freed)
+	f.freed = make(chan struct{})
+}
+
+// happened is a copy of what has happened.
+func (f *faults) happened() []incident {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]incident{}, f.incidents...)
+}
+
+// down ends a process, waits, and starts it again.
+func down(ctx context.Context, p *process, end func(), lasts time.Duration) error {
+	end()
+	wait(ctx, lasts)
+	return p.start()
+}
+
+// hang freezes a process: its connections stay open, and nothing is answered.
+func hang(ctx context.Context, p *process, lasts time.Duration) error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	wait(ctx, lasts)
+	return p.signal(syscall.SIGCONT)
+}
+
+// apart does something to links, and heals them.
+func apart(ctx context.Context, links []*link, do func(*link), lasts time.Duration) error {
+	for _, l := range links {
+		do(l)
+	}
+	wait(ctx, lasts)
+	for _, l := range links {
+		l.heal()
+	}
+	return nil
+}
+
+// roll restarts services one after another in an orderly way, as an upgrade does.
+func roll(ctx context.Context, services []*service) error {
+	for _, s := range services {
+		s.terminate()
+		if err := s.start(); err != nil {
+			return err
+		}
+		if err := s.awaitReady(ctx, recoverTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
+	if err := f.database.Kill(); err != nil {
+		return err
+	}
+	wait(ctx, lasts)
+	restarting, cancel := context.WithTimeout(ctx, recoverTimeout)
+	defer cancel()
+	if err := f.database.Restart(restarting); err != nil {
+		return fmt.Errorf("start the database again: %w", err)
+	}
+	return nil
+}
+
+// wait returns early when the context ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

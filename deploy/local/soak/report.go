@@ -1,0 +1,84 @@
+package soak
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// shownEach is how many of each kind of violation are shown one by one.
+const shownEach = 10
+
+// report is the ledger.
+type report struct {
+	seed      uint64
+	took      time.Duration
+	totals    totals
+	audit     *audit
+	incidents []incident
+	ended     []string // processes that ended by themselves, and what else went wrong with them
+}
+
+func (r *report) write(out io.Writer) {
+	line := func(name string, value any, why string) {
+		_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", name, value, why)
+	}
+	t, a := r.totals, r.audit
+	_, _ = fmt.Fprintf(out, "\nLedger, seed %d, %s under load\n", r.seed, r.took.Round(time.Second))
+	line("deliveries", a.deliveries, "")
+	line("sent", t.sent, "requests, repeats too")
+	line("acknowledged", t.acknowledged, fmt.Sprintf("answers 200; %d executions", a.executions))
+	line("deduplicated", t.deduplicated, "of these, for a delivery that came before")
+	line("refused", sum(t.refused), list(t.refused))
+	line("no answer", sum(t.errors), list(t.errors))
+	line("stored", a.stored, "executions in the stream")
+	line("recorded", a.recorded, "")
+	line("unheard", a.unheard, "stored; the answer was lost, and the sender did not ask again")
+	line("ghosts", sum(a.ghosts), "stored though refused, without a delivery ID, never sent again: a NATS server took it and did not say so in time")
+	if len(a.ghosts) > 0 {
+		line("", "", list(a.ghosts))
+	}
+	line("given up", a.ghostsWithID, "stored though refused, with a delivery ID: sent again, they would have been deduplicated")
+	line("misjudged", a.misjudged, "called deduplicated though nothing came before")
+	line("faults", len(r.incidents), list(byKind(r.incidents)))
+	line("ended", len(r.ended), "processes that ended by themselves or not well")
+	show(out, r.ended)
+	line("strange", len(a.strange), "")
+	show(out, a.strange)
+	line("lost", len(a.lost), "")
+	show(out, a.lost)
+	line("doubled", len(a.doubled), "")
+	show(out, a.doubled)
+}
+
+func show(out io.Writer, lines []string) {
+	for _, text := range lines[:min(len(lines), shownEach)] {
+		_, _ = fmt.Fprintln(out, "  ", text)
+	}
+}
+
+func byKind(incidents []incident) map[string]int {
+	kinds := map[string]int{}
+	for _, i := range incidents {
+		kinds[i.kind]++
+	}
+	return kinds
+}
+
+func sum(counts map[string]int) (all int) {
+	for _, n := range counts {
+		all += n
+	}
+	return all
+}
+
+func list(counts map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,181 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What code-hosting services and payment providers do, with shorter pauses: ten seconds
+// for an answer, then again under the same ID, each time later.
+const (
+	answerTimeout = 10 * time.Second
+	firstPause    = 200 * time.Millisecond
+	longestPause  = 5 * time.Second
+	maxAttempts   = 12
+)
+
+// Of a hundred deliveries, so many are without an ID, are sent twice at the same time, and
+// are sent again after they were acknowledged.
+const (
+	withoutID = 20
+	twins     = 4
+	redeliver = 6
+)
+
+// senders call the webhooks.
+type senders struct {
+	book   *book
+	urls   []string // of the ingresses
+	paths  []string // of the webhooks
+	client *http.Client
+	run    string // makes delivery IDs differ from those of another run
+}
+
+func newSenders(b *book, i *installation, run string) *senders {
+	s := &senders{book: b, paths: i.paths, run: run, client: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 30 * time.Second},
+	}}
+	for _, e := range i.ingresses {
+		s.urls = append(s.urls, e.url)
+	}
+	return s
+}
+
+// post keeps count senders going at rate deliveries per second together. When starting
+// ends no delivery is begun any more; it returns when all are done, or when ctx ends.
+func (s *senders) post(ctx, starting context.Context, count int, rate float64, seed uint64) {
+	var all sync.WaitGroup
+	every := time.Duration(float64(count) / rate * float64(time.Second))
+	for n := range count {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // not a secret
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for number := 0; ; number++ {
+				select {
+				case <-starting.Done():
+					return
+				case <-tick.C:
+				}
+				s.one(ctx, fmt.Sprintf("%s-%d-%d", s.run, n, number), random)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// one sends one delivery, in one of the ways in which senders do.
+func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
+	path := s.paths[random.IntN(len(s.paths))]
+	switch chance := random.IntN(100); {
+	case chance < withoutID:
+		s.attempt(ctx, s.book.open(marker, false), path, s.urls[random.IntN(len(s.urls))])
+	case chance < withoutID+twins:
+		d := s.book.open(marker, true)
+		s.book.concurrent(d)
+		var both sync.WaitGroup
+		for range 2 {
+			own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
+			both.Go(func() { s.deliver(ctx, d, path, own) })
+		}
+		both.Wait()
+	case chance < withoutID+twins+redeliver:
+		d := s.book.open(marker, true)
+		s.deliver(ctx, d, path, random)
+		s.deliver(ctx, d, path, random)
+	default:
+		s.deliver(ctx, s.book.open(marker, true), path, random)
+	}
+}
+
+// deliver sends until there is an answer that is final.
+func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
+	pause := firstPause
+	for range maxAttempts {
+		if s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]) {
+			return
+		}
+		timer := time.NewTimer(pause/2 + time.Duration(random.Int64N(int64(pause))))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// answer is what a sender gets.
+type answer struct {
+	Status       int    `json:"-"`
+	ExecutionID  string `json:"executionId"`
+	Deduplicated bool   `json:"deduplicated"`
+	Code         string `json:"code"`
+}
+
+// attempt sends one request and notes what came of it. final says that a sender does not
+// send it again.
+func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (final bool) {
+	s.book.sends(d)
+	a, err := s.request(ctx, d, url+path)
+	switch {
+	case err != nil:
+		what, neverMade := connectionError(err)
+		s.book.failure(d, what, neverMade)
+		return false
+	case a.Status == http.StatusOK:
+		s.book.accepted(d, a)
+		return true
+	default:
+		s.book.refusal(d, fmt.Sprintf("%d %s", a.Status, a.Code))
+		return a.Status < 500 && a.Status != http.StatusTooManyRequests
+	}
+}
+
+func (s *senders) request(ctx context.Context, d *delivery, url string) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"marker":"`+d.marker+`"}`))
+	if err != nil {
+		return a, err
+	}
+	request.GetBody = nil // else Go would send it a second time by itself when a connection breaks
+	request.Header.Set("Content-Type", "application/json")
+	if d.hasID {
+		request.Header.Set("X-GitHub-Delivery", d.marker)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a.Status = response.StatusCode
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(text, &a)
+}
+
+// connectionError says what happened; neverMade: no connection, so nothing arrived.
+func connectionError(err error) (what string, neverMade bool) {
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &operation) && operation.Op == "dial":
+		return "not connected", true
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in " + answerTimeout.String(), false
+	default:
+		return "connection broke", false
+	}
+}

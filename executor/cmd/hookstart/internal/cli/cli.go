@@ -1,0 +1,101 @@
+// Package cli is the command line hookstart: its verbs, what they print, and what it says
+// when one fails.
+package cli
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+const description = "The command line for operators of hookstart. Start with: hookstart workflow list"
+
+// flags are the verbs, and the flags that all of them have.
+type flags struct {
+	APIURL     string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" placeholder:"URL"`
+	AdminToken string `help:"The admin token. Better in the environment: others may see a command's flags." placeholder:"TOKEN"`
+	Output     string `short:"o" help:"table, for people; json, for scripts: what the API answers, unchanged." enum:"table,json" default:"table" placeholder:"FORMAT"`
+	program.Version
+
+	Plan      planVerbs      `cmd:"" help:"What accounts may do."`
+	Account   accountVerbs   `cmd:"" help:"Accounts: each has a plan and owns workflows."`
+	Workflow  workflowVerbs  `cmd:"" help:"Workflows with their webhook trigger nodes."`
+	Trigger   triggerVerbs   `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
+	Execution executionVerbs `cmd:"" help:"What was started, and what came of it."`
+}
+
+// Streams are where a program reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// exited carries an exit code out of kong, which prints help and versions itself.
+type exited int
+
+// Run runs one command and returns its exit code: 0 when it did what was asked, 1 when it
+// failed, 2 when it was not asked correctly.
+func Run(ctx context.Context, args []string, std Streams) (code int) {
+	defer func() {
+		switch left := recover().(type) {
+		case nil:
+		case exited:
+			code = int(left)
+		default:
+			panic(left)
+		}
+	}()
+	var given flags
+	parser := kong.Must(&given,
+		kong.Name("hookstart"), kong.Description(description),
+		kong.DefaultEnvars(program.EnvPrefix),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"version": ops.Version},
+		kong.Writers(std.Out, std.Err),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+	)
+	command, err := parser.Parse(args)
+	if err != nil {
+		return explain(std.Err, parseFailure(err))
+	}
+	s, err := given.session(ctx, std)
+	if err == nil {
+		err = command.Run(s)
+	}
+	if err != nil {
+		return explain(std.Err, given.hinted(ctx, command.Command(), err))
+	}
+	return 0
+}
+
+// session is what a verb works with.
+type session struct {
+	Streams
+	ctx    context.Context
+	client *apiclient.Client
+	json   bool
+	answer []byte // the API's last one
+	now    func() time.Time
+}
+
+func (f *flags) session(ctx context.Context, std Streams) (*session, error) {
+	token := strings.TrimSpace(f.AdminToken)
+	if token == "" {
+		return nil, &usageError{"the admin token is missing", setToken}
+	}
+	at, err := url.Parse(f.APIURL)
+	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
+		return nil, &usageError{"--api-url must be like http://127.0.0.1:8081", "hookstart --help lists the flags that all verbs have"}
+	}
+	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
+	s.client = apiclient.New(f.APIURL, token).Tap(func(body []byte) { s.answer = body })
+	return s, nil
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type executionVerbs struct {
+	List   executionList   `cmd:"" help:"List executions, the newest first."`
+	Show   executionShow   `cmd:"" help:"Show an execution, with its input."`
+	Tail   executionTail   `cmd:"" help:"Watch executions change."`
+	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload."`
+	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, recorded, state."`
+}
+
+// latest may be written for the ID of the newest execution.
+const latest = "latest"
+
+type executionArg struct {
+	Execution string `arg:"" help:"The execution's ID, or latest."`
+}
+
+func (e *executionArg) id(s *session) (string, error) {
+	if e.Execution != latest {
+		return e.Execution, nil
+	}
+	newest, err := s.client.Executions(s.ctx, apiclient.ExecutionFilter{}, apiclient.Page{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(newest.Items) == 0 {
+		return "", &hintError{fmt.Errorf("there is no execution yet"), "hookstart trigger send demo"}
+	}
+	return newest.Items[0].ExecutionID, nil
+}
+
+type executionList struct {
+	Workflow   string `help:"Only this workflow's." placeholder:"ID"`
+	Status     string `help:"queued, running, succeeded, failed or rejected." enum:",queued,running,succeeded,failed,rejected" default:"" placeholder:"STATUS"`
+	Source     string `help:"webhook or rerun." enum:",webhook,rerun" default:"" placeholder:"SOURCE"`
+	DeliveryID string `name:"delivery-id" help:"Only this delivery's." placeholder:"ID"`
+	Since      moment `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
+	Until      moment `help:"Accepted before." placeholder:"TIME"`
+	paging
+}
+
+func (*executionList) Help() string {
+	return `Example:
+
+  hookstart execution list --workflow demo --status queued --since 1h`
+}
+
+// Run implements the verb.
+func (v *executionList) Run(s *session) error {
+	filter := apiclient.ExecutionFilter{
+		WorkflowID: v.Workflow, Status: v.Status, Source: v.Source, DeliveryID: v.DeliveryID, Since: v.Since.Time, Until: v.Until.Time,
+	}
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
+		return s.client.Executions(s.ctx, filter, p)
+	}, listing[api.Execution]{
+		// The workflow comes last: it is the only cell that may be long.
+		head: []string{"EXECUTION", "STATUS", "SOURCE", "ACCEPTED", "WORKFLOW"},
+		row: func(e api.Execution) []string {
+			return []string{e.ExecutionID, e.Status, e.Source, ago(e.AcceptedAt, s.now()), e.WorkflowID}
+		},
+		none: "No such executions.",
+	})
+}
+
+type executionRerun struct {
+	executionArg
+}
+
+func (*executionRerun) Help() string {
+	return `It runs on the trigger node's sample payload, not on the original body.
+
+Example:
+
+  hookstart execution rerun latest`
+}
+
+// Run implements the verb.
+func (v *executionRerun) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	started, err := s.client.RerunExecution(s.ctx, id)
+	if err != nil {
+		if of, unknown := s.client.Execution(s.ctx, id); unknown == nil {
+			return sampleHint(err, of.WorkflowID, of.NodeID)
+		}
+		return err
+	}
+	return s.print(func() error { return s.line("%s started on the sample payload", started.ExecutionID) })
+}
+
+type executionShow struct {
+	executionArg
+}
+
+func (*executionShow) Help() string {
+	return `Example:
+
+  hookstart execution show latest`
+}
+
+// Run implements the verb.
+func (v *executionShow) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	e, err := s.client.Execution(s.ctx, id)
+	if err != nil {
+		return err
+	}
+	return s.print(func() error { return s.showExecution(e) })
+}
+
+func (s *session) showExecution(e api.ExecutionDetail) error {
+	table := [][]string{
+		{"Execution", e.ExecutionID},
+		{"Status", e.Status},
+		{"Workflow", e.WorkflowID + ", node " + e.NodeID + ", account " + e.AccountID},
+		{"Source", e.Source},
+	}
+	add := func(name, value string) {
+		if value != "" {
+			table = append(table, []string{name, value})
+		}
+	}
+	add("Rerun of", e.RerunOf)
+	add("Delivery ID", e.DeliveryID)
+	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
+	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))
+	add("Body", strings.TrimSuffix(fmt.Sprintf("%d bytes, %s", e.BodyBytes, e.ContentType), ", "))
+	add("Accepted", both(e.AcceptedAt, s.now()))
+	add("Recorded", after(e.AcceptedAt, e.RecordedAt))
+	add("Started", after(e.AcceptedAt, e.StartedAt))
+	add("Finished", after(e.StartedAt, e.FinishedAt))
+	if e.Error != nil {
+		add("Error", *e.Error)
+	}
+	if err := s.rows(table); err != nil {
+		return err
+	}
+	if e.InputExpired {
+		return s.line("Input, headers and query: gone; the stream no longer has the message")
+	}
+	for _, part := range []struct{ name, text string }{
+		{"Query", values(e.Query)},
+		{"Headers", values(e.Headers)},
+		{"Input", indented(e.Input)},
+		{"Output", indented(e.Output)},
+	} {
+		if part.text == "" || part.text == "null" {
+			continue
+		}
+		if _, err := fmt.Fprintf(s.Out, "\n%s\n  %s\n", part.name, strings.ReplaceAll(part.text, "\n", "\n  ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// values are headers, or query parameters, one a line.
+func values(of map[string][]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		for _, value := range of[name] {
+			all = append(all, oneLine(name+": "+value))
+		}
+	}
+	return strings.Join(all, "\n")
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
+
+// usageError means that the command line asks for something that cannot be.
+type usageError struct{ text, hint string }
+
+func (e *usageError) Error() string { return e.text }
+
+// hintError is a failure together with what to do about it.
+type hintError struct {
+	error
+	hint string
+}
+
+func (e *hintError) Unwrap() error { return e.error }
+
+// parseFailure is what kong says, with where to read on.
+func parseFailure(err error) error {
+	verb := "hookstart"
+	if parse, is := errors.AsType[*kong.ParseError](err); is {
+		if selected := parse.Context.Selected(); selected != nil {
+			verb = selected.FullPath()
+		}
+	}
+	return &usageError{err.Error(), verb + " --help"}
+}
+
+// explain says what is wrong in one line, what to do in another, and returns the exit
+// code.
+func explain(to io.Writer, err error) (code int) {
+	hint, code := "", 1
+	if usage, is := errors.AsType[*usageError](err); is {
+		hint, code = usage.hint, 2
+	}
+	if hinted, is := errors.AsType[*hintError](err); is {
+		hint = hinted.hint
+	}
+	// There is nobody to tell when stderr cannot be written to.
+	_, _ = fmt.Fprintln(to, "hookstart: "+oneLine(messageOf(err)))
+	if hint != "" {
+		_, _ = fmt.Fprintln(to, "hint: "+oneLine(hint))
+	}
+	return code
+}
+
+// messageOf adds to a problem what is wrong with which field.
+func messageOf(err error) string {
+	p, is := errors.AsType[*api.Problem](err)
+	if !is {
+		return err.Error()
+	}
+	text := p.Error()
+	for _, field := range p.Errors {
+		if !strings.Contains(text, field.Problem) {
+			text += " " + field.Field + ": " + field.Problem + "."
+		}
+	}
+	return text
+}
+
+// hinted adds a hint, unless the verb gave one.
+func (f *flags) hinted(ctx context.Context, command string, err error) error {
+	if _, has := errors.AsType[*hintError](err); has {
+		return err
+	}
+	if _, has := errors.AsType[*usageError](err); has {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	p, is := errors.AsType[*api.Problem](err)
+	switch {
+	case !is:
+		return &hintError{err, "is the executor running at " + f.APIURL + "? --api-url or HOOKSTART_API_URL names another address"}
+	case p.Status == http.StatusUnauthorized:
+		return &hintError{err, setToken}
+	}
+	if hint := hintFor(p, command); hint != "" {
+		return &hintError{err, hint}
+	}
+	return err
+}
+
+// hintFor is what to do about a problem that command met.
+func hintFor(p *api.Problem, command string) string {
+	kind, _, _ := strings.Cut(command, " ")
+	if kind == "trigger" {
+		kind = "workflow"
+	}
+	switch {
+	case p.Code == api.CodeNotFound:
+		return "hookstart " + kind + " list"
+	case p.Code == api.CodeWebhooksNotInPlan:
+		return "hookstart plan list; hookstart account put ACCOUNT --plan PLAN changes it"
+	case p.Code == api.CodeInvalid:
+		return helpOf(command)
+	case p.Retryable && p.RetryAfter > 0:
+		return fmt.Sprintf("run it again in %d s", p.RetryAfter)
+	default:
+		return ""
+	}
+}
+
+// helpOf names the help of a verb; kong's name of a command has its arguments, too.
+func helpOf(command string) string {
+	words := strings.Fields(command)
+	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"
+}
+
+// pastPlan is what to do when an account's plan lets no further workflow be active.
+func pastPlan(accountID string) string {
+	return fmt.Sprintf("hookstart workflow list --account %s shows which are active: deactivate one, or change the plan: hookstart account put %s --plan pro", accountID, accountID)
+}

@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// readFile reads what --file names; - is stdin.
+func (s *session) readFile(path string) ([]byte, error) {
+	if path != "-" {
+		text, err := os.ReadFile(path) //nolint:gosec // the operator names a file of their own
+		if err != nil {
+			return nil, &hintError{fmt.Errorf("--file: %w", err), "--file - reads stdin"}
+		}
+		return text, nil
+	}
+	text, err := io.ReadAll(s.In)
+	if err != nil {
+		return nil, &hintError{fmt.Errorf("--file -: %w", err), "pipe the file into it"}
+	}
+	return text, nil
+}

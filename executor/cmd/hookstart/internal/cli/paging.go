@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+// paging says how much of a list is wanted.
+type paging struct {
+	Limit  int    `help:"How many at most, up to 200." default:"50" placeholder:"N"`
+	Cursor string `help:"The nextCursor of the page before (-o json)." placeholder:"CURSOR"`
+	All    bool   `help:"All pages."`
+}
+
+// Validate implements kong's check.
+func (p *paging) Validate() error {
+	if p.Limit < 1 || p.Limit > api.MaxLimit {
+		return fmt.Errorf("--limit must be from 1 to %d; --all gets everything", api.MaxLimit)
+	}
+	return nil
+}
+
+func (p *paging) page() apiclient.Page {
+	if p.All {
+		return apiclient.Page{Limit: api.MaxLimit, Cursor: p.Cursor}
+	}
+	return apiclient.Page{Limit: p.Limit, Cursor: p.Cursor}
+}
+
+// listing is how a list looks to people.
+type listing[T any] struct {
+	head []string
+	row  func(T) []string
+	// none says that the list is empty, and what to do next.
+	none string
+}
+
+// list prints one page of a list, or all of them.
+func list[T any](s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), look listing[T]) error {
+	page, found, merged := p.page(), []T(nil), []json.RawMessage{}
+	for {
+		part, err := fetch(page)
+		if err != nil {
+			return err
+		}
+		found = append(found, part.Items...)
+		if p.All && s.json {
+			var raw api.List[json.RawMessage]
+			if err := json.Unmarshal(s.answer, &raw); err != nil {
+				return fmt.Errorf("read a page: %w", err)
+			}
+			merged = append(merged, raw.Items...)
+		}
+		page.Cursor = part.NextCursor
+		if !p.All || page.Cursor == "" {
+			break
+		}
+	}
+	if p.All && s.json {
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(api.List[json.RawMessage]{Items: merged}); err != nil {
+			return fmt.Errorf("merge the pages: %w", err)
+		}
+		return s.raw(text.Bytes())
+	}
+	return s.print(func() error {
+		if len(found) == 0 {
+			s.note("%s", look.none)
+			return nil
+		}
+		table := [][]string{look.head}
+		for _, item := range found {
+			table = append(table, look.row(item))
+		}
+		if err := s.rows(table); err != nil {
+			return err
+		}
+		if page.Cursor != "" {
+			s.note("There are more: --all")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"strconv"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type planVerbs struct {
+	List planList `cmd:"" help:"List the plans."`
+}
+
+type planList struct{}
+
+func (*planList) Help() string {
+	return `Example:
+
+  hookstart plan list`
+}
+
+// Run implements the verb.
+func (*planList) Run(s *session) error {
+	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) { return s.client.Plans(s.ctx) }, listing[api.Plan]{
+		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT OF EACH"},
+		row: func(p api.Plan) []string {
+			active := "any number"
+			if p.MaxActiveWebhookWorkflows != nil {
+				active = strconv.FormatInt(*p.MaxActiveWebhookWorkflows, 10)
+			}
+			return []string{p.ID, yesNo(p.WebhookTriggers), active, rate(&p.RateLimit)}
+		},
+		none: "The plan catalog is empty.",
+	})
+}

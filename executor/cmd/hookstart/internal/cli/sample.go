@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+type triggerSample struct {
+	node
+	File string `help:"Set it to what is in this file. -: stdin." placeholder:"PATH" xor:"payload"`
+	Data string `help:"Set it to this." placeholder:"JSON" xor:"payload"`
+}
+
+func (*triggerSample) Help() string {
+	return `Reruns run on the sample payload: any JSON value. It is printed as it is.
+
+Examples:
+
+  hookstart trigger sample demo
+  hookstart trigger sample demo --data '{"hello": "world"}'`
+}
+
+// Run implements the verb.
+func (v *triggerSample) Run(s *session) error {
+	if v.File == "" && v.Data == "" {
+		t, err := v.get(s)
+		if err != nil {
+			return err
+		}
+		return s.showSample(t, v.Workflow)
+	}
+	sample := []byte(v.Data)
+	if v.File != "" {
+		var err error
+		if sample, err = s.readFile(v.File); err != nil {
+			return err
+		}
+	}
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	t, err := s.client.SetSamplePayload(s.ctx, v.Workflow, id, sample)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.showSample(t, v.Workflow)
+	}
+	return s.line("The sample payload of %s of %s is set: %d bytes", id, v.Workflow, len(t.SamplePayload))
+}
+
+// showSample prints the payload and nothing else of the node: the rest has tokens.
+func (s *session) showSample(t api.Trigger, workflowID string) error {
+	if s.json {
+		return s.raw(t.SamplePayload)
+	}
+	if !isSet(t.SamplePayload) {
+		s.note("No sample payload. Set one: hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, t.NodeID)
+		return nil
+	}
+	return s.raw([]byte(indented(t.SamplePayload)))
+}
+
+func isSet(value json.RawMessage) bool {
+	return len(value) > 0 && !bytes.Equal(value, []byte("null"))
+}
+
+// sampleHint adds to a refusal for want of a sample payload how to set one.
+func sampleHint(err error, workflowID, nodeID string) error {
+	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.CodeSamplePayloadMissing {
+		return &hintError{err, fmt.Sprintf("hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}
+	}
+	return err
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// sendTimeout is longer than an ingress takes to answer.
+const sendTimeout = 60 * time.Second
+
+type triggerSend struct {
+	node
+	File        string   `help:"Send what is in this file. -: stdin." placeholder:"PATH" xor:"payload"`
+	Data        string   `help:"Send this." placeholder:"TEXT" xor:"payload"`
+	ContentType string   `help:"Default: application/json if the body is JSON, else none." placeholder:"TYPE"`
+	DeliveryID  string   `name:"delivery-id" help:"The ID by which a repeat of this delivery is recognised." placeholder:"ID"`
+	Header      []string `help:"A further header; may be repeated." placeholder:"NAME:VALUE" sep:"none"`
+}
+
+func (*triggerSend) Help() string {
+	return `Without --file and --data the sample payload is sent. A refusal's exit code is 1.
+
+Examples:
+
+  hookstart trigger send demo
+  hookstart trigger send demo --data '{"order": 1}' --delivery-id order-1
+  echo hello | hookstart trigger send demo webhook --file -`
+}
+
+// Run implements the verb.
+func (v *triggerSend) Run(s *session) error {
+	t, err := v.get(s)
+	if err != nil {
+		return err
+	}
+	body, err := v.body(s, t)
+	if err != nil {
+		return err
+	}
+	request, err := v.request(s, t, body)
+	if err != nil {
+		return err
+	}
+	client := http.Client{
+		Timeout: sendTimeout,
+		// A sender shows the token to nobody but the endpoint.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return v.unreachable(request, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	const longest = 1 << 20
+	text, err := io.ReadAll(io.LimitReader(response.Body, longest))
+	if err != nil {
+		return v.unreachable(request, err)
+	}
+	return v.report(s, response, text)
+}
+
+func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
+	switch {
+	case v.File != "":
+		return s.readFile(v.File)
+	case v.Data != "":
+		return []byte(v.Data), nil
+	case isSet(t.SamplePayload):
+		return t.SamplePayload, nil
+	default:
+		return nil, &usageError{"there is nothing to send, and no sample payload", "give --data or --file; hookstart trigger send --help has examples"}
+	}
+}
+
+func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, t.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("the webhook URL cannot be used: %w", withoutURL(err))
+	}
+	request.Header.Set("User-Agent", "hookstart/"+ops.Version)
+	contentType := v.ContentType
+	if contentType == "" && execution.ValidJSON(body) {
+		contentType = "application/json"
+	}
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	if v.DeliveryID != "" {
+		name := "X-Webhook-Delivery-Id"
+		if len(t.DeliveryIDHeaders) > 0 {
+			name = t.DeliveryIDHeaders[0]
+		}
+		request.Header.Set(name, v.DeliveryID)
+	}
+	for _, header := range v.Header {
+		name, value, has := strings.Cut(header, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !has || name == "" {
+			return nil, &usageError{fmt.Sprintf("--header must be like X-Name:value, but got %q", header), "hookstart trigger send --help"}
+		}
+		if strings.EqualFold(name, "Host") {
+			request.Host = value
+			continue
+		}
+		request.Header.Add(name, value)
+	}
+	return request, nil
+}
+
+// webhookAnswer is what the endpoint says, of a success and of a refusal.
+type webhookAnswer struct {
+	ExecutionID  string `json:"executionId"`
+	Deduplicated bool   `json:"deduplicated"`
+	Code         string `json:"code"`
+	Detail       string `json:"detail"`
+	RetryAfter   int64  `json:"retryAfter"`
+}
+
+func (v *triggerSend) report(s *session, response *http.Response, text []byte) error {
+	var a webhookAnswer
+	if err := json.Unmarshal(text, &a); err != nil || (response.StatusCode == http.StatusOK) == (a.ExecutionID == "" || a.Code != "") {
+		return &hintError{
+			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host, response.Status),
+			"is it an ingress? Its address is what the ingress's --public-url says",
+		}
+	}
+	s.answer = text
+	if err := s.print(func() error {
+		table := [][]string{{"Status", response.Status}}
+		if a.ExecutionID != "" {
+			table = append(table, []string{"Execution", a.ExecutionID})
+		}
+		if response.StatusCode == http.StatusOK {
+			table = append(table, []string{"Deduplicated", yesNo(a.Deduplicated)})
+		}
+		return s.rows(table)
+	}); err != nil || response.StatusCode == http.StatusOK {
+		return err
+	}
+	return v.refused(s, &api.Problem{Status: response.StatusCode, Code: a.Code, Detail: a.Detail, RetryAfter: a.RetryAfter})
+}
+
+// refused adds what to do about a refusal.
+func (v *triggerSend) refused(s *session, p *api.Problem) error {
+	hint := ""
+	switch p.Code {
+	case "workflow_inactive":
+		hint = "hookstart workflow activate " + v.Workflow
+	case "rate_limited":
+		hint = fmt.Sprintf("wait %d s, or give it more: hookstart workflow put %s --rate-requests N", p.RetryAfter, v.Workflow)
+	case "json_invalid":
+		hint = "mend the JSON, or send it as text: --content-type text/plain"
+	case "workflow_not_found", "token_invalid":
+		hint = "is the ingress at that address one of this installation? --public-url says where senders reach it"
+	case "delivery_id_invalid":
+		hint = "choose a shorter --delivery-id"
+	case api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan:
+		return s.planHint(p, v.Workflow)
+	case "unavailable", "overloaded", "storage_full", "body_unreadable":
+		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
+	}
+	return &hintError{p, hint}
+}
+
+func (v *triggerSend) unreachable(request *http.Request, err error) error {
+	return &hintError{
+		fmt.Errorf("cannot reach the webhook endpoint at %s://%s: %w", request.URL.Scheme, request.URL.Host, withoutURL(err)),
+		"is the ingress running there? Its --public-url says where senders reach it; " + retrySafely(v.DeliveryID),
+	}
+}
+
+// retrySafely says how to send again what may have been accepted.
+func retrySafely(deliveryID string) string {
+	if deliveryID != "" {
+		return "sent again with the same --delivery-id, it starts nothing twice"
+	}
+	return "with a --delivery-id, it could be sent again and start nothing twice"
+}
+
+// withoutURL is an error's cause: the URL has the token in it.
+func withoutURL(err error) error {
+	if of, is := errors.AsType[*url.Error](err); is {
+		return cmp.Or(of.Err, errors.New("no cause is known"))
+	}
+	return err
+}

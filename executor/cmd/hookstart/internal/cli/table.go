@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+)
+
+// rows prints lines of cells, aligned. Strangers wrote some of them: what a terminal would
+// obey is taken out.
+func (s *session) rows(table [][]string) error {
+	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	for _, cells := range table {
+		for i := range cells {
+			cells[i] = oneLine(cells[i])
+		}
+		if _, err := fmt.Fprintln(aligned, strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	return aligned.Flush()
+}
+
+// line prints one line for people.
+func (s *session) line(format string, args ...any) error {
+	_, err := fmt.Fprintln(s.Out, oneLine(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// raw prints JSON as it is, on lines of its own.
+func (s *session) raw(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(s.Out, strings.TrimSuffix(string(text), "\n"))
+	return err
+}
+
+// print prints the API's last answer for scripts, or what people says for people.
+func (s *session) print(people func() error) error {
+	if s.json {
+		return s.raw(s.answer)
+	}
+	return people()
+}
+
+// note tells people something beside the output that scripts read.
+func (s *session) note(format string, args ...any) {
+	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...))) // the output itself is not affected
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type executionTail struct {
+	Workflow string `help:"Only this workflow's." placeholder:"ID"`
+}
+
+func (*executionTail) Help() string {
+	return `Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line.
+
+Example:
+
+  hookstart execution tail --workflow demo`
+}
+
+// Run implements the verb.
+func (v *executionTail) Run(s *session) error {
+	t := &tail{session: s, workflowID: v.Workflow, shown: map[string]shown{}, patience: retryFirst}
+	for {
+		err := s.client.Watch(s.ctx, v.Workflow, t.opened, t.show)
+		if s.ctx.Err() != nil {
+			return nil
+		}
+		if p, is := errors.AsType[*api.Problem](err); is && p.Status < http.StatusInternalServerError {
+			return err
+		}
+		if failure, is := errors.AsType[*writeError](err); is {
+			return failure
+		}
+		if t.lostAt.IsZero() && !t.everOpened {
+			return err
+		}
+		if t.lostAt.IsZero() {
+			t.lostAt = s.now()
+			s.note("hookstart: the connection is lost; connecting again")
+		}
+		if !t.wait(s.ctx) {
+			return nil
+		}
+	}
+}
+
+const (
+	retryFirst = 250 * time.Millisecond
+	retryMost  = 5 * time.Second
+	// overlap is how long before a loss an execution may have been accepted to be looked up
+	// afterwards; older ones are seen at their next change.
+	overlap = time.Minute
+	// maxShown bounds what is kept of what was shown.
+	maxShown = 10_000
+)
+
+// tail prints changes, each once, over several connections.
+type tail struct {
+	*session
+	workflowID string
+	everOpened bool
+	lostAt     time.Time // zero: connected, or never was
+	patience   time.Duration
+	shown      map[string]shown
+}
+
+// shown is what was last shown of an execution.
+type shown struct {
+	status     string
+	duplicates int64
+}
+
+// writeError means that nobody reads the output any more.
+type writeError struct{ error }
+
+// wait waits before another try, longer from time to time. It returns false when the
+// program is to end.
+func (t *tail) wait(ctx context.Context) bool {
+	timer := time.NewTimer(t.patience)
+	defer timer.Stop()
+	t.patience = min(2*t.patience, retryMost)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// opened shows what changed while there was no connection.
+func (t *tail) opened() error {
+	t.patience = retryFirst
+	if !t.everOpened {
+		t.everOpened = true
+		if t.json {
+			return nil
+		}
+		t.note("Watching; Ctrl-C ends it.")
+		return t.write(fmt.Sprintf(tailLine, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION", "WORKFLOW"))
+	}
+	since := t.lostAt.Add(-overlap)
+	t.lostAt = time.Time{}
+	filter, page, missed := apiclient.ExecutionFilter{WorkflowID: t.workflowID, Since: since}, apiclient.Page{Limit: api.MaxLimit}, []api.Execution(nil)
+	for len(missed) < maxShown {
+		part, err := t.client.Executions(t.ctx, filter, page)
+		if err != nil {
+			t.lostAt = since.Add(overlap)
+			return err
+		}
+		missed = append(missed, part.Items...)
+		if page.Cursor = part.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	for _, e := range slices.Backward(missed) {
+		if err := t.show(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tailLine fits in 80 columns with the workflow's ID beyond its first 6 letters.
+const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
+
+func (t *tail) show(e api.Execution) error {
+	now := shown{e.Status, e.Duplicates}
+	if t.shown[e.ExecutionID] == now {
+		return nil
+	}
+	if len(t.shown) >= maxShown {
+		clear(t.shown)
+	}
+	t.shown[e.ExecutionID] = now
+	if t.json {
+		return t.write(string(t.answer))
+	}
+	at := e.AcceptedAt
+	for _, later := range []time.Time{e.StartedAt, e.FinishedAt} {
+		if !later.IsZero() {
+			at = later
+		}
+	}
+	workflow := e.WorkflowID
+	if e.Duplicates > 0 {
+		workflow += fmt.Sprintf(" +%d repeats", e.Duplicates)
+	}
+	return t.write(oneLine(fmt.Sprintf(tailLine, at.UTC().Format("15:04:05.000"), e.Status, e.Source, e.ExecutionID, workflow)))
+}
+
+func (t *tail) write(line string) error {
+	if _, err := fmt.Fprintln(t.Out, line); err != nil {
+		return &writeError{err}
+	}
+	return nil
+}
+

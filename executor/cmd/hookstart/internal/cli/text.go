@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+const exactLayout = "2006-01-02 15:04:05.000 UTC"
+
+func exact(t time.Time) string { return t.UTC().Format(exactLayout) }
+
+// ago is how long ago t was, or in how long it is.
+func ago(t, now time.Time) string {
+	d := now.Sub(t)
+	if d >= 0 && d < 5*time.Second {
+		return "just now"
+	}
+	text := rough(max(d, -d))
+	if d < 0 {
+		return "in " + text
+	}
+	return text + " ago"
+}
+
+func rough(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	default:
+		return strconv.Itoa(int(d.Hours()/24)) + " days"
+	}
+}
+
+// precise is how long something took, in three digits or so.
+func precise(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	default:
+		return d.Round(10 * time.Millisecond).String()
+	}
+}
+
+// both is a time as people think of it, and exactly.
+func both(t, now time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return ago(t, now) + " (" + exact(t) + ")"
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func rate(r *api.RateLimit) string {
+	if r == nil {
+		return "the plan's"
+	}
+	window := time.Duration(r.WindowSeconds) * time.Second
+	switch window {
+	case time.Second:
+		return strconv.FormatInt(r.Requests, 10) + "/s"
+	case time.Minute:
+		return strconv.FormatInt(r.Requests, 10) + "/min"
+	case time.Hour:
+		return strconv.FormatInt(r.Requests, 10) + "/h"
+	default:
+		return strconv.FormatInt(r.Requests, 10) + " in " + window.String()
+	}
+}
+
+// short cuts a text that is for people only. What one may want to copy is never cut.
+func short(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	return string(runes[:width-1]) + "…"
+}
+
+// oneLine takes out of a text what would break a line, or what a terminal would obey.
+func oneLine(text string) string { return strings.Map(visible, text) }
+
+// lines does the same and keeps the lines.
+func lines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		return visible(r)
+	}, text)
+}
+
+func visible(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t' || r == '\r':
+		return ' '
+	case unicode.IsPrint(r):
+		return r
+	default:
+		return unicode.ReplacementChar
+	}
+}
+
+// indented is JSON as people read it; as it came if it is nested too deeply for that.
+func indented(text json.RawMessage) string {
+	var to bytes.Buffer
+	if json.Indent(&to, text, "", "  ") != nil {
+		return lines(string(text))
+	}
+	return lines(to.String())
+}

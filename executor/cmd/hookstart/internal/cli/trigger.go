@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+type triggerVerbs struct {
+	Show   triggerShow   `cmd:"" help:"Show its webhook URL, tokens and limits."`
+	Rotate triggerRotate `cmd:"" help:"Make a new token."`
+	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
+	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
+	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload."`
+}
+
+// node names a trigger node.
+type node struct {
+	Workflow string `arg:"" help:"The workflow's ID."`
+	Node     string `arg:"" optional:"" help:"The trigger node's ID. Default: its only one."`
+}
+
+// id is the node's ID.
+func (n *node) id(s *session) (string, error) {
+	if n.Node != "" {
+		return n.Node, nil
+	}
+	w, err := s.client.Workflow(s.ctx, n.Workflow)
+	if err != nil {
+		return "", err
+	}
+	if len(w.Triggers) == 1 {
+		return w.Triggers[0].NodeID, nil
+	}
+	var ids []string
+	for _, t := range w.Triggers {
+		ids = append(ids, t.NodeID)
+	}
+	return "", &usageError{fmt.Sprintf("workflow %s has %d trigger nodes: say which", w.ID, len(ids)), "one of " + strings.Join(ids, ", ")}
+}
+
+func (n *node) get(s *session) (api.Trigger, error) {
+	id, err := n.id(s)
+	if err != nil {
+		return api.Trigger{}, err
+	}
+	t, err := s.client.Trigger(s.ctx, n.Workflow, id)
+	if isNotFound(err) {
+		return t, &hintError{err, "hookstart workflow get " + n.Workflow}
+	}
+	return t, err
+}
+
+// secrecy says whether people see tokens.
+type secrecy struct {
+	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
+}
+
+type triggerShow struct {
+	node
+	secrecy
+}
+
+func (*triggerShow) Help() string {
+	return `Example:
+
+  hookstart trigger show demo --show-token`
+}
+
+// Run implements the verb.
+func (v *triggerShow) Run(s *session) error {
+	t, err := v.get(s)
+	if err != nil {
+		return err
+	}
+	return v.show(s, t)
+}
+
+type triggerRotate struct {
+	node
+	KeepOld span `help:"How long the tokens so far still work. Default: not at all." placeholder:"DURATION"`
+	secrecy
+}
+
+func (*triggerRotate) Help() string {
+	return `Example:
+
+  hookstart trigger rotate demo --keep-old 1h`
+}
+
+// Run implements the verb.
+func (v *triggerRotate) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	t, err := s.client.RotateToken(s.ctx, v.Workflow, id, time.Duration(v.KeepOld.seconds)*time.Second)
+	if err != nil {
+		return err
+	}
+	return v.show(s, t)
+}
+
+type triggerRerun struct {
+	node
+}
+
+func (*triggerRerun) Help() string {
+	return `An inactive workflow can be tried, too.
+
+Example:
+
+  hookstart trigger rerun demo`
+}
+
+// Run implements the verb.
+func (v *triggerRerun) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
+	if err != nil {
+		return sampleHint(err, v.Workflow, id)
+	}
+	return s.print(func() error { return s.line("%s started on the sample payload", started.ExecutionID) })
+}
+
+// show prints a node's settings, the tokens only where they were asked for.
+func (k secrecy) show(s *session, t api.Trigger) error {
+	return s.print(func() error {
+		sample := "none"
+		if isSet(t.SamplePayload) {
+			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
+		}
+		// The URL stands alone, so that it can be copied, however long it is.
+		if err := s.line("%s", k.url(t)); err != nil {
+			return err
+		}
+		if err := s.rows([][]string{
+			{"Node", t.NodeID},
+			{"Name", t.Name},
+			{"Sample", sample},
+			{"Rate limit", rate(&t.RateLimit)},
+			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
+			{"Delivery ID", wrapped(t.DeliveryIDHeaders)},
+		}); err != nil {
+			return err
+		}
+		table := [][]string{{"TOKEN", "CREATED", "LAST USED", "ENDS"}}
+		for _, token := range t.Tokens {
+			used, ends := "never", "never"
+			if token.LastUsedAt != nil {
+				used = ago(*token.LastUsedAt, s.now())
+			}
+			if !token.ExpiresAt.IsZero() {
+				ends = ago(token.ExpiresAt, s.now())
+			}
+			table = append(table, []string{k.token(token.Token), ago(token.CreatedAt, s.now()), used, ends})
+		}
+		return s.rows(table)
+	})
+}
+
+func (k secrecy) token(token string) string {
+	if k.ShowToken {
+		return token
+	}
+	prefix, _, _ := strings.Cut(token, "_")
+	return prefix + "_…(hidden; --show-token)"
+}
+
+func (k secrecy) url(t api.Trigger) string {
+	if k.ShowToken || t.Token == "" {
+		return t.URL
+	}
+	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
+}
+
+// wrapped names the first headers of a list that may be long.
+func wrapped(headers []string) string {
+	const first = 2
+	if len(headers) <= first {
+		return strings.Join(headers, ", ")
+	}
+	return strings.Join(headers[:first], ", ") + fmt.Sprintf(" and %d more", len(headers)-first)
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type workflowVerbs struct {
+	Put        workflowPut        `cmd:"" help:"Create a workflow, or change one."`
+	Get        workflowGet        `cmd:"" help:"Show a workflow."`
+	List       workflowList       `cmd:"" help:"List the workflows."`
+	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions."`
+	Deactivate workflowDeactivate `cmd:"" help:"Let its webhooks start nothing."`
+	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens."`
+}
+
+type workflowGet struct {
+	Workflow string `arg:"" help:"The workflow's ID."`
+}
+
+func (*workflowGet) Help() string {
+	return `Example:
+
+  hookstart workflow get demo`
+}
+
+// Run implements the verb.
+func (v *workflowGet) Run(s *session) error {
+	w, err := s.client.Workflow(s.ctx, v.Workflow)
+	if err != nil {
+		return err
+	}
+	return showWorkflow(s, w)
+}
+
+type workflowList struct {
+	Account string `help:"Only this account's." placeholder:"ID"`
+	paging
+}
+
+func (*workflowList) Help() string {
+	return `Example:
+
+  hookstart workflow list --account demo`
+}
+
+// Run implements the verb.
+func (v *workflowList) Run(s *session) error {
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Workflow], error) {
+		return s.client.Workflows(s.ctx, v.Account, p)
+	}, listing[api.Workflow]{
+		head: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
+		row: func(w api.Workflow) []string {
+			return []string{w.ID, w.AccountID, yesNo(w.Active), w.Queue, ago(w.UpdatedAt, s.now()), short(w.Name, 20)}
+		},
+		none: "No workflows. Create one: hookstart workflow put orders --account demo",
+	})
+}
+
+type workflowActivate struct {
+	Workflow string `arg:"" help:"The workflow's ID."`
+}
+
+func (*workflowActivate) Help() string {
+	return `Example:
+
+  hookstart workflow activate demo`
+}
+
+// Run implements the verb.
+func (v *workflowActivate) Run(s *session) error {
+	w, err := s.client.Activate(s.ctx, v.Workflow)
+	if err != nil {
+		return s.planHint(err, v.Workflow)
+	}
+	return s.print(func() error { return s.line("%s is active", w.ID) })
+}
+
+type workflowDeactivate struct {
+	Workflow string `arg:"" help:"The workflow's ID."`
+}
+
+func (*workflowDeactivate) Help() string {
+	return `Example, and back:
+
+  hookstart workflow deactivate demo
+  hookstart workflow activate demo`
+}
+
+// Run implements the verb.
+func (v *workflowDeactivate) Run(s *session) error {
+	w, err := s.client.Deactivate(s.ctx, v.Workflow)
+	if err != nil {
+		return err
+	}
+	return s.print(func() error { return s.line("%s is inactive", w.ID) })
+}
+
+type workflowDelete struct {
+	Workflow string `arg:"" help:"The workflow's ID."`
+}
+
+func (*workflowDelete) Help() string {
+	return `The records of its executions stay. Its webhook URLs cannot be had back.
+
+Example:
+
+  hookstart workflow put scratch --account demo
+  hookstart workflow delete scratch`
+}
+
+// Run implements the verb.
+func (v *workflowDelete) Run(s *session) error {
+	if err := s.client.DeleteWorkflow(s.ctx, v.Workflow); err != nil {
+		return err
+	}
+	return s.print(func() error { return s.line("%s is deleted", v.Workflow) })
+}
+
+func showWorkflow(s *session, w api.Workflow) error {
+	return s.print(func() error {
+		active := "no: hookstart workflow activate " + w.ID
+		if w.Active {
+			active = "since " + both(w.ActivatedAt, s.now())
+		}
+		var nodes []string
+		for _, t := range w.Triggers {
+			node := t.NodeID
+			if t.Name != "" {
+				node += " (" + t.Name + ")"
+			}
+			nodes = append(nodes, node)
+		}
+		return s.rows([][]string{
+			{"Workflow", w.ID},
+			{"Name", w.Name},
+			{"Account", w.AccountID},
+			{"Active", active},
+			{"Triggers", strings.Join(nodes, ", ")},
+			{"Queue", w.Queue},
+			{"Rate limit", rate(w.RateLimit)},
+			{"Created", both(w.CreatedAt, s.now())},
+			{"Updated", both(w.UpdatedAt, s.now())},
+		})
+	})
+}
+
+// planHint adds to a refusal of the plan what to do for the account in question.
+func (s *session) planHint(err error, workflowID string) error {
+	p, is := errors.AsType[*api.Problem](err)
+	if !is || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {
+		return err
+	}
+	account := "ACCOUNT"
+	if w, unknown := s.client.Workflow(s.ctx, workflowID); unknown == nil {
+		account = w.AccountID
+	}
+	if p.Code == api.CodeWebhooksNotInPlan {
+		return &hintError{err, "hookstart plan list shows plans that have them; change it: hookstart account put " + account + " --plan pro"}
+	}
+	return &hintError{err, pastPlan(account)}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+type workflowPut struct {
+	Workflow     string   `arg:"" help:"The workflow's ID."`
+	Account      string   `help:"The account that owns it. A new workflow needs one." placeholder:"ID"`
+	Name         string   `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
+	Queue        string   `help:"Which pool of runners gets its executions." placeholder:"QUEUE"`
+	RateRequests *int64   `help:"A rate limit of its own. 0: the plan's." placeholder:"N"`
+	RateWindow   span     `help:"In how long that many requests are let through. Default: 1m." placeholder:"DURATION"`
+	Trigger      []string `help:"A webhook trigger node; may be repeated. Nodes that exist and are not named are deleted with their tokens. Default: what it has; of a new one, webhook." placeholder:"NODE"`
+	File         string   `help:"Replace it with this JSON instead, as the API takes it or as workflow get -o json shows it. -: stdin." placeholder:"PATH"`
+}
+
+func (*workflowPut) Help() string {
+	return `A new workflow is inactive. What the flags do not say stays as it is.
+
+Examples:
+
+  hookstart workflow put orders --account demo --name "New orders"
+  hookstart workflow put orders --rate-requests 30 --rate-window 1m
+  hookstart workflow get orders -o json | hookstart workflow put orders --file -`
+}
+
+// Run implements the verb.
+func (v *workflowPut) Run(s *session) error {
+	w, err := v.put(s)
+	if err != nil {
+		return s.planHint(err, v.Workflow)
+	}
+	return showWorkflow(s, w)
+}
+
+func (v *workflowPut) put(s *session) (api.Workflow, error) {
+	if v.File != "" {
+		text, err := v.fromFile(s)
+		if err != nil {
+			return api.Workflow{}, err
+		}
+		return s.client.PutWorkflowJSON(s.ctx, v.Workflow, text)
+	}
+	have, err := s.client.Workflow(s.ctx, v.Workflow)
+	switch {
+	case err == nil:
+	case !isNotFound(err):
+		return api.Workflow{}, err
+	case v.Account == "":
+		return api.Workflow{}, &usageError{fmt.Sprintf("there is no workflow %q yet: a new one needs --account", v.Workflow), "hookstart account list"}
+	default:
+		have = api.Workflow{Name: v.Workflow, Triggers: []api.WorkflowTrigger{{NodeID: "webhook", Name: "Webhook"}}}
+	}
+	put := api.PutWorkflow{
+		AccountID: cmp.Or(v.Account, have.AccountID), Name: cmp.Or(v.Name, have.Name), Queue: cmp.Or(v.Queue, have.Queue),
+		Triggers: v.triggers(have.Triggers),
+	}
+	if put.RateLimit, err = v.rateLimit(have.RateLimit); err != nil {
+		return api.Workflow{}, err
+	}
+	return s.client.PutWorkflow(s.ctx, v.Workflow, put)
+}
+
+// triggers are the nodes that are named, or those that it has. Nodes that stay keep their
+// names.
+func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
+	names := map[string]string{}
+	wanted := v.Trigger
+	for _, t := range have {
+		names[t.NodeID] = t.Name
+		if len(v.Trigger) == 0 {
+			wanted = append(wanted, t.NodeID)
+		}
+	}
+	put := make([]api.PutTrigger, len(wanted))
+	for i, id := range wanted {
+		put[i] = api.PutTrigger{NodeID: id, Name: names[id]}
+	}
+	return put
+}
+
+func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
+	if v.RateRequests == nil && v.RateWindow.seconds == 0 {
+		return have, nil
+	}
+	want := api.RateLimit{WindowSeconds: int64(time.Minute / time.Second)}
+	if have != nil {
+		want = *have
+	}
+	if v.RateRequests != nil {
+		want.Requests = *v.RateRequests
+	}
+	want.WindowSeconds = cmp.Or(v.RateWindow.seconds, want.WindowSeconds)
+	switch {
+	case v.RateRequests != nil && want.Requests == 0:
+		return nil, nil //nolint:nilnil // no limit of its own
+	case want.Requests < 1:
+		return nil, &usageError{"--rate-window needs --rate-requests, which must be 1 or more", "hookstart workflow put --help"}
+	}
+	return &want, nil
+}
+
+// readOnly are the members of a workflow that the API sets: it shows them, and refuses
+// them in what it is given.
+var readOnly = []string{"id", "active", "activatedAt", "createdAt", "updatedAt"}
+
+// fromFile reads a workflow. What workflow get shows can be given back.
+func (v *workflowPut) fromFile(s *session) ([]byte, error) {
+	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil || v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
+		return nil, &usageError{"--file says it all: it goes with no other flag of this verb", "hookstart workflow put --help"}
+	}
+	text, err := s.readFile(v.File)
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil, &usageError{"--file is not a JSON object: " + err.Error(), "hookstart workflow get demo -o json shows one"}
+	}
+	var id string
+	if given, has := members["id"]; has && (json.Unmarshal(given, &id) != nil || id != v.Workflow) {
+		return nil, &usageError{fmt.Sprintf("--file is about the workflow %s, not %q", given, v.Workflow), "remove its id to copy it"}
+	}
+	for _, name := range readOnly {
+		delete(members, name)
+	}
+	return json.Marshal(members)
+}

@@ -1,0 +1,18 @@
+// Command hookstart is the command line for operators: a client of the operators' API.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/cli"
+)
+
+func main() {
+	// A second signal ends the program at once.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}

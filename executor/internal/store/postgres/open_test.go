@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+func TestOpenErrorsAreOneLineWithoutThePassword(t *testing.T) {
+	t.Setenv("PGCONNECT_TIMEOUT", "5")
+	for _, url := range []string{
+		"postgres://user:geh%40eim@127.0.0.1:1/db",
+		"postgres://user:geh%40eim@127.0.0.1:1,127.0.0.1:2/db?sslmode=disable",
+		"postgres://user:geh%40eim@127.0.0.1:port/db",
+		"postgres://user:geh%40eim@127.0.0.1:1/db?sslmode=nonsense",
+		"postgres://user:geh%40eim@127.0.0.1:1/db?pool_max_conns=many",
+		"postgres://user:geh%40eim@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=/nowhere",
+		"postgres://user:geh%40eim%zz@127.0.0.1:1/db",
+		"postgres://user:geh@eim@127.0.0.1:99999/db",
+		"postgres://user:geh/@eim@127.0.0.1/db",
+		"postgres://127.0.0.1:1/db?password=geh%40eim&connect_timeout=x",
+		"user=u password=geh@eim host=127.0.0.1 port=x",
+		"user=u password='geh@eim host=127.0.0.1",
+		"mysql://user:geh%40eim@127.0.0.1:1/db",
+	} {
+		s, err := Open(t.Context(), url)
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%s was opened", url)
+			continue
+		}
+		if text := err.Error(); strings.Contains(text, "geh") || strings.Contains(text, "eim") || strings.Contains(text, "\n") {
+			t.Errorf("%s: %s", url, text)
+		}
+	}
+}
+
+func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                                    "postgres://user:password@host",
+		"postgres://u:p@127.0.0.1:1/db":       "cannot open the database db on 127.0.0.1 port 1 as u: ",
+		"postgres://u:p@h/db?sslmode=strange": "sslmode",
+		"postgres://u:p@h/db?pool_max_conns=many": "pool_max_conns",
+	} {
+		s, err := Open(t.Context(), url)
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%s was opened", url)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", url, err, want)
+		}
+	}
+	var network net.Error
+	if _, err := Open(t.Context(), "postgres://u:p@127.0.0.1:1/db"); !errors.As(err, &network) {
+		t.Errorf("the cause is hidden: %v", err)
+	}
+}
+
+func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
+	url := pgtest.Start(t)
+	s, err := Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the first refusal changes nothing
+		s, err := Open(t.Context(), url)
+		if err == nil {
+			_ = s.Close()
+			t.Fatal("it was opened")
+		}
+		if !strings.Contains(err.Error(), "schema has version 99") {
+			t.Error(err)
+		}
+	}
+}
+
+// The database goes away as in a crash and comes back: errors meanwhile, then the same
+// store goes on, and what it returned is still there.
+func TestDatabaseAwayAndBack(t *testing.T) {
+	server := pgtest.StartServer(t)
+	s, err := Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	first := store.Record{ID: "a", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
+	second := first
+	second.ID = "b"
+	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first}}); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop(t)
+	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{second}}); err == nil {
+		t.Error("applied without a database")
+	}
+	if _, err := s.Get(t.Context(), "a"); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get: %v", err)
+	}
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("ping without a database")
+	}
+	server.Start(t)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first, second}}); err != nil {
+		t.Error(err)
+	}
+	if found, err := s.List(t.Context(), store.Filter{}, store.Position{}, 5); err != nil || len(found) != 2 {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// Whatever the server's defaults are.
+func TestConnectionSettings(t *testing.T) {
+	url := pgtest.Start(t)
+	s, err := Open(t.Context(), url+"&synchronous_commit=off&default_transaction_isolation=serializable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	for setting, want := range map[string]string{"synchronous_commit": "on", "plan_cache_mode": "force_custom_plan"} {
+		var got string
+		if err := s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, setting).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %s (%v), want %s", setting, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// A list of the newest walks an index in its order; nothing is sorted. Also when the
+// table has grown since it was last analysed.
+func TestListUsesItsIndex(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.fill(t.Context(), 20_000); err != nil {
+		t.Fatal(err)
+	}
+	after := store.Position{AcceptedAt: time.Date(2026, 1, 1, 2, 0, 0, 0, time.UTC), ID: "a"}
+	for _, statistics := range []string{`SELECT 1`, `ANALYZE`} {
+		if _, err := s.pool.Exec(t.Context(), statistics); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			filter store.Filter
+			index  string
+		}{
+			{store.Filter{}, "executions_by_time"},
+			{store.Filter{WorkflowID: "workflow-7"}, "executions_by_workflow"},
+			{store.Filter{DeliveryID: "delivery-77"}, "executions_by_delivery"},
+			{store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, "executions_by_"}, // of few records either will do
+			{store.Filter{Status: execution.Failed}, "executions_in_trouble"},
+		} {
+			for _, position := range []store.Position{{}, after} {
+				where, args := conditions(c.filter, position)
+				rows, err := s.pool.Query(t.Context(), `EXPLAIN `+selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT 50`, args...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := strings.Join(plan, "\n")
+				if !strings.Contains(text, c.index) || strings.Contains(text, "Seq Scan on executions") {
+					t.Errorf("%s, %+v after %+v:\n%s", statistics, c.filter, position, text)
+				}
+			}
+		}
+	}
+}

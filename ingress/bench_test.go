@@ -1,0 +1,165 @@
+package ingress_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/julienschmidt/httprouter"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// post writes a POST of 1 KB of JSON with a delivery ID of its own, and reads the answer.
+type poster struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	head   string
+	body   string
+}
+
+var deliveries atomic.Int64
+
+func newPoster(b *testing.B, addr, path string) *poster {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() })
+	body := `{"hello":"` + strings.Repeat("x", 1000) + `"}`
+	return &poster{
+		conn: conn, reader: bufio.NewReader(conn), body: body,
+		head: "POST " + path + " HTTP/1.1\r\nHost: bench\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\nX-GitHub-Delivery: ",
+	}
+}
+
+func (p *poster) post(b *testing.B) {
+	_, err := io.WriteString(p.conn, p.head+strconv.FormatInt(deliveries.Add(1), 10)+"\r\n\r\n"+p.body)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	status, err := p.reader.ReadString('\n')
+	if err != nil || !strings.Contains(status, " 200 ") {
+		b.Errorf("%s %v", status, err)
+		return
+	}
+	length := 0
+	for {
+		line, err := p.reader.ReadString('\n')
+		if err != nil || line == "\r\n" {
+			break
+		}
+		if value, found := strings.CutPrefix(line, "Content-Length: "); found {
+			length, _ = strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	_, _ = p.reader.Discard(length)
+}
+
+func flood(b *testing.B, addr, path string) {
+	b.SetParallelism(32) // 64 connections on 2 cores
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		p := newPoster(b, addr, path)
+		for pb.Next() {
+			p.post(b)
+		}
+	})
+}
+
+// BenchmarkIngress compares the ingress with the bare combination of its parts: a router,
+// the body, one asynchronous publish to a NATS server in a process of its own, its
+// confirmation. It has no checks, no IDs and no log. The client's work is in both.
+func BenchmarkIngress(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		server := natstest.StartProcess(b)
+		registrytest.Start(b, server.Connect(b)) // for the same stream
+		nc, err := nats.Connect(server.URL())
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer nc.Close()
+		js, err := jetstream.New(nc)
+		if err != nil {
+			b.Fatal(err)
+		}
+		router := httprouter.New()
+		router.POST("/webhooks/:workflow", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			future, err := js.PublishMsgAsync(&nats.Msg{Subject: "executions.start.default.bench.node", Data: body})
+			if err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			select {
+			case <-future.Ok():
+				_, _ = io.WriteString(w, "{}")
+			case <-future.Err():
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		web := &http.Server{Handler: router} //nolint:gosec // a benchmark's
+		go func() { _ = web.Serve(listener) }()
+		defer func() { _ = web.Close() }()
+		flood(b, listener.Addr().String(), "/webhooks/bench")
+	})
+	b.Run("hookstart", func(b *testing.B) {
+		server := natstest.StartProcess(b)
+		r := registrytest.Start(b, server.Connect(b))
+		ctx := b.Context()
+		if _, _, err := r.PutAccount(ctx, "a", "", "ultra"); err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := r.PutWorkflow(ctx, registry.WorkflowSpec{
+			ID: "bench", AccountID: "a", RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: 1e9},
+			Triggers: []registry.TriggerSpec{{NodeID: "node"}},
+		}); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.Activate(ctx, "bench"); err != nil {
+			b.Fatal(err)
+		}
+		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		log := logrus.New()
+		log.SetOutput(null)
+		log.SetFormatter(&logrus.JSONFormatter{})
+		ready := make(chan string, 1)
+		running, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		c := defaults(b, server.URL())
+		c.Log = log
+		c.OnReady = func(l ingress.Listening) { ready <- l.Addr }
+		go func() { ended <- ingress.Run(running, c) }()
+		addr := <-ready
+		flood(b, addr, "/webhooks/bench?token="+r.Token(b, "bench", "node"))
+		b.StopTimer()
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+}

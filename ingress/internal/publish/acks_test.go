@@ -1,0 +1,44 @@
+package publish
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestParseAck(t *testing.T) {
+	for text, want := range map[string]Ack{
+		`{"stream":"EXECUTIONS","seq":18446744073709551615}`:              {Sequence: 18446744073709551615},
+		`{"stream":"EXECUTIONS","domain":"hub","seq":7,"duplicate":true}`: {Sequence: 7, Duplicate: true},
+		`{"stream":"EXECUTIONS", "seq":7,"duplicate":true}`:               {Sequence: 7, Duplicate: true},
+		`{ "stream": "EXECUTIONS", "seq": 7, "duplicate": true }`:         {Sequence: 7, Duplicate: true},
+		`{"stream":"EXECUTIONS","seq":7,"duplicate": true}`:               {Sequence: 7, Duplicate: true},
+		`{"stream":"EXECUTIONS","seq":7,"duplicate": false}`:              {Sequence: 7},
+		`{"stream":"EXECUTIONS","seq": 8}`:                                {Sequence: 8},
+		`{"duplicate":true,"seq":9,"stream":"EXECUTIONS"}`:                {Sequence: 9, Duplicate: true},
+	} {
+		if got, err := parseAck(&nats.Msg{Data: []byte(text)}); got != want || err != nil {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for text, code := range map[string]jetstream.ErrorCode{
+		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"EXECUTIONS","seq":0}`: 10077,
+		`{"stream":"EXECUTIONS","seq":1,"error":{"code":409,"err_code":10158}}`:                                        10158,
+	} {
+		_, err := parseAck(&nats.Msg{Data: []byte(text)})
+		var api *jetstream.APIError
+		if !errors.As(err, &api) || api.ErrorCode != code {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{`{}`, `x`, `{"stream":"OTHER","seq":1}`, `{"stream":"EXECUTIONS","seq":}`, `{"stream":"EXECUTIONS"}`} {
+		if ack, err := parseAck(&nats.Msg{Data: []byte(text)}); err == nil {
+			t.Errorf("%s: %+v", text, ack)
+		}
+	}
+	if _, err := parseAck(&nats.Msg{Header: nats.Header{"Status": {"503"}}}); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("no responders: %v", err)
+	}
+}
