@@ -133,10 +133,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		DeliveryID: headerText(deliveryID),
 		AcceptedAt: e.start.UTC().Truncate(time.Microsecond),
 		Payload:    payload,
+		Trace:      nextTrace(r.Header),
 		Headers:    forwardedHeaders(r, token),
 		Query:      query,
 		TokenID:    admitted.TokenID,
-		Trace:      nextTrace(r.Header),
 	}
 	ack, refusal := h.publish(e, func() (*nats.Msg, error) { return stream.StartMessage(start) })
 	if refusal != nil {

@@ -110,7 +110,7 @@ func milliseconds(d time.Duration) float64 {
 // requestMetrics are the ingress's metrics. No label has more values than there are
 // codes.
 type requestMetrics struct {
-	requests   *prometheus.CounterVec
+	requests   map[admission.Code]prometheus.Counter // "": accepted
 	duplicates prometheus.Counter
 	bodyBytes  prometheus.Counter
 	duration   prometheus.Histogram
@@ -136,10 +136,11 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), NativeHistogramBucketFactor: 1.1,
 		})
 	}
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted).",
+	}, []string{"status", "code"})
 	m := &requestMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted).",
-		}, []string{"status", "code"}),
+		requests: map[admission.Code]prometheus.Counter{"": requests.WithLabelValues("200", "")},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_deduplicated_total", Help: "Repeated deliveries that started nothing.",
 		}),
@@ -152,13 +153,16 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
 		}),
 	}
-	r.MustRegister(m.requests, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active)
+	for code, p := range problems { // looked up once, not for each request
+		m.requests[code] = requests.WithLabelValues(strconv.Itoa(p.status), string(code))
+	}
+	r.MustRegister(requests, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
 func (m *requestMetrics) observe(e *event, took time.Duration) {
 	m.active.Dec()
-	m.requests.WithLabelValues(strconv.Itoa(e.status), string(e.code)).Inc()
+	m.requests[e.code].Inc()
 	m.duration.Observe(took.Seconds())
 	m.bodyBytes.Add(float64(e.bodyBytes))
 	if e.publish > 0 {

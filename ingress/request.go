@@ -63,25 +63,23 @@ func (h *handler) deliveryID(header http.Header) string {
 // into one.
 const hiddenToken = "[token]"
 
-// forwardedHeaders are the request's headers as a runner gets them.
+// forwardedHeaders are the request's headers as a runner gets them. They are made of the
+// request's own, which are not those that came any more.
 func forwardedHeaders(r *http.Request, token string) execution.Values {
-	headers := make(execution.Values, len(r.Header)+1)
-	for name, values := range r.Header {
-		switch name {
-		case "Authorization", "Cookie", "Proxy-Authorization":
-			continue
-		}
+	headers := execution.Values(r.Header)
+	for _, name := range [...]string{"Authorization", "Cookie", "Proxy-Authorization"} {
+		delete(headers, name)
+	}
+	for name, values := range headers {
 		for i, value := range values {
-			clean := headerText(value)
-			if strings.Contains(clean, token) {
-				clean = strings.ReplaceAll(clean, token, hiddenToken)
-			}
-			if clean != value {
-				values = append(append([]string(nil), values[:i]...), values[i:]...)
-				values[i] = clean
+			if clean := headerText(value); clean != value || strings.Contains(clean, token) {
+				values[i] = strings.ReplaceAll(clean, token, hiddenToken)
 			}
 		}
-		headers[headerText(name)] = values
+		if clean := headerText(name); clean != name {
+			delete(headers, name)
+			headers[clean] = values
+		}
 	}
 	if r.Host != "" {
 		headers["Host"] = []string{headerText(r.Host)} // net/http takes it out of the headers

@@ -35,6 +35,7 @@ func Main(name, description string, config any, run func(context.Context) error)
 	if _, err := parser.Parse(os.Args[1:]); err != nil {
 		fail(name, fmt.Errorf("%w; see %s --help", err, name), 2)
 	}
+	tuneMemory()
 	// A second signal ends the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

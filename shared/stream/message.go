@@ -29,26 +29,10 @@ const contentType = "application/protobuf"
 // StartMessage is the message that starts an execution. Only one with a delivery ID
 // has a Nats-Msg-Id: its execution ID, which is a hash of the delivery.
 func StartMessage(s execution.Start) (*nats.Msg, error) {
-	data, err := proto.Marshal(&hookstartv1.ExecutionStart{
-		ExecutionId: s.ID,
-		WorkflowId:  s.WorkflowID,
-		NodeId:      s.NodeID,
-		AccountId:   s.AccountID,
-		Queue:       s.Queue,
-		Source:      sourceToWire(s.Source),
-		DeliveryId:  s.DeliveryID,
-		RerunOf:     s.RerunOf,
-		AcceptedAt:  timestamppb.New(s.AcceptedAt),
-		ContentType: s.Payload.ContentType,
-		BodyKind:    hookstartv1.BodyKind(s.Payload.Kind),
-		Body:        s.Payload.Body,
-		Headers:     valuesToWire(s.Headers),
-		Query:       valuesToWire(s.Query),
-		TokenId:     s.TokenID,
-	})
-	if err != nil {
+	if err := checkUTF8(&s); err != nil {
 		return nil, fmt.Errorf("encode a start: %w", err)
 	}
+	data := encodeStart(&s)
 	msg := &nats.Msg{
 		Subject: StartSubject(s.Queue, s.WorkflowID, s.NodeID),
 		Header:  headers(s.ID, s.WorkflowID, s.NodeID, s.Trace),

@@ -9,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -65,6 +67,45 @@ func TestMessagesKeepEverything(t *testing.T) {
 	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
 	if diff := cmp.Diff(&progress, event.Progress); diff != "" || err != nil || msg.Subject != "executions.progress.gpu.wf."+id {
 		t.Errorf("%s %v\n%s", msg.Subject, err, diff)
+	}
+}
+
+// The encoder that is written by hand says what the generated one says.
+func TestStartsAreEncodedAsGenerated(t *testing.T) {
+	full := newStart()
+	for name, s := range map[string]execution.Start{
+		"full":  full,
+		"empty": {AcceptedAt: time.Unix(0, 0), Payload: execution.Payload{Kind: execution.Text}, Source: execution.Webhook},
+		"odd": {
+			ID: id, AcceptedAt: time.Unix(-1, 5).UTC(), Source: execution.Webhook, Payload: execution.Payload{Kind: execution.Binary, Body: []byte(strings.Repeat("x", 70_000))},
+			Headers: execution.Values{"": {""}, "none": nil, "long": {strings.Repeat("v", 300), ""}},
+		},
+	} {
+		msg, err := stream.StartMessage(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded hookstartv1.ExecutionStart
+		if err := proto.Unmarshal(msg.Data, &decoded); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		again, err := proto.Marshal(&decoded)
+		if err != nil || len(again) != len(msg.Data) || len(decoded.ProtoReflect().GetUnknown()) != 0 {
+			t.Errorf("%s: %d bytes, generated code writes %d", name, len(msg.Data), len(again))
+		}
+		if decoded.GetExecutionId() != s.ID || !decoded.GetAcceptedAt().AsTime().Equal(s.AcceptedAt) || string(decoded.GetBody()) != string(s.Payload.Body) ||
+			len(decoded.GetHeaders()) != len(s.Headers) || decoded.GetTokenId() != s.TokenID || int(decoded.GetBodyKind()) != int(s.Payload.Kind) {
+			t.Errorf("%s: %v", name, &decoded)
+		}
+	}
+	for name, s := range map[string]execution.Start{
+		"an ID":   {DeliveryID: "\xff"},
+		"a name":  {Headers: execution.Values{"\xff": nil}},
+		"a value": {Query: execution.Values{"a": {"\xff"}}},
+	} {
+		if _, err := stream.StartMessage(s); err == nil {
+			t.Errorf("%s that is not UTF-8 was encoded", name)
+		}
 	}
 }
 

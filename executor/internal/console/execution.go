@@ -95,15 +95,19 @@ func (p executionPage) Took() time.Duration { return row{Record: p.Record}.Took(
 // steps are the moments that are known, in their order, and what comes next.
 func steps(r store.Record, storedAt time.Time) (known []step, waiting string) {
 	add := func(name, text, kind string, at time.Time) {
-		if at.IsZero() {
-			return
+		if !at.IsZero() {
+			known = append(known, step{Name: name, Note: text, Kind: kind, At: at})
 		}
-		s := step{Name: name, Note: text, Kind: kind, At: at, First: len(known) == 0}
-		if !s.First {
-			s.After = at.Sub(known[len(known)-1].At)
-		}
-		known = append(known, s)
 	}
+	// A quick runner starts before the record is there.
+	defer func() {
+		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
+		for i := range known {
+			if known[i].First = i == 0; !known[i].First {
+				known[i].After = known[i].At.Sub(known[i-1].At)
+			}
+		}
+	}()
 	if r.Source == execution.Rerun {
 		add("Run again", "an operator started it on the sample payload", "done", r.AcceptedAt)
 	} else {

@@ -10,9 +10,12 @@ import (
 
 // formats are what templates write values with.
 var formats = template.FuncMap{
-	"ago":      func(t time.Time) template.HTML { return timeElement(t, relative(t, time.Now())) },
-	"since":    func(t time.Time) string { return relative(t, time.Now()) },
-	"clock":    func(t time.Time) template.HTML { return timeElement(t, "") },
+	"ago":   func(t time.Time) template.HTML { return timeElement(t, "relative", relative(t, time.Now())) },
+	"since": func(t time.Time) string { return relative(t, time.Now()) },
+	"exact": func(t time.Time) template.HTML {
+		return timeElement(t, "exact", t.UTC().Format("2 Jan 15:04:05.000")+" UTC")
+	},
+	"local":    func(t time.Time) template.HTML { return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC") },
 	"duration": duration,
 	"bytes":    size,
 	"count":    count,
@@ -23,18 +26,15 @@ var formats = template.FuncMap{
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
 
-// timeElement is a time that the browser rewrites as its own: local, exact on hover. With
-// a text it stays relative; without one it is the moment itself.
-func timeElement(t time.Time, text string) template.HTML {
+// timeElement is a time that times.js rewrites as the browser's own, by its kind: relative,
+// local, or exact. All show the exact one on hover.
+func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
 	t = t.UTC()
-	exact, kind := t.Format("2006-01-02 15:04:05.000")+" UTC", "relative"
-	if text == "" {
-		text, kind = t.Format("2 Jan 15:04:05")+" UTC", "exact"
-	}
-	//nolint:gosec // digits and the letters of formats above
+	exact := t.Format("2006-01-02 15:04:05.000") + " UTC"
+	//nolint:gosec // digits, and words that are written in here
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact + `" data-time="` + kind + `">` + text + `</time>`)
 }
 

@@ -5,6 +5,8 @@ const exact = new Intl.DateTimeFormat(undefined, {
 const moment = new Intl.DateTimeFormat(undefined, {
   month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
 });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 const everySecond = 1000;
 
 // relative uses the words of format.go.
@@ -21,6 +23,10 @@ function relative(at) {
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
+function local(at) {
+  return new Date(at).toDateString() === new Date().toDateString() ? clock.format(at) : day.format(at);
+}
+
 export function showTimes(within) {
   for (const element of within.querySelectorAll("time[data-time]")) {
     const at = Date.parse(element.dateTime);
@@ -28,7 +34,7 @@ export function showTimes(within) {
       element.title = `${exact.format(at)} (${element.dateTime})`;
       element.dataset.local = "yes";
     }
-    const text = element.dataset.time === "exact" ? moment.format(at) : relative(at);
+    const text = { exact: () => moment.format(at), local: () => local(at), relative: () => relative(at) }[element.dataset.time]();
     if (element.textContent !== text) {
       element.textContent = text;
     }

@@ -43,10 +43,10 @@ func TestOpenErrorsAreOneLineWithoutThePassword(t *testing.T) {
 
 func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                    "postgres://user:password@host",
-		"postgres://u:p@127.0.0.1:1/db":       "cannot open the database db on 127.0.0.1 port 1 as u: ",
-		"postgres://u:p@h/db?sslmode=strange": "sslmode",
-		"postgres://u:p@h/db?pool_max_conns=many": "pool_max_conns",
+		"":                                   "postgres://user:password@host",
+		"postgres://u:secret@127.0.0.1:1/db": "cannot open the database db on 127.0.0.1 port 1 as u: ",
+		"postgres://u:secret@h/db?sslmode=strange":     "sslmode",
+		"postgres://u:secret@h/db?pool_max_conns=many": "pool_max_conns",
 	} {
 		s, err := Open(t.Context(), url)
 		if err == nil {
@@ -57,7 +57,7 @@ func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
 		}
 	}
 	var network net.Error
-	if _, err := Open(t.Context(), "postgres://u:p@127.0.0.1:1/db"); !errors.As(err, &network) {
+	if _, err := Open(t.Context(), "postgres://u:secret@127.0.0.1:1/db"); !errors.As(err, &network) {
 		t.Errorf("the cause is hidden: %v", err)
 	}
 }

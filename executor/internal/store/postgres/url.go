@@ -15,6 +15,9 @@ var errURL = errors.New("the database URL cannot be read: it has the form " +
 
 // parse reads the URL, and leaves out of its errors what could be a password.
 func parse(text string) (*pgxpool.Config, error) {
+	if text == "" { // pgx would look into the environment
+		return nil, errURL
+	}
 	config, err := pgxpool.ParseConfig(text)
 	if err == nil {
 		return config, nil

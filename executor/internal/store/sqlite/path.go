@@ -35,8 +35,7 @@ func prepare(path string) (absolute string, err error) {
 
 // cause is why a file operation failed, without the path, which the message has already.
 func cause(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,25 +37,25 @@ func TestListUsesItsIndex(t *testing.T) {
 	} {
 		for _, position := range []store.Position{{}, after} {
 			where, args := conditions(c.filter, position)
-			rows, err := s.reader.QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT ?`, append(args, 50)...)
+			text, err := s.plan(t.Context(), selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT 50`, args)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var plan strings.Builder
-			for rows.Next() {
-				var id, parent, unused int
-				var detail string
-				if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-					t.Fatal(err)
-				}
-				plan.WriteString(detail + "; ")
-			}
-			if err := rows.Err(); err != nil {
-				t.Fatal(err)
-			}
-			if text := plan.String(); !strings.Contains(text, "USING INDEX "+c.index) || strings.Contains(text, "TEMP B-TREE") {
+			if !strings.Contains(text, "USING INDEX "+c.index) || strings.Contains(text, "TEMP B-TREE") {
 				t.Errorf("%+v after %+v: %s", c.filter, position, text)
 			}
 		}
 	}
+}
+
+func (s *Store) plan(ctx context.Context, query string, args []any) (string, error) {
+	var plan strings.Builder
+	err := s.read(ctx, "explain", func(rows *sql.Rows) error {
+		var id, parent, unused int
+		var detail string
+		err := rows.Scan(&id, &parent, &unused, &detail)
+		plan.WriteString(detail + "; ")
+		return err
+	}, `EXPLAIN QUERY PLAN `+query, args...)
+	return plan.String(), err
 }

@@ -64,7 +64,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		batch := store.Batch{New: several(n)}
 		for i := range n {
 			batch.Progress = append(batch.Progress, running(i, epoch), succeeded(i, epoch, "1"))
-			batch.Unreadable = append(batch.Unreadable, store.Unreadable{StreamSequence: uint64(i) + 1, At: epoch}) //nolint:gosec // positive
+			batch.Unreadable = append(batch.Unreadable, store.Unreadable{StreamSequence: uint64(i) + 1, At: epoch})
 		}
 		if applied := apply(t, s, batch); len(applied.Changed) != n || len(applied.Unknown) != 0 {
 			t.Fatalf("changed %d, unknown %d", len(applied.Changed), len(applied.Unknown))
@@ -203,7 +203,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		record(t, s, queued(1))
 		applied := apply(t, s, store.Batch{Progress: []execution.Progress{
 			running(8, epoch), running(1, epoch), succeeded(8, epoch, ""), failed(9, epoch, ""),
-			{ID: "bad\x00\xff", Status: execution.Running}, {ID: "", Status: execution.Queued},
+			{ID: "bad\x00\xff", Status: execution.Running},
+			{ID: "", Status: execution.Queued},
 		}})
 		wantSame(t, "unknown", applied.Unknown, []string{id(8), id(9), "bad\x00\xff", ""})
 		wantSame(t, "changed", applied.Changed, []string{id(1)})

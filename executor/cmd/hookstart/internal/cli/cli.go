@@ -20,10 +20,10 @@ const description = "The command line for operators of hookstart. Start with: ho
 
 // flags are the verbs, and the flags that all of them have.
 type flags struct {
-	APIURL     string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" placeholder:"URL"`
-	AdminToken string `help:"The admin token. Better in the environment: others may see a command's flags." placeholder:"TOKEN"`
-	Output     string `short:"o" help:"table, for people; json, for scripts: what the API answers, unchanged." enum:"table,json" default:"table" placeholder:"FORMAT"`
-	program.Version
+	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
+	AdminToken      string `help:"The admin token. Better in the environment: others may see a command's flags." placeholder:"TOKEN" group:"all"`
+	Output          string `short:"o" help:"table, for people; json, for scripts: what the API answers, unchanged." enum:"table,json" default:"table" group:"all"`
+	program.Version `group:"all"`
 
 	Plan      planVerbs      `cmd:"" help:"What accounts may do."`
 	Account   accountVerbs   `cmd:"" help:"Accounts: each has a plan and owns workflows."`
@@ -57,6 +57,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	parser := kong.Must(&given,
 		kong.Name("hookstart"), kong.Description(description),
 		kong.DefaultEnvars(program.EnvPrefix),
+		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Vars{"version": ops.Version},
 		kong.Writers(std.Out, std.Err),

@@ -11,7 +11,7 @@ import (
 
 // paging says how much of a list is wanted.
 type paging struct {
-	Limit  int    `help:"How many at most, up to 200." default:"50" placeholder:"N"`
+	Limit  int    `help:"How many at most, up to 200." default:"50"`
 	Cursor string `help:"The nextCursor of the page before (-o json)." placeholder:"CURSOR"`
 	All    bool   `help:"All pages."`
 }

@@ -23,7 +23,7 @@ const sendTimeout = 60 * time.Second
 type triggerSend struct {
 	node
 	File        string   `help:"Send what is in this file. -: stdin." placeholder:"PATH" xor:"payload"`
-	Data        string   `help:"Send this." placeholder:"TEXT" xor:"payload"`
+	Data        *string  `help:"Send this." placeholder:"TEXT" xor:"payload"`
 	ContentType string   `help:"Default: application/json if the body is JSON, else none." placeholder:"TYPE"`
 	DeliveryID  string   `name:"delivery-id" help:"The ID by which a repeat of this delivery is recognised." placeholder:"ID"`
 	Header      []string `help:"A further header; may be repeated." placeholder:"NAME:VALUE" sep:"none"`
@@ -75,8 +75,8 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	switch {
 	case v.File != "":
 		return s.readFile(v.File)
-	case v.Data != "":
-		return []byte(v.Data), nil
+	case v.Data != nil:
+		return []byte(*v.Data), nil
 	case isSet(t.SamplePayload):
 		return t.SamplePayload, nil
 	default:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,9 +27,9 @@ Example:
 
 // Run implements the verb.
 func (v *executionTail) Run(s *session) error {
-	t := &tail{session: s, workflowID: v.Workflow, shown: map[string]shown{}, patience: retryFirst}
+	t := &tail{session: s, workflowID: v.Workflow, since: s.now(), shown: map[string]shown{}, patience: retryFirst}
 	for {
-		err := s.client.Watch(s.ctx, v.Workflow, t.opened, t.show)
+		err := s.client.Watch(s.ctx, v.Workflow, t.opened, func(e api.Execution) error { return t.show(e, s.answer) })
 		if s.ctx.Err() != nil {
 			return nil
 		}
@@ -38,7 +39,7 @@ func (v *executionTail) Run(s *session) error {
 		if failure, is := errors.AsType[*writeError](err); is {
 			return failure
 		}
-		if t.lostAt.IsZero() && !t.everOpened {
+		if !t.everOpened {
 			return err
 		}
 		if t.lostAt.IsZero() {
@@ -65,6 +66,7 @@ const (
 type tail struct {
 	*session
 	workflowID string
+	since      time.Time // it began then
 	everOpened bool
 	lostAt     time.Time // zero: connected, or never was
 	patience   time.Duration
@@ -105,32 +107,50 @@ func (t *tail) opened() error {
 		t.note("Watching; Ctrl-C ends it.")
 		return t.write(fmt.Sprintf(tailLine, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION", "WORKFLOW"))
 	}
-	since := t.lostAt.Add(-overlap)
-	t.lostAt = time.Time{}
-	filter, page, missed := apiclient.ExecutionFilter{WorkflowID: t.workflowID, Since: since}, apiclient.Page{Limit: api.MaxLimit}, []api.Execution(nil)
-	for len(missed) < maxShown {
-		part, err := t.client.Executions(t.ctx, filter, page)
-		if err != nil {
-			t.lostAt = since.Add(overlap)
-			return err
-		}
-		missed = append(missed, part.Items...)
-		if page.Cursor = part.NextCursor; page.Cursor == "" {
-			break
-		}
+	missed, err := t.missed()
+	if err != nil {
+		return err
 	}
-	for _, e := range slices.Backward(missed) {
-		if err := t.show(e); err != nil {
+	t.lostAt = time.Time{}
+	for _, record := range slices.Backward(missed) {
+		var e api.Execution
+		if err := json.Unmarshal(record, &e); err != nil {
+			return fmt.Errorf("read a record: %w", err)
+		}
+		if err := t.show(e, record); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// missed are the records that may have changed without a connection, the newest first.
+func (t *tail) missed() (records []json.RawMessage, err error) {
+	filter, page := apiclient.ExecutionFilter{WorkflowID: t.workflowID, Since: t.lostAt.Add(-overlap)}, apiclient.Page{Limit: api.MaxLimit}
+	if filter.Since.Before(t.since) {
+		filter.Since = t.since
+	}
+	for len(records) < maxShown {
+		if _, err := t.client.Executions(t.ctx, filter, page); err != nil {
+			return nil, err
+		}
+		var part api.List[json.RawMessage]
+		if err := json.Unmarshal(t.answer, &part); err != nil {
+			return nil, fmt.Errorf("read a page: %w", err)
+		}
+		records = append(records, part.Items...)
+		if page.Cursor = part.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	return records, nil
+}
+
 // tailLine fits in 80 columns with the workflow's ID beyond its first 6 letters.
 const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
 
-func (t *tail) show(e api.Execution) error {
+// show prints a change, once; record is e as the API says it.
+func (t *tail) show(e api.Execution, record []byte) error {
 	now := shown{e.Status, e.Duplicates}
 	if t.shown[e.ExecutionID] == now {
 		return nil
@@ -140,7 +160,7 @@ func (t *tail) show(e api.Execution) error {
 	}
 	t.shown[e.ExecutionID] = now
 	if t.json {
-		return t.write(string(t.answer))
+		return t.write(string(record))
 	}
 	at := e.AcceptedAt
 	for _, later := range []time.Time{e.StartedAt, e.FinishedAt} {
@@ -161,4 +181,3 @@ func (t *tail) write(line string) error {
 	}
 	return nil
 }
-

@@ -61,6 +61,17 @@ func both(t, now time.Time) string {
 	return ago(t, now) + " (" + exact(t) + ")"
 }
 
+// after is a time, and how long after another one that is; empty if it has not come.
+func after(from, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	if from.IsZero() {
+		return exact(t)
+	}
+	return exact(t) + " (+" + precise(t.Sub(from)) + ")"
+}
+
 func yesNo(yes bool) string {
 	if yes {
 		return "yes"

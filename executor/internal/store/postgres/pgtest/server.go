@@ -57,7 +57,7 @@ func (s *Server) Stop(t testing.TB) {
 // Start starts a stopped server. It returns when the server answers.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
-	if err := s.start(); err != nil {
+	if err := s.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -82,7 +82,7 @@ func create(programs string, settings []string) (*Server, error) {
 	if err := s.initialise(); err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
-	if err := s.start(); err != nil {
+	if err := s.start(context.Background()); err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
@@ -105,7 +105,7 @@ func (s *Server) initialise() error {
 	return nil
 }
 
-func (s *Server) start() error {
+func (s *Server) start(ctx context.Context) error {
 	if s.process != nil {
 		return errors.New("pgtest: the server is running")
 	}
@@ -126,11 +126,11 @@ func (s *Server) start() error {
 	if s.process, err = launch(command); err != nil {
 		return err
 	}
-	return s.waitUntilReady()
+	return s.waitUntilReady(ctx)
 }
 
-func (s *Server) waitUntilReady() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+func (s *Server) waitUntilReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -141,7 +141,9 @@ func (s *Server) waitUntilReady() error {
 		}
 		select {
 		case <-s.process.ended:
-			return s.failure("the server ended", s.process.err)
+			err := s.process.err
+			s.process = nil
+			return s.failure("the server ended", err)
 		case <-ctx.Done():
 			return s.failure("the server does not answer", err)
 		case <-again.C:

@@ -40,14 +40,11 @@ func (s *Server) Restart(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := s.start()
+		err := s.start(ctx)
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-s.process.ended: // it refused to start: perhaps not the next time
-			s.process = nil
-		default:
+		if s.process != nil { // it runs and does not answer; a server that refused to start is gone
 			return err
 		}
 		select {

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+type executionVerify struct {
+	executionArg
+	Wait time.Duration `help:"How long its record is waited for." default:"5s"`
+}
+
+func (*executionVerify) Help() string {
+	return `One line for each step, with ✓ or ✗. The exit code is 1 if one is missing.
+
+Example:
+
+  hookstart execution verify latest`
+}
+
+// step is one part of an execution's way.
+type step struct {
+	Name   string    `json:"step"`
+	OK     bool      `json:"ok"`
+	At     time.Time `json:"at,omitzero"`
+	Detail string    `json:"detail"`
+}
+
+// Run implements the verb.
+func (v *executionVerify) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	e, err := v.await(s, id)
+	if err != nil && !isNotFound(err) {
+		return err
+	}
+	steps, missing := stepsOf(e), error(nil)
+	if err != nil {
+		steps = stepsWithoutRecord(v.Wait)
+		missing = &hintError{
+			fmt.Errorf("execution %s has no record after %s", id, v.Wait),
+			"is the ID one that a webhook answered? If so, the executor's /readyz says whether it records; --wait waits longer",
+		}
+	} else if !e.kept() {
+		missing = &hintError{
+			fmt.Errorf("the stream has no message %d of execution %s any more", e.StreamSequence, id),
+			"it was older than the executor's --stream-max-age, or the stream was made anew: a runner that has not read it never will",
+		}
+	}
+	if err := s.showSteps(id, steps, missing == nil); err != nil {
+		return err
+	}
+	return missing
+}
+
+// verified is an execution as its way is checked.
+type verified struct{ api.ExecutionDetail }
+
+// kept says whether the stream should have the message, and has it. By default it keeps
+// messages for a week.
+func (e verified) kept() bool {
+	const week = 7 * 24 * time.Hour
+	return !e.InputExpired || time.Since(e.AcceptedAt) > week
+}
+
+// await returns an execution as soon as it is recorded.
+func (v *executionVerify) await(s *session, id string) (verified, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// A look that has begun ends in its own time.
+		e, err := s.client.Execution(s.ctx, id)
+		if !isNotFound(err) {
+			return verified{e}, err
+		}
+		select {
+		case <-ctx.Done():
+			return verified{}, errors.Join(err, s.ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func stepsOf(e verified) []step {
+	received := step{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
+	if e.Source == "rerun" {
+		received.Detail = "a rerun, from the operators' API or the console"
+	}
+	if e.DeliveryID != "" {
+		received.Detail = "delivery " + e.DeliveryID
+	}
+	stored := step{Name: "stored", OK: e.kept(), Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence)}
+	if e.InputExpired {
+		stored.Detail += "; no longer kept"
+	}
+	recorded := step{Name: "recorded", OK: true, At: e.RecordedAt, Detail: precise(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received"}
+	if e.Duplicates > 0 {
+		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
+	}
+	return []step{received, stored, recorded, stateOf(e.ExecutionDetail)}
+}
+
+func stateOf(e api.ExecutionDetail) step {
+	state := step{Name: "state", OK: true, Detail: e.Status}
+	switch e.Status {
+	case "queued":
+		state.Detail += ": no runner has said yet that it started"
+	case "running":
+		state.At = e.StartedAt
+	case "succeeded", "failed":
+		state.At = e.FinishedAt
+		if !e.StartedAt.IsZero() {
+			state.Detail += " after " + precise(e.FinishedAt.Sub(e.StartedAt))
+		}
+	}
+	if e.Error != nil {
+		state.Detail += ": " + *e.Error
+	}
+	return state
+}
+
+func stepsWithoutRecord(waited time.Duration) []step {
+	return []step{
+		{Name: "received", Detail: "not known: only the record tells"},
+		{Name: "stored", Detail: "not known: only the record tells"},
+		{Name: "recorded", Detail: fmt.Sprintf("not within %s", waited)},
+		{Name: "state", Detail: "none"},
+	}
+}
+
+func (s *session) showSteps(id string, steps []step, complete bool) error {
+	if s.json {
+		text, err := json.Marshal(struct {
+			ExecutionID string `json:"executionId"`
+			Verified    bool   `json:"verified"`
+			Steps       []step `json:"steps"`
+		}{id, complete, steps})
+		if err != nil {
+			return fmt.Errorf("encode the steps: %w", err)
+		}
+		return s.raw(text)
+	}
+	var table [][]string
+	for _, step := range steps {
+		mark, at := "✗", "–"
+		if step.OK {
+			mark = "✓"
+		}
+		if !step.At.IsZero() {
+			at = step.At.UTC().Format("2006-01-02 15:04:05.000Z")
+		}
+		table = append(table, []string{mark + " " + step.Name, at, step.Detail})
+	}
+	return s.rows(table)
+}
