@@ -92,7 +92,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	defer func() { _ = records.Close() }()
 
 	directory := registry.NewDirectory()
-	follower, err := registry.Follow(ctx, js, directory, log)
+	follower, err := registry.Follow(starting, js, directory, log)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	}
 	defer roll.Stop()
 	// From here on changes of the registry, by this executor too, wait for this process.
-	announcer, err := registry.Announce(ctx, nc, follower, registry.RoleExecutor, nil, log)
+	announcer, err := registry.Announce(starting, nc, follower, registry.RoleExecutor, nil, log)
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/julienschmidt/httprouter"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -144,9 +144,11 @@ func BenchmarkIngress(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		log := logrus.New()
+		log, err := ops.NewLog("ingress", "info")
+		if err != nil {
+			b.Fatal(err)
+		}
 		log.SetOutput(null)
-		log.SetFormatter(&logrus.JSONFormatter{})
 		ready := make(chan string, 1)
 		running, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

@@ -101,12 +101,12 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	}
 
 	snapshot := registry.NewSnapshot()
-	follower, err := registry.Follow(ctx, js, snapshot, log)
+	follower, err := registry.Follow(starting, js, snapshot, log)
 	if err != nil {
 		return err
 	}
 	defer follower.Stop()
-	publisher, err := publish.New(ctx, nc, c.PublishTimeout)
+	publisher, err := publish.New(starting, nc, c.PublishTimeout)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAdd
 	}
 
 	// From here on changes of the registry wait for this process.
-	announcer, err := registry.Announce(ctx, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
+	announcer, err := registry.Announce(starting, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
 		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: c.allDeliveryIDHeaders(),
 	}, log)
 	if err != nil {

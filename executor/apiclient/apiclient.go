@@ -19,7 +19,7 @@ import (
 )
 
 // Client calls the API. It is safe for concurrent use. Every error that the API
-// answers is an *api.Problem.
+// answers is an *api.Problem; where there is no answer of it, a *ConnectionError.
 type Client struct {
 	base  string
 	token string
@@ -44,6 +44,18 @@ func (c *Client) Tap(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
 	return &tapped
+}
+
+// ConnectionError means that the API did not answer, or that something else did.
+type ConnectionError struct{ err error }
+
+func (e *ConnectionError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *ConnectionError) Unwrap() error { return e.err }
+
+func noConnection(format string, args ...any) error {
+	return &ConnectionError{fmt.Errorf(format, args...)}
 }
 
 // Page says which part of a list is wanted. Its zero value is the beginning.
@@ -218,11 +230,11 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("the answer of %s to %s %s broke off: %w", c.base, method, path, err)
+		return noConnection("the answer of %s to %s %s broke off: %w", c.base, method, path, err)
 	}
 	if result != nil {
 		if err := decode(text, result); err != nil {
-			return fmt.Errorf("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
+			return noConnection("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
 		}
 	}
 	if c.tap != nil {
@@ -239,7 +251,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("the API's address %q: %w", c.base, err)
+		return nil, noConnection("the API's address %q: %w", c.base, withoutURL(ctx, err))
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
@@ -247,7 +259,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
+		return nil, noConnection("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
 		return response, nil
@@ -271,7 +283,7 @@ func problem(base string, response *http.Response) error {
 	var p api.Problem
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if mediaType != "application/problem+json" || json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&p) != nil {
-		return fmt.Errorf("%s answered %s, not as the operators' API does; is it the executor's address?", base, response.Status)
+		return noConnection("%s answered %s, not as the operators' API does; is it the executor's address?", base, response.Status)
 	}
 	return &p
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -42,6 +43,9 @@ func (c *Client) Watch(ctx context.Context, workflowID string, opened func() err
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType != "text/event-stream" {
+		return noConnection("the answer of %s is no stream of events; is it the executor's address?", c.base)
+	}
 	if opened != nil {
 		if err := opened(); err != nil {
 			return err

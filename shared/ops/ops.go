@@ -139,20 +139,9 @@ func NewLog(program, level string) (*logrus.Logger, error) {
 	}
 	log := logrus.New()
 	log.SetLevel(parsed)
-	log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	log.SetFormatter(jsonLines{program})
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: time.TimeOnly})
 	}
-	log.AddHook(programHook(program))
 	return log, nil
-}
-
-// programHook puts the program's name into every line.
-type programHook string
-
-func (programHook) Levels() []logrus.Level { return logrus.AllLevels }
-
-func (h programHook) Fire(e *logrus.Entry) error {
-	e.Data["program"] = string(h)
-	return nil
 }

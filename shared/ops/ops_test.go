@@ -2,11 +2,15 @@ package ops_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/ops"
@@ -69,7 +73,21 @@ func TestNewLog(t *testing.T) {
 	var out bytes.Buffer
 	log.SetOutput(&out)
 	log.Info("quiet")
-	log.Warn("loud")
+	log.WithFields(logrus.Fields{
+		"text": "a\"\n\u2028é", "int": -1, "float": 0.25, "yes": true, "error": errors.New("bad"), "list": []string{"a"}, "level": "kept out", "wait": time.Second,
+	}).Warn("loud")
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%v in %s", err, out.String())
+	}
+	delete(line, "time")
+	want := map[string]any{
+		"level": "warning", "msg": "loud", "program": "ingress", "text": "a\"\n\u2028é", "int": -1.0, "float": 0.25, "yes": true,
+		"error": "bad", "list": []any{"a"}, "wait": "1s",
+	}
+	if diff := cmp.Diff(want, line); diff != "" {
+		t.Error(diff)
+	}
 	if text := out.String(); strings.Contains(text, "quiet") || !strings.Contains(text, `"program":"ingress"`) {
 		t.Error(text)
 	}

@@ -34,18 +34,26 @@ type Follower struct {
 }
 
 // Follow loads the registry into sink and keeps it up to date until Stop. The bucket
-// must exist. It survives lost connections and restarted servers.
+// must exist. It survives lost connections and restarted servers; ctx bounds only how long
+// it waits for a cluster that does not answer yet.
 func Follow(ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.FieldLogger) (*Follower, error) {
-	s, err := js.Stream(ctx, stream)
-	if err != nil {
-		return nil, fmt.Errorf("follow the registry: %w", err)
-	}
-	state := s.CachedInfo().State
-	f := &Follower{js: js, sink: sink, log: log, target: state.LastSeq, moved: make(chan struct{})}
-	// The fastest loader of those that were measured: 164,000 records a second.
-	consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+	var (
+		state    jetstream.StreamState
+		consumer jetstream.Consumer
+	)
+	err := ask(ctx, func(ctx context.Context) error {
+		s, err := js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		state = s.CachedInfo().State
+		// The fastest loader of those that were measured: 164,000 records a second.
+		consumer, err = js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		})
+		return err
 	})
+	f := &Follower{js: js, sink: sink, log: log, target: state.LastSeq, moved: make(chan struct{})}
 	if err != nil {
 		return nil, fmt.Errorf("follow the registry: %w", err)
 	}

@@ -62,7 +62,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 	a.say()
 	err := nc.FlushTimeout(lifetime)
 	if err == nil {
-		err = f.CatchUp(ctx)
+		err = ask(ctx, f.CatchUp)
 	}
 	if err != nil {
 		stop()

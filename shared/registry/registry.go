@@ -66,19 +66,10 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 
 // Wait waits until the buckets exist: the executor creates them.
 func Wait(ctx context.Context, js jetstream.JetStream) error {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	return ask(ctx, func(ctx context.Context) error {
 		_, err := js.KeyValue(ctx, Bucket)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
 
 // Change is one record of the registry as it is since a revision. Exactly one of the

@@ -137,19 +137,32 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 
 // Wait waits until the stream exists: the executor creates it.
 func Wait(ctx context.Context, js jetstream.JetStream) error {
-	return retry(ctx, func() error {
-		_, err := js.Stream(ctx, Name)
-		return err
-	})
+	_, err := Find(ctx, js)
+	return err
 }
 
-// retry calls f four times a second until it succeeds or the context ends; then it
+// Find is Wait, and returns the stream.
+func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
+	err = retry(ctx, func(ctx context.Context) (err error) {
+		found, err = js.Stream(ctx, Name)
+		return err
+	})
+	return found, err
+}
+
+// askTimeout is how long one question is waited for. A cluster without a leader does not
+// answer at all: it has to be asked again.
+const askTimeout = 2 * time.Second
+
+// retry calls f up to four times a second until it succeeds or the context ends; then it
 // returns f's last error.
-func retry(ctx context.Context, f func() error) error {
+func retry(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := f()
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		err := f(asking)
+		cancel()
 		if err == nil {
 			return nil
 		}

@@ -245,8 +245,14 @@ func (i *installation) client() *apiclient.Client {
 	return apiclient.New(i.executors[0].url, adminToken)
 }
 
-// awaitReplicas waits until every node has all of the stream.
+// awaitReplicas waits until every node is in touch with the cluster and has all of the
+// stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
+	for _, url := range i.nodeURLs {
+		if err := eventually(ctx, timeout, func(ctx context.Context) error { return answers(ctx, url) }); err != nil {
+			return fmt.Errorf("%s: %w", url, err)
+		}
+	}
 	return eventually(ctx, timeout, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -268,6 +274,23 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 		}
 		return nil
 	})
+}
+
+// answers says whether a node knows a leader of the cluster.
+func answers(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url, nats.Name("soak"), nats.Timeout(time.Second))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = js.AccountInfo(ctx)
+	return err
 }
 
 // between are the links between two nodes.

@@ -42,7 +42,7 @@ type senders struct {
 
 func newSenders(b *book, i *installation, run string) *senders {
 	s := &senders{book: b, paths: i.paths, run: run, client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 30 * time.Second},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}
 	for _, e := range i.ingresses {
 		s.urls = append(s.urls, e.url)
@@ -58,6 +58,7 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 	for n := range count {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // not a secret
+			wait(starting, time.Duration(random.Int64N(int64(every)))) // else all send at the same time
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for number := 0; ; number++ {

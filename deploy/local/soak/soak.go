@@ -20,7 +20,7 @@ type Config struct {
 	Duration time.Duration `help:"How long there are load and faults." default:"10m"`
 	Seed     uint64        `help:"Which faults happen, and in which order. 0: another one each time; it is printed." default:"0"`
 	Rate     float64       `help:"Deliveries per second, when nothing is away." default:"400"`
-	Senders  int           `help:"How many send at the same time." default:"128"`
+	Senders  int           `help:"How many send at the same time." default:"1000"`
 	Every    time.Duration `help:"How often a fault begins, on average." default:"4s"`
 	Verbose  bool          `help:"Tell each fault when it is over."`
 	Keep     bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`

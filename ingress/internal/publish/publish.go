@@ -55,7 +55,7 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
 	p := &Publisher{timeout: timeout}
-	if p.stream, err = js.Stream(ctx, stream.Name); err != nil {
+	if p.stream, err = stream.Find(ctx, js); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
 	if p.acks, err = newAcks(nc); err != nil {

@@ -74,14 +74,25 @@ function whatIsWrong(text) {
     JSON.parse(text);
     return "";
   } catch (error) {
-    const at = /position (\d+)/.exec(error.message);
-    if (!at) {
-      return "Not JSON: " + error.message;
-    }
-    const before = text.slice(0, Number(at[1])).split("\n");
-    const reason = error.message.replace(/ in JSON at position.*| \(line.*/s, "");
-    return `Not JSON: line ${before.length}, column ${before.at(-1).length + 1}: ${reason}`;
+    const place = placeOf(error.message, text);
+    const reason = error.message.replace(/^JSON\.parse: |( in JSON)? at (position|line) .*$/gs, "");
+    return "Not JSON: " + (place ? `line ${place.line}, column ${place.column}: ` : "") + reason;
   }
+}
+
+// placeOf reads the place out of an error message: browsers name it in different ways, or
+// not at all when the text ends too early.
+function placeOf(message, text) {
+  const named = /line (\d+) column (\d+)/.exec(message);
+  if (named) {
+    return { line: Number(named[1]), column: Number(named[2]) };
+  }
+  const position = /position (\d+)/.exec(message);
+  if (!position && !/end|unterminated/i.test(message)) {
+    return undefined;
+  }
+  const before = text.slice(0, position ? Number(position[1]) : text.trimEnd().length).split("\n");
+  return { line: before.length, column: before.at(-1).length + 1 };
 }
 
 // pretty indents by the text itself: JSON.parse would round long numbers.

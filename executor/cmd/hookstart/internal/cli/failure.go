@@ -11,6 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
 const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
@@ -83,12 +84,18 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
+	elsewhere := "is the executor running at " + f.APIURL + "? --api-url or HOOKSTART_API_URL names another address"
+	if _, is := errors.AsType[*apiclient.ConnectionError](err); is {
+		return &hintError{err, elsewhere}
+	}
 	p, is := errors.AsType[*api.Problem](err)
 	switch {
 	case !is:
-		return &hintError{err, "is the executor running at " + f.APIURL + "? --api-url or HOOKSTART_API_URL names another address"}
+		return err
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setToken}
+	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
+		return &hintError{err, elsewhere} // every executor has lists
 	}
 	if hint := hintFor(p, command); hint != "" {
 		return &hintError{err, hint}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,28 +27,30 @@ Example:
 // Run implements the verb.
 func (v *executionTail) Run(s *session) error {
 	t := &tail{session: s, workflowID: v.Workflow, since: s.now(), shown: map[string]shown{}, patience: retryFirst}
-	for {
+	for s.ctx.Err() == nil {
 		err := s.client.Watch(s.ctx, v.Workflow, t.opened, func(e api.Execution) error { return t.show(e, s.answer) })
-		if s.ctx.Err() != nil {
-			return nil
-		}
-		if p, is := errors.AsType[*api.Problem](err); is && p.Status < http.StatusInternalServerError {
-			return err
-		}
-		if failure, is := errors.AsType[*writeError](err); is {
-			return failure
-		}
-		if !t.everOpened {
+		if t.isFinal(err) {
 			return err
 		}
 		if t.lostAt.IsZero() {
 			t.lostAt = s.now()
-			s.note("hookstart: the connection is lost; connecting again")
+			if s.ctx.Err() == nil {
+				s.note("hookstart: the connection is lost; connecting again")
+			}
 		}
-		if !t.wait(s.ctx) {
-			return nil
-		}
+		t.wait()
 	}
+	return nil
+}
+
+// isFinal says whether another try is of no use: nobody reads, there never was a
+// connection, or the API refuses.
+func (t *tail) isFinal(err error) bool {
+	if _, is := errors.AsType[*writeError](err); is {
+		return true
+	}
+	p, is := errors.AsType[*api.Problem](err)
+	return t.ctx.Err() == nil && (!t.everOpened || is && p.Status < http.StatusInternalServerError)
 }
 
 const (
@@ -82,17 +83,14 @@ type shown struct {
 // writeError means that nobody reads the output any more.
 type writeError struct{ error }
 
-// wait waits before another try, longer from time to time. It returns false when the
-// program is to end.
-func (t *tail) wait(ctx context.Context) bool {
+// wait waits before another try, longer from time to time, or until the program is to end.
+func (t *tail) wait() {
 	timer := time.NewTimer(t.patience)
 	defer timer.Stop()
 	t.patience = min(2*t.patience, retryMost)
 	select {
-	case <-ctx.Done():
-		return false
+	case <-t.ctx.Done():
 	case <-timer.C:
-		return true
 	}
 }
 

@@ -17,7 +17,7 @@ func exact(t time.Time) string { return t.UTC().Format(exactLayout) }
 
 // ago is how long ago t was, or in how long it is.
 func ago(t, now time.Time) string {
-	d := now.Sub(t)
+	d := now.Sub(t).Round(time.Second)
 	if d >= 0 && d < 5*time.Second {
 		return "just now"
 	}
@@ -83,17 +83,11 @@ func rate(r *api.RateLimit) string {
 	if r == nil {
 		return "the plan's"
 	}
-	window := time.Duration(r.WindowSeconds) * time.Second
-	switch window {
-	case time.Second:
-		return strconv.FormatInt(r.Requests, 10) + "/s"
-	case time.Minute:
-		return strconv.FormatInt(r.Requests, 10) + "/min"
-	case time.Hour:
-		return strconv.FormatInt(r.Requests, 10) + "/h"
-	default:
-		return strconv.FormatInt(r.Requests, 10) + " in " + window.String()
+	requests := strconv.FormatInt(r.Requests, 10)
+	if unit, has := map[int64]string{1: "s", 60: "min", 3600: "h"}[r.WindowSeconds]; has {
+		return requests + "/" + unit
 	}
+	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
 // short cuts a text that is for people only. What one may want to copy is never cut.

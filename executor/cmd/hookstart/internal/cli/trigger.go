@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"strings"
-
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"

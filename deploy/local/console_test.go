@@ -1,0 +1,194 @@
+package local_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// What an operator does on the first day, in a browser, on the real program.
+func TestConsole(t *testing.T) {
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+
+	// The link that was printed signs in, once.
+	link := l.await(`\nConsole +(\S+)`)
+	b.do(chromedp.Navigate(link))
+	b.page("Overview")
+	signOut(b)
+	b.do(chromedp.Navigate(link))
+	b.text("[role=alert]", "only once")
+
+	// The admin token signs in, and leads to where one was going.
+	b.do(chromedp.Navigate(b.base + "/accounts"))
+	b.write("#token", "wrong")
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.text("[role=alert]", "not the admin token")
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("Accounts")
+
+	b.write("#name", "Acme Inc.")
+	b.wait(`document.querySelector("#id").value === "acme-inc"`)
+	b.click("[data-create-account] .primary")
+	b.text("#account-acme-inc", "0 of 1 active")
+
+	url := createAndActivate(t, b)
+	arrived := arriveLive(t, b, url)
+	showIt(b, arrived)
+	runAgain(b, arrived)
+	rotate(t, b, url)
+	hitTheLimit(b)
+
+	signOut(b)
+	b.do(chromedp.Navigate(b.base + "/workflows/new-orders"))
+	b.see("#token")
+	b.contented()
+}
+
+func signOut(b *tab) {
+	b.t.Helper()
+	b.click(".sign-out button")
+	b.see("#token")
+}
+
+// createAndActivate makes a workflow, and copies its URL.
+func createAndActivate(t *testing.T, b *tab) (url string) {
+	t.Helper()
+	b.visit("/workflows")
+	b.click(".head .button")
+	b.write("#name", "New orders")
+	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"))
+	b.click("[data-create-workflow] .primary")
+	b.page("New orders")
+	b.text("#state", "Inactive")
+	b.click("[data-switch]")
+	b.text("#state", "Active")
+	b.text("#quota", "1 of 1 active")
+
+	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, "hst_") {
+		t.Error("the token is in the page before somebody wants to see it")
+	}
+	b.click("[data-show-token]")
+	b.text("#webhook-url", "hst_")
+	b.click("[data-show-token]")
+	b.wait(`!document.documentElement.outerHTML.includes("hst_")`)
+	return copied(b, "webhook-url")
+}
+
+// copied presses a copy button and looks into the clipboard.
+func copied(b *tab, id string) string {
+	b.t.Helper()
+	b.evaluate(`navigator.clipboard.writeText("nothing").then(() => "")`)
+	b.click(`[data-copy="` + id + `"]`)
+	b.text(`[data-copy="`+id+`"]`, "Copied")
+	return b.evaluate(`navigator.clipboard.readText()`)
+}
+
+// arriveLive posts as a sender does; the page that is open shows it.
+func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
+	t.Helper()
+	b.see("[data-live-state].on")
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer stays where it is
+	a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
+		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST to the copied URL: %+v, %v", a, err)
+	}
+	row := `[data-id="` + a.ExecutionID + `"]`
+	b.text(row, "delivery-1")
+	if again, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"}, strings.NewReader(`{}`)); err != nil || !again.Deduplicated {
+		t.Fatalf("a repeat: %+v, %v", again, err)
+	}
+	if curl := copied(b, "code-curl"); !strings.Contains(curl, "'"+url+"'") {
+		t.Errorf("the curl command has not the URL:\n%s", curl)
+	}
+	return a.ExecutionID
+}
+
+func showIt(b *tab, executionID string) {
+	b.t.Helper()
+	b.click(`[data-id="` + executionID + `"] .when`)
+	b.page("Queued")
+	b.text("#input-tree", "12345678901234567890") // not rounded
+	b.text("#input-tree", `"<b>bold</b>"`)
+	b.text(".timeline", "Recorded")
+	b.text("main", "delivery-1")
+	b.click("#tab-raw")
+	b.text("#raw", `{"order": 12345678901234567890,`)
+}
+
+// runAgain needs a sample payload, and says so; the editor checks it as one types.
+func runAgain(b *tab, executionID string) {
+	b.t.Helper()
+	b.click("[data-run-again]")
+	b.text("[data-said].bad", "no sample payload")
+
+	b.visit("/workflows/new-orders")
+	b.write("#sample", `{"sample": tru`)
+	b.text("[data-sample-said]", "Not JSON: line 1")
+	b.wait(`document.querySelector("[data-send-test]").disabled`)
+	b.write("#sample", `e}`)
+	b.text("[data-sample-said]", "Valid JSON")
+	b.click("[data-send-test]")
+	b.text("[data-sample-said]", "Started on the sample payload")
+	b.wait(`document.querySelectorAll(".execution").length === 2`)
+
+	b.visit("/executions/" + executionID)
+	b.click("[data-run-again]")
+	b.text("[data-said]", "Started on the sample payload")
+	b.click("[data-said] a")
+	b.text("#input-tree", "true")
+	b.text("main", executionID)
+	b.visit("/executions/" + executionID)
+	b.text("main", "Run again as")
+
+	b.visit("/workflows/new-orders?source=rerun")
+	b.wait(`document.querySelectorAll(".execution").length === 2`)
+	b.visit("/workflows/new-orders?delivery=delivery-1")
+	b.text(".executions", "1 repeat")
+	b.wait(`document.querySelectorAll(".execution").length === 1`)
+}
+
+// rotate makes a new token; the old one works a while longer.
+func rotate(t *testing.T, b *tab, old string) {
+	t.Helper()
+	b.visit("/workflows/new-orders")
+	b.click(".rotate summary")
+	b.click("[data-rotate] button")
+	b.wait(`document.querySelectorAll(".tokens li").length === 2`)
+	b.text(".tokens", "ends in")
+	url := copied(b, "webhook-url")
+	if url == old || !strings.HasPrefix(url, old[:strings.Index(old, "hst_")]) {
+		t.Errorf("the URL after the rotation is %s", url)
+	}
+	for _, one := range []string{url, old} {
+		if a, err := post(t.Context(), one, nil, strings.NewReader("x")); err != nil || a.status != 200 {
+			t.Errorf("POST after the rotation: %+v, %v", a, err)
+		}
+	}
+}
+
+// hitTheLimit finds that the free plan lets one workflow be active.
+func hitTheLimit(b *tab) {
+	b.t.Helper()
+	b.visit("/new-workflow?account=acme-inc")
+	b.write("#name", "Invoices")
+	b.click("[data-create-workflow] .primary")
+	b.page("Invoices")
+	b.click("[data-switch]")
+	said := b.text("[data-switch-refusal]", "change the plan")
+	if !strings.Contains(said, "Deactivate New orders") {
+		b.t.Errorf("the refusal says: %s", said)
+	}
+	b.wait(`document.querySelector("[data-switch]").getAttribute("aria-checked") === "false"`)
+	b.visit("/accounts")
+	b.do(chromedp.SetValue(chromedp.CSS("#account-acme-inc select"), "pro"))
+	b.click("#account-acme-inc button")
+	b.text("#account-acme-inc", "no limit")
+	b.visit("/workflows/invoices")
+	b.click("[data-switch]")
+	b.text("#state", "Active")
+}
