@@ -72,14 +72,21 @@ func (d *Duplicates) run() {
 	}
 }
 
+// take takes what is counted. An empty map stays where it is; nil is returned for it.
+func (d *Duplicates) take() map[string]int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.counts) == 0 {
+		return nil
+	}
+	counts := d.counts
+	d.counts = map[string]int64{}
+	return counts
+}
+
 func (d *Duplicates) send() {
 	if d.pending == nil {
-		d.mu.Lock()
-		counts := d.counts
-		if len(counts) > 0 {
-			d.counts = map[string]int64{}
-		}
-		d.mu.Unlock()
+		counts := d.take()
 		if len(counts) == 0 {
 			return
 		}
