@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -79,11 +79,8 @@ func (c *Config) validate() error {
 	case c.Retention < time.Minute:
 		return fmt.Errorf("--retention must be at least 1m, not %s", c.Retention)
 	}
-	if c.PublicURL != "" {
-		u, err := url.Parse(c.PublicURL)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return errors.New("--public-url must be like https://hooks.example.com")
-		}
+	if err := program.CheckURL("--public-url", c.PublicURL); err != nil {
+		return err
 	}
 	return c.streamSettings().Validate()
 }

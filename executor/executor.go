@@ -35,27 +35,11 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	log := c.Log
-	if log == nil {
-		var err error
-		if log, err = ops.NewLog("executor", c.LogLevel); err != nil {
-			return err
-		}
-	}
-	if c.Ops != nil {
-		return serve(ctx, c, log, c.Ops, "")
-	}
-	o := ops.New()
-	o.Ready.NotReady("executor", "starting")
-	opsAddr, stopOps, err := o.Serve(ctx, c.OpsAddr, log)
+	o, log, opsAddr, stopOps, err := ops.Begin(ctx, "executor", c.Ops, c.Log, c.LogLevel, c.OpsAddr)
 	if err != nil {
 		return err
 	}
 	defer stopOps()
-	return serve(ctx, c, log, o, opsAddr)
-}
-
-func serve(ctx context.Context, c Config, log *logrus.Logger, o *ops.Ops, opsAddr string) error {
 	plans, err := readPlans(c.Plans)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"no such database":     {func(c *executor.Config) { c.DatabaseURL = "mysql://x" }, "--database-url"},
 		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
 		"PostgreSQL away": {func(c *executor.Config) {
-			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 10*time.Millisecond
+			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 2*time.Second
 		}, "127.0.0.1"},
 		"NATS away":         {func(c *executor.Config) { c.NATSURL, c.ConnectTimeout = "nats://127.0.0.1:1", time.Millisecond }, "--nats-url"},
 		"a window too long": {func(c *executor.Config) { c.DedupWindow = c.StreamMaxAge + 1 }, "dedup window"},

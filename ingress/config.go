@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/program"
 )
 
 // Config is all that an ingress can be told. The tags are the flags of the program;
@@ -95,12 +95,7 @@ func (c *Config) validate() error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		problems = append(problems, errors.New("--tls-cert and --tls-key go together"))
 	}
-	if c.PublicURL != "" {
-		u, err := url.Parse(c.PublicURL)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			problems = append(problems, errors.New("--public-url must be like https://hooks.example.com"))
-		}
-	}
+	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))
 	for _, err := range problems {
 		if err != nil {
 			return err // the first is enough: one clear line

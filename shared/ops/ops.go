@@ -72,6 +72,23 @@ func New() *Ops {
 	return &Ops{Metrics: metrics, Ready: &Readiness{}}
 }
 
+// Begin gives a service its log and its Ops. Those that are given belong to whoever gave
+// them; otherwise the service has its own, and serves them on addr until stop.
+func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
+	if log == nil {
+		if log, err = NewLog(service, level); err != nil {
+			return nil, nil, "", nil, err
+		}
+	}
+	if given != nil {
+		return given, log, "", func() {}, nil
+	}
+	o = New()
+	o.Ready.NotReady(service, "starting")
+	bound, stop, err = o.Serve(ctx, addr, log)
+	return o, log, bound, stop, err
+}
+
 // Serve listens on addr and serves /metrics, /healthz (200 as long as the process
 // lives) and /readyz (200, or 503 with the reasons) until stop is called. It returns
 // the address that it listens on.

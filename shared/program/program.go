@@ -5,6 +5,7 @@ package program
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -42,6 +43,18 @@ func Main(name, description string, config any, run func(context.Context) error)
 	if err := run(ctx); err != nil {
 		fail(name, err, 1)
 	}
+}
+
+// CheckURL says what is wrong with a public URL, or nil. An empty one is none.
+func CheckURL(flag, value string) error {
+	if value == "" {
+		return nil
+	}
+	u, err := url.Parse(value)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return fmt.Errorf("%s must be like https://hooks.example.com", flag)
+	}
+	return nil
 }
 
 func fail(name string, err error, code int) {
