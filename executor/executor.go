@@ -92,7 +92,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer announcer.Stop()
-	editor, err := registry.NewEditor(ctx, js, directory, follower, roll)
+	editor, err := registry.NewEditor(starting, js, directory, follower, roll)
 	if err != nil {
 		return err
 	}

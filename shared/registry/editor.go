@@ -63,13 +63,17 @@ type Editor struct {
 
 // NewEditor works on the buckets, which must exist. directory is what follower fills.
 func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *Follower, roll *Roll) (*Editor, error) {
-	registry, err := js.KeyValue(ctx, Bucket)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", Bucket, err)
-	}
-	secrets, err := js.KeyValue(ctx, SecretsBucket)
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", SecretsBucket, err)
+	var registry, secrets jetstream.KeyValue
+	for _, bucket := range []struct {
+		name string
+		kv   *jetstream.KeyValue
+	}{{Bucket, &registry}, {SecretsBucket, &secrets}} {
+		if err := ask(ctx, func(ctx context.Context) (err error) {
+			*bucket.kv, err = js.KeyValue(ctx, bucket.name)
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", bucket.name, err)
+		}
 	}
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 	return &Editor{registry: registry, secrets: secrets, directory: directory, follower: follower, roll: roll, now: now}, nil

@@ -32,6 +32,9 @@ const (
 // stream is the name of the stream behind Bucket.
 const stream = "KV_" + Bucket
 
+// Streams are the names of the streams behind the buckets.
+func Streams() []string { return []string{"KV_" + Bucket, "KV_" + SecretsBucket} }
+
 const (
 	plansKey       = "plans"
 	accountPrefix  = "account."

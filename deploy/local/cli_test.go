@@ -1,0 +1,148 @@
+package local_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// buildCommandLine builds the program hookstart and returns the folder that it is in.
+func buildCommandLine(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(dir, "hookstart")}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "-race" && setting.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", append(args, "github.com/hookstart/hookstart/executor/cmd/hookstart")...)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build hookstart: %v\n%s", err, output)
+	}
+	return dir
+}
+
+// raceOptions keep a program with the race detector in it from waiting a second before it
+// ends.
+const raceOptions = "atexit_sleep_ms=0"
+
+// Every verb, against the real thing: each script has an installation of its own.
+func TestCommandLine(t *testing.T) {
+	bin := buildCommandLine(t)
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			l := launchLocal(t, t.TempDir())
+			testscript.Run(t, testscript.Params{
+				Files:               []string{script},
+				RequireExplicitExec: true,
+				RequireUniqueNames:  true,
+				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry},
+				Setup: func(env *testscript.Env) error {
+					env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+					env.Setenv("HOOKSTART_API_URL", l.executor)
+					env.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
+					env.Setenv("INGRESS", l.ingress)
+					env.Setenv("GORACE", raceOptions)
+					return nil
+				},
+			})
+		})
+	}
+	t.Run("help", func(t *testing.T) { testHelpExamples(t, bin) })
+}
+
+// retry runs a program until it succeeds: "retry PROGRAM ARGUMENT…".
+func retry(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: retry PROGRAM ARGUMENT…")
+	}
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			ts.Fatalf("%s: %v", strings.Join(args, " "), err)
+		case <-tick.C:
+		}
+	}
+}
+
+var (
+	verbLine    = regexp.MustCompile(`(?m)^  ([a-z]+ [a-z]+)  +\S`)
+	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
+)
+
+// testHelpExamples proves that the help of every verb has an example that works with the
+// demo, and fits on a terminal.
+func testHelpExamples(t *testing.T, bin string) {
+	l := launchLocal(t, t.TempDir())
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("HOOKSTART_API_URL", l.executor)
+	t.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
+	t.Setenv("GORACE", raceOptions)
+	t.Chdir(t.TempDir())
+
+	// There is something to show, and to run again.
+	shell(t, "hookstart trigger send demo && hookstart execution verify latest --wait 20s")
+	verbs := verbLine.FindAllStringSubmatch(shell(t, "hookstart --help"), -1)
+	if len(verbs) < 20 {
+		t.Fatalf("verbs: %q", verbs)
+	}
+	for _, verb := range verbs {
+		help := shell(t, "hookstart "+verb[1]+" --help")
+		for line := range strings.Lines(help) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 { // a pipe of examples is longer
+				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
+			}
+		}
+		_, text, found := strings.Cut(help, "\nExample")
+		text, _, _ = strings.Cut(text, "\nFlags:")
+		examples := exampleLine.FindAllStringSubmatch(text, -1)
+		if !found || len(examples) == 0 || !strings.Contains(text, "hookstart "+verb[1]) {
+			t.Errorf("%s --help has no example:\n%s", verb[1], help)
+		}
+		for _, example := range examples {
+			if verb[1] == "execution tail" { // it never ends
+				watching := launch(t, "sh", "-c", "exec "+example[1])
+				watching.await("(Watching)")
+				watching.terminate()
+				continue
+			}
+			shell(t, example[1])
+		}
+	}
+}
+
+// shell runs a command line that must succeed, and returns what it writes to stdout.
+func shell(t *testing.T, line string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "sh", "-c", line)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", line, err, stdout, stderr.String())
+	}
+	return string(stdout)
+}

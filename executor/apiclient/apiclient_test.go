@@ -1,0 +1,48 @@
+package apiclient_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+// What answers may not be the API, or nothing may answer: one kind of error, which says
+// where, and never shows the token.
+func TestConnectionErrors(t *testing.T) {
+	elsewhere := http.NewServeMux()
+	elsewhere.HandleFunc("/page/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })
+	elsewhere.HandleFunc("/moved/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/page/", http.StatusFound) })
+	elsewhere.HandleFunc("/broken/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(w, "{")
+	})
+	server := httptest.NewServer(elsewhere)
+	defer server.Close()
+	for _, base := range []string{server.URL + "/page", server.URL + "/moved", server.URL + "/broken", server.URL, "http://127.0.0.1:1", "http://%zz"} {
+		client := apiclient.New(base, "secret-token")
+		_, err := client.Plans(t.Context())
+		watching := client.Watch(t.Context(), "", nil, func(api.Execution) error { return nil })
+		for _, err := range []error{err, watching} {
+			if _, is := errors.AsType[*apiclient.ConnectionError](err); !is || !strings.Contains(err.Error(), base) || strings.Contains(err.Error(), "secret-token") {
+				t.Errorf("%s: %v", base, err)
+			}
+		}
+	}
+}
+
+func TestTapSeesAnswersAsTheyCame(t *testing.T) {
+	const answer = ` {"id":"a","newMember": 1.0}` + "\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+	defer server.Close()
+	seen := ""
+	client := apiclient.New(server.URL, "t").Tap(func(body []byte) { seen = string(body) })
+	if a, err := client.Account(t.Context(), "a"); err != nil || a.ID != "a" || seen != answer {
+		t.Errorf("%+v, %v, %q", a, err, seen)
+	}
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+type adminVerbs struct {
+	Replicas adminReplicas `cmd:"" help:"Change how many servers keep the streams and the registry."`
+}
+
+// adminReplicas talks to NATS itself: the number of replicas is none of the executor's
+// business once it has made the streams.
+type adminReplicas struct {
+	Number int `arg:"" help:"1, 3 or 5; as many servers there must be." placeholder:"NUMBER"`
+
+	NATSURL   string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
+	NATSCreds string        `name:"nats-creds" help:"Credentials file for NATS: the executor's." type:"path"`
+	NATSCA    string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
+	Wait      time.Duration `help:"How long to wait until the new replicas hold everything. They go on without us." default:"10m"`
+}
+
+func (*adminReplicas) Help() string {
+	return `Changes a running installation, and shows how far the new replicas are until they
+hold everything. Set HOOKSTART_REPLICAS of the executors to the same number, for what they
+make anew. Example:
+
+  hookstart admin replicas 1`
+}
+
+// Run implements the verb.
+func (v *adminReplicas) Run(s *session) error {
+	if v.Number != 1 && v.Number != 3 && v.Number != 5 {
+		return &usageError{fmt.Sprintf("replicas must be 1, 3 or 5, not %d", v.Number), "hookstart admin replicas --help"}
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	nc, err := bus.Connect(s.ctx, bus.Options{
+		URL: v.NATSURL, Name: "hookstart admin", Timeout: 5 * time.Second, CredsFile: v.NATSCreds, CAFile: v.NATSCA, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
+	defer cancel()
+	names := append([]string{stream.Name, stream.ReportsName}, registry.Streams()...)
+	last := stream.Replication{}
+	return stream.SetReplicas(ctx, js, names, v.Number, func(r stream.Replication) {
+		if r == last {
+			return
+		}
+		last = r
+		state := "catching up"
+		if r.Done() {
+			state = "done"
+		}
+		_, _ = fmt.Fprintf(s.Out, "%-22s %d of %d replicas hold everything, %d operations behind: %s\n", r.Stream, r.Current, r.Want, r.Lag, state)
+	})
+}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// run runs a command against a server that answers as one wishes.
+func run(ctx context.Context, t *testing.T, server http.Handler, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	s := httptest.NewServer(server)
+	defer s.Close()
+	var out, err strings.Builder
+	code = Run(ctx, append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"), Streams{In: strings.NewReader(""), Out: &out, Err: &err})
+	if strings.Contains(out.String()+err.String(), "the-admin-token") {
+		t.Error("the admin token is shown")
+	}
+	return code, out.String(), err.String()
+}
+
+// A stream that ends is opened again, what was missed is looked up, and nothing is shown
+// twice.
+func TestTailConnectsAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	event := func(id, status string) string {
+		return fmt.Sprintf(`{"executionId":%q,"workflowId":"w","status":%q,"acceptedAt":%q}`, id, status, time.Now().UTC().Format(time.RFC3339Nano))
+	}
+	var streams atomic.Int32
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/executions/stream", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("workflowId") != "w" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		n := streams.Add(1)
+		if n == 2 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "retry: 1000\n\n")
+		if n == 1 {
+			_, _ = fmt.Fprintf(w, ": keep-alive\n\nevent: execution\ndata: %s\n\n", event("one", "queued"))
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		_, _ = fmt.Fprintf(w, "event: execution\ndata: %s\n\n", event("three", "queued"))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("GET /api/v1/executions", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("cursor") == "" {
+			_, _ = fmt.Fprintf(w, `{"items":[%s,%s],"nextCursor":"more"}`, event("three", "queued"), event("two", "running"))
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"items":[%s],"nextCursor":""}`, event("one", "queued"))
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	var notes strings.Builder
+	go func() {
+		ended <- Run(ctx, []string{"execution", "tail", "--workflow", "w", "-o", "json", "--api-url", server.URL, "--admin-token", "x"}, Streams{Out: write, Err: &notes})
+		_ = write.Close()
+	}()
+	var got []string
+	buffer := make([]byte, 1<<10)
+	for !strings.Contains(strings.Join(got, ""), "three") {
+		n, err := read.Read(buffer)
+		if err != nil {
+			t.Fatal(got, err)
+		}
+		got = append(got, string(buffer[:n]))
+	}
+	cancel()
+	rest, err := io.ReadAll(read)
+	if code := <-ended; code != 0 || err != nil {
+		t.Errorf("ended with %d, %v", code, err)
+	}
+	all := strings.Join(append(got, string(rest)), "")
+	if strings.Count(all, "\n") != 3 || strings.Index(all, `"one"`) > strings.Index(all, `"two"`) || strings.Index(all, `"two"`) > strings.Index(all, `"three"`) {
+		t.Errorf("shown:\n%s", all)
+	}
+	if strings.Count(notes.String(), "the connection is lost") != 1 {
+		t.Errorf("notes: %s", notes.String())
+	}
+}
+
+func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
+	const id = "01a1fc78-c9bb-791d-9624-356f4529a917"
+	record := func(accepted time.Time) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			at := accepted.UTC().Format(time.RFC3339Nano)
+			_, _ = fmt.Fprintf(w, `{"executionId":%q,"status":"failed","error":"no \u001b luck","acceptedAt":%q,"recordedAt":%q,"finishedAt":%q,"streamSequence":7,"inputExpired":true}`, id, at, at, at)
+		})
+	}
+	code, stdout, stderr := run(t.Context(), t, record(time.Now()), "execution", "verify", id)
+	if code != 1 || !strings.Contains(stdout, "✗ stored") || !strings.Contains(stderr, "hookstart: the stream has no message 7 of execution "+id) {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+	// It is old: that is how it should be.
+	code, stdout, stderr = run(t.Context(), t, record(time.Now().AddDate(0, 0, -8)), "execution", "verify", id)
+	if code != 0 || !strings.Contains(stdout, "✓ stored") || !strings.Contains(stdout, "sequence 7; no longer kept") || stderr != "" {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+	if !strings.Contains(stdout, "failed: no \uFFFD luck") {
+		t.Errorf("%q", stdout)
+	}
+}
+
+func TestVerifyWaits(t *testing.T) {
+	var asked atomic.Int32
+	late := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 3 {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"status":404,"code":"not_found","detail":"not yet"}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"executionId":"x","status":"queued"}`)
+	})
+	if code, stdout, stderr := run(t.Context(), t, late, "execution", "verify", "x", "--wait", "20s"); code != 0 {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code, _, stderr := run(cancelled, t, late, "execution", "verify", "x"); code != 1 || stderr != "hookstart: interrupted\n" {
+		t.Errorf("%d\n%s", code, stderr)
+	}
+}
+
+// A webhook URL is a secret, in errors too.
+func TestSendNeverShowsTheToken(t *testing.T) {
+	for name, target := range map[string]string{
+		"nobody there":  "http://127.0.0.1:1/webhooks/w?token=hst_secret",
+		"not a URL":     "http://%zz/webhooks/w?token=hst_secret",
+		"not a webhook": "",
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /api/v1/workflows/w/triggers/n", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"nodeId":"n","token":"hst_secret","url":%q}`, cmp.Or(target, "http://"+r.Host+"/page?token=hst_secret"))
+		})
+		mux.HandleFunc("/page", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/page", http.StatusFound) })
+		code, stdout, stderr := run(t.Context(), t, mux, "trigger", "send", "w", "n", "--data", "1")
+		if code != 1 || !strings.Contains(stderr, "\nhint: ") && name != "not a URL" || strings.Contains(stdout+stderr, "hst_secret") {
+			t.Errorf("%s: %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+func TestProblemsNameTheFields(t *testing.T) {
+	text := messageOf(&api.Problem{Status: 422, Code: "invalid", Detail: "Two things are wrong.", Errors: []api.FieldError{{Field: "name", Problem: "is too long"}, {Field: "plan", Problem: "does not exist"}}})
+	if text != "422 invalid: Two things are wrong. name: is too long. plan: does not exist." {
+		t.Error(text)
+	}
+}
