@@ -93,8 +93,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	// A process that was frozen must not answer from what it knew before.
 	current := h.lease.Valid(e.start)
 	deliveryID := h.deliveryID(r.Header)
+	// Now, not e.start: to the rate limit, a request that waited for the lease would come
+	// before those that came later and did not, and so too early.
 	admitted, refusal := h.admission.Admit(admission.Request{
-		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: e.start,
+		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: time.Now(),
 	})
 	e.admitted(admitted)
 	if refusal != nil && refusal.Code == admission.WorkflowInactive {

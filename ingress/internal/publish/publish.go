@@ -86,7 +86,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 		ack, err := p.acks.publish(msg, patience)
 		switch o := classify(err); {
 		case o == stored:
-			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg) {
+			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg, deadline) {
 				ack.Duplicate = false
 			}
 			return ack, nil
@@ -94,13 +94,14 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 			return Ack{}, fmt.Errorf("%w: %w", ErrStorageFull, err)
 		case o == overloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
-		case o == notSent && time.Since(start) > reconnectGrace,
+		case o == disconnected && time.Since(start) > reconnectGrace,
 			o == noAnswer && !repeatable:
 			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		case o == noAnswer:
 			unknown = true
-		case o == inProcess:
-			// Somebody's message with this ID is being stored, perhaps our own earlier one.
+		case o == inProcess, o == noLeader, o == disconnected:
+			// Somebody's message with this ID is being stored, perhaps our own earlier one; or nobody
+			// was there to take it.
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
@@ -114,12 +115,13 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 type outcome int
 
 const (
-	stored     outcome = iota
-	notSent            // surely not stored
-	noAnswer           // perhaps stored
-	inProcess          // another message with the same ID is being stored
-	overloaded         // refused
-	full               // refused
+	stored       outcome = iota
+	disconnected         // surely not stored: there is no connection
+	noLeader             // surely not stored: the stream has nobody who takes it now
+	noAnswer             // perhaps stored
+	inProcess            // another message with the same ID is being stored
+	overloaded           // refused
+	full                 // refused
 )
 
 // The server's error codes; see errors.json of nats-server.
@@ -148,24 +150,37 @@ func classify(err error) outcome {
 		case codeTooManyRequests, codeInsufficient, codeAccountResources:
 			return overloaded
 		case codeClusterNotAvailable:
-			return notSent
+			return noAnswer // the leader may have handed it on before it stepped down
 		default:
 			return overloaded // refused for a reason that is not known here: nothing was stored
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
-		errors.Is(err, nats.ErrConnectionReconnecting),
-		errors.Is(err, nats.ErrNoResponders):
-		return notSent
+		errors.Is(err, nats.ErrConnectionReconnecting):
+		return disconnected
+	case errors.Is(err, nats.ErrNoResponders):
+		return noLeader
 	default: // a timeout, or a connection that broke before the answer came
 		return noAnswer
 	}
 }
 
 // isOurs says whether the message that is stored is the one that this very request
-// sent: the trace's span is new with every request.
-func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+// sent: the trace's span is new with every request. While a cluster finds its feet it
+// does not answer, or a replica that lags does; so it is asked again until the deadline.
+func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) bool {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(attemptTimeout/2))
 	defer cancel()
-	have, err := p.stream.GetMsg(ctx, sequence)
-	return err == nil && have.Header.Get(stream.HeaderTrace) == msg.Header.Get(stream.HeaderTrace)
+	for {
+		asking, stop := context.WithTimeout(ctx, attemptTimeout/2)
+		have, err := p.stream.GetMsg(asking, sequence)
+		stop()
+		if err == nil {
+			return have.Header.Get(stream.HeaderTrace) == msg.Header.Get(stream.HeaderTrace)
+		}
+		select {
+		case <-ctx.Done():
+			return false // then it counts as a repeat: the ID is the same
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
