@@ -10,12 +10,12 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// What a fill of BenchmarkListNewest makes: n records, one a second; of each thousand
-// workflows one in turn, each record with a delivery ID of its own, one in a thousand
-// failed, the others succeeded.
+// What a fill of BenchmarkListNewest makes: n records, one a second; of a hundred
+// workflows in turn, each record with a delivery ID of its own, one in a hundred failed,
+// the others succeeded. So there are 50 to list in the smallest fill, too.
 const (
-	FillWorkflows  = 1_000
-	FillFailed     = 1_000
+	FillWorkflows  = 100
+	FillFailed     = 100
 	FillDeliveryID = "delivery-" // and the number of the record, from 1
 )
 
