@@ -10,6 +10,7 @@ VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
 
 FUZZTIME  ?= 30s
+DURATION  ?= 10m
 TESTFLAGS ?=
 
 # The folder carries the version, so that a new one is installed when it changes here.
@@ -21,7 +22,7 @@ PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint bench fuzz generate clean
+.PHONY: help run build test soak lint bench fuzz generate clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated
 
 help: ## list the targets
@@ -38,6 +39,10 @@ test: ## run every test, with the race detector where it is available
 	@race=-race; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
 	set -x; go test $$race -shuffle=on -timeout 5m $(TESTFLAGS) $(PACKAGES)
+
+soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7; AWAY=60s: NATS, PostgreSQL away that long
+	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/local/soak -away=$(AWAY),\
+	CGO_ENABLED=0 go build -o bin/soak ./deploy/local/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)))
 
 lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated ## check style, import rules, modules and generated code (make -k lint: all findings)
 

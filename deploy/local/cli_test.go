@@ -57,6 +57,7 @@ func TestCommandLine(t *testing.T) {
 					env.Setenv("HOOKSTART_API_URL", l.executor)
 					env.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
 					env.Setenv("INGRESS", l.ingress)
+					env.Setenv("NATS", l.nats)
 					env.Setenv("GORACE", raceOptions)
 					return nil
 				},
@@ -100,6 +101,7 @@ func testHelpExamples(t *testing.T, bin string) {
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("HOOKSTART_API_URL", l.executor)
 	t.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
+	t.Setenv("HOOKSTART_NATS_URL", l.nats)
 	t.Setenv("GORACE", raceOptions)
 	t.Chdir(t.TempDir())
 

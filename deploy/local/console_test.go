@@ -42,7 +42,16 @@ func TestConsole(t *testing.T) {
 	rotate(t, b, url)
 	hitTheLimit(b)
 
+	t.Run("accessibility", func(t *testing.T) {
+		checkAccessibility(t, b, []string{
+			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed",
+			"/executions/" + arrived, "/accounts", "/no/such/page",
+		})
+	})
 	signOut(b)
+	t.Run("accessibility of the sign-in", func(t *testing.T) {
+		checkAccessibility(t, b, []string{"/sign-in", "/sign-in?once=used"})
+	})
 	b.do(chromedp.Navigate(b.base + "/workflows/new-orders"))
 	b.see("#token")
 	b.contented()
@@ -105,6 +114,16 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	if curl := copied(b, "code-curl"); !strings.Contains(curl, "'"+url+"'") {
 		t.Errorf("the curl command has not the URL:\n%s", curl)
 	}
+
+	// With the focus in the list nothing moves away from under one's hands.
+	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
+	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"}, strings.NewReader("second")); err != nil || a.status != 200 {
+		t.Fatalf("the second POST: %+v, %v", a, err)
+	}
+	b.text("[data-live-show]", "1 new: show")
+	b.wait(`document.querySelectorAll(".execution").length === 1`)
+	b.click("[data-live-show]")
+	b.wait(`document.querySelectorAll(".execution").length === 2`)
 	return a.ExecutionID
 }
 
@@ -134,7 +153,7 @@ func runAgain(b *tab, executionID string) {
 	b.text("[data-sample-said]", "Valid JSON")
 	b.click("[data-send-test]")
 	b.text("[data-sample-said]", "Started on the sample payload")
-	b.wait(`document.querySelectorAll(".execution").length === 2`)
+	b.wait(`document.querySelectorAll(".execution").length === 3`)
 
 	b.visit("/executions/" + executionID)
 	b.click("[data-run-again]")
@@ -179,7 +198,7 @@ func hitTheLimit(b *tab) {
 	b.click("[data-create-workflow] .primary")
 	b.page("Invoices")
 	b.click("[data-switch]")
-	said := b.text("[data-switch-refusal]", "change the plan")
+	said := b.text("[data-switch-refusal]", "or change the plan")
 	if !strings.Contains(said, "Deactivate New orders") {
 		b.t.Errorf("the refusal says: %s", said)
 	}

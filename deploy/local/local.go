@@ -18,6 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/program"
 )
 
 // Config is all that hookstart-local can be told. The tags are its flags.
@@ -52,7 +53,9 @@ type Started struct {
 	OpsURL      string
 	ConsoleURL  string // signs in, once
 	AdminToken  string
-	WebhookURL  string // of the demo workflow; empty: there is none
+	// AdminTokenMade says that the token was made here, and may be shown.
+	AdminTokenMade bool
+	WebhookURL     string // of the demo workflow; empty: there is none
 }
 
 // Run runs everything until the context ends. Its errors are for people: one line that
@@ -97,7 +100,7 @@ func Run(ctx context.Context, c Config) error {
 
 	started := Started{
 		IngressURL: reachable(ingressListener.Addr()), ExecutorURL: reachable(executorListener.Addr()),
-		NATSURL: server.ClientURL(), OpsURL: "http://" + opsAddr, AdminToken: adminToken,
+		NATSURL: server.ClientURL(), OpsURL: "http://" + opsAddr, AdminToken: adminToken, AdminTokenMade: c.AdminToken == "",
 	}
 	if c.PublicURL == "" {
 		c.PublicURL = started.IngressURL
@@ -209,8 +212,13 @@ func reachable(addr net.Addr) string {
 
 // print says to people what was started and what to do with it.
 func (s Started) print(out io.Writer, dataDir string) {
-	if shown, err := filepath.Abs(dataDir); err == nil {
-		dataDir = shown
+	if whole, err := filepath.Abs(dataDir); err == nil {
+		dataDir = whole
+	}
+	// A token that somebody gave is not shown: it may open more than this.
+	token, shown := "$"+program.EnvPrefix+"_ADMIN_TOKEN", "the one that was given"
+	if s.AdminTokenMade {
+		token, shown = s.AdminToken, s.AdminToken
 	}
 	demo := "There is no demo workflow (--no-demo). Make one in the console, or with bin/hookstart.\n"
 	if s.WebhookURL != "" {
@@ -226,7 +234,7 @@ hookstart is ready.
 
 %s
 See what became of it:
-  curl -H 'Authorization: Bearer %s' %s/api/v1/executions
+  curl -H "Authorization: Bearer %s" %s/api/v1/executions
 
 Console      %s
              (this link signs in once; later, use the admin token)
@@ -235,5 +243,5 @@ NATS         %s
 Metrics      %s/metrics
 Data         %s
 
-`, demo, s.AdminToken, s.ExecutorURL, s.ConsoleURL, s.AdminToken, s.NATSURL, s.OpsURL, dataDir)
+`, demo, token, s.ExecutorURL, s.ConsoleURL, shown, s.NATSURL, s.OpsURL, dataDir)
 }

@@ -197,8 +197,7 @@ func TestRealInput(t *testing.T) {
 	}
 
 	l.terminate()
-	written := strings.ReplaceAll(l.output.String(), l.webhook, "") // the demo's URL is shown, as is the admin token, at the start
-	_, log, _ := strings.Cut(written, "\nData ")
+	log := strings.ReplaceAll(l.output.String(), l.webhook, "") // the demo's URL is shown at the start
 	for _, secret := range []string{token, trigger.Token, "hst_", adminToken} {
 		if at := strings.Index(log, secret); at >= 0 {
 			t.Errorf("a token is in the output: …%s…", log[max(0, at-200):min(len(log), at+100)])

@@ -3,9 +3,11 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -21,7 +23,7 @@ type Options struct {
 	Name string
 	// Timeout is how long the first connection is waited for. After it, reconnecting goes on for ever.
 	Timeout time.Duration
-	// CredsFile is a file with credentials; empty: none.
+	// CredsFile is a file with credentials: an NKey's seed, or a JWT and a seed. Empty: none.
 	CredsFile string
 	// CAFile is a file with the certificate authority of the servers; empty: the system's.
 	CAFile string
@@ -40,6 +42,9 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
+		// Without it, refused twice is closed for good. Credentials that a server does not know
+		// yet, or no more for a moment, must not end a process's connection.
+		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
 		nats.ReconnectBufSize(-1),
@@ -57,7 +62,11 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		}),
 	}, o.Extra...)
 	if o.CredsFile != "" {
-		options = append(options, nats.UserCredentials(o.CredsFile))
+		credentials, err := credentials(o.CredsFile)
+		if err != nil {
+			return nil, fmt.Errorf("--nats-creds: %w", err)
+		}
+		options = append(options, credentials)
 	}
 	if o.CAFile != "" {
 		options = append(options, nats.RootCAs(o.CAFile))
@@ -76,6 +85,22 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// credentials reads a file of either kind.
+func credentials(file string) (nats.Option, error) {
+	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Contains(content, []byte("BEGIN NATS USER JWT")) {
+		return nats.UserCredentials(file), nil
+	}
+	option, err := nats.NkeyOptionFromSeed(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s holds no credentials: %w", file, err)
+	}
+	return option, nil
 }
 
 // Redact is a list of NATS URLs without the names, passwords and tokens in them.

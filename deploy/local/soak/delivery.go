@@ -51,7 +51,7 @@ func (b *book) open(marker string, hasID bool) *delivery {
 }
 
 // sends notes that a request goes out.
-func (b *book) sends(d *delivery) {
+func (b *book) sends() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.sent++

@@ -17,9 +17,16 @@ const (
 	longestDown  = 3 * time.Second
 	shortestHang = time.Second
 	longestHang  = 10 * time.Second
-	// recoverTimeout is how long a node may take to catch up, and a service to be ready.
+	// recoverTimeout is how long a service may take to be ready.
 	recoverTimeout = time.Minute
+	// replicaTimeout is how long a node may take to have all of the stream again. A leader
+	// that cannot make a snapshot because somebody catches up, who needs that
+	// snapshot, forces one after more than a minute.
+	replicaTimeout = 3 * time.Minute
 )
+
+// longestQueue is how many faults may wait for their target.
+const longestQueue = 200
 
 // fault is one kind of fault at one target.
 type fault struct {
@@ -66,7 +73,7 @@ func (f *faults) deck() []fault {
 		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))
 		all = append(all, fault{kind: kind, slots: slots, inject: inject, lasts: lasts})
 	}
-	var rolled = map[string][]string{}
+	rolled := map[string][]string{}
 	for _, s := range f.installation.services() {
 		kind, _, _ := strings.Cut(s.name, "-")
 		rolled[kind] = append(rolled[kind], s.name)
@@ -117,15 +124,17 @@ func (f *faults) run(ctx, starting context.Context) {
 		}
 		var next fault
 		for found := false; !found; {
-			if len(queue) < 8 {
-				queue = append(queue, f.deck()...)
-			}
 			f.mu.Lock()
 			freed := f.freed
 			next, queue, found = f.choose(queue)
 			f.mu.Unlock()
 			if found {
 				break
+			}
+			// What waits for the nodes, which take longest, must not hold up all other kinds.
+			if len(queue) < longestQueue {
+				queue = append(queue, f.deck()...)
+				continue
 			}
 			select {
 			case <-starting.Done():
@@ -166,7 +175,7 @@ func (f *faults) happen(ctx context.Context, one fault) {
 	f.incidents[index].to = time.Now()
 	f.mu.Unlock()
 	if err == nil && one.slots[0] == "nodes" {
-		err = f.installation.awaitReplicas(ctx, recoverTimeout)
+		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
 	f.say("%s %v for %s, recovered after %s", one.kind, one.slots, one.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 	f.mu.Lock()

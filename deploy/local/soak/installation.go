@@ -53,44 +53,48 @@ type service struct {
 
 // install starts everything and makes the workflows. What it has started it ends again
 // when it fails; else close does.
-func install(ctx context.Context, folder string, s shape) (i *installation, err error) {
-	i = &installation{folder: folder, links: map[[2]int]*link{}}
-	defer func() {
-		if err != nil {
-			i.close()
-		}
-	}()
-	if err := i.addNodes(s.nodes); err != nil {
+func install(ctx context.Context, folder string, s shape) (*installation, error) {
+	i := &installation{folder: folder, links: map[[2]int]*link{}}
+	if err := i.start(ctx, s); err != nil {
+		err = errors.Join(append([]error{err}, i.failures()...)...)
+		i.close()
 		return nil, err
+	}
+	return i, nil
+}
+
+func (i *installation) start(ctx context.Context, s shape) error {
+	if err := i.addNodes(s.nodes); err != nil {
+		return err
 	}
 	natsURL := strings.Join(i.nodeURLs, ",")
 	for n := range s.executors {
 		e, err := i.newService("executor-"+strconv.Itoa(n), roleExecutor, "--nats-url="+natsURL, "--database-url="+s.databaseURL,
 			"--admin-token="+adminToken, "--replicas="+strconv.Itoa(s.nodes), "--public-url=https://hooks.example.com")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		i.executors = append(i.executors, e)
 	}
 	for n := range s.ingresses {
 		e, err := i.newService("ingress-"+strconv.Itoa(n), roleIngress, "--nats-url="+natsURL)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		i.ingresses = append(i.ingresses, e)
 	}
 	for _, p := range i.processes() {
 		if err := p.start(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := i.awaitReady(ctx, time.Minute); err != nil {
-		return nil, err
+		return err
 	}
 	if err := i.connect(natsURL); err != nil {
-		return nil, err
+		return err
 	}
-	return i, i.makeWorkflows(ctx)
+	return i.makeWorkflows(ctx)
 }
 
 // addNodes prepares the NATS nodes. Each reaches each other one by a link of its own.
@@ -328,6 +332,14 @@ func (i *installation) complaints() []string {
 	var all []string
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)
+	}
+	return all
+}
+
+// failures are the complaints as errors.
+func (i *installation) failures() (all []error) {
+	for _, complaint := range i.complaints() {
+		all = append(all, errors.New(complaint))
 	}
 	return all
 }

@@ -57,7 +57,7 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 	every := time.Duration(float64(count) / rate * float64(time.Second))
 	for n := range count {
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // not a secret
+			random := rand.New(rand.NewPCG(seed, uint64(n)))           //nolint:gosec // not a secret
 			wait(starting, time.Duration(random.Int64N(int64(every)))) // else all send at the same time
 			tick := time.NewTicker(every)
 			defer tick.Stop()
@@ -127,7 +127,7 @@ type answer struct {
 // attempt sends one request and notes what came of it. final says that a sender does not
 // send it again.
 func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (final bool) {
-	s.book.sends(d)
+	s.book.sends()
 	a, err := s.request(ctx, d, url+path)
 	switch {
 	case err != nil:

@@ -31,9 +31,11 @@ type Config struct {
 
 // How long what comes after the load may take.
 const (
-	readyTimeout  = 2 * time.Minute
+	readyTimeout  = time.Minute
 	recordTimeout = 2 * time.Minute
 )
+
+var errInterrupted = errors.New("interrupted: there is no ledger")
 
 func (c *Config) validate() error {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Every <= 0 {
@@ -73,10 +75,15 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
 	i, err := install(ctx, folder, shape{nodes: 3, ingresses: 2, executors: 2, databaseURL: database.URL()})
+	if err == nil {
+		defer i.close()
+	}
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
 	if err != nil {
 		return err
 	}
-	defer i.close()
 
 	r := &report{seed: c.Seed}
 	b := newBook()
@@ -96,14 +103,14 @@ func Run(ctx context.Context, c Config) (err error) {
 	shown.Wait()
 	r.took = time.Since(began)
 	if ctx.Err() != nil {
-		return errors.New("interrupted: there is no ledger")
+		return errInterrupted
 	}
 
 	_, _ = fmt.Fprintln(c.Out, "all faults are over; waiting until everything is recorded")
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err
 	}
-	if err := i.awaitReplicas(ctx, readyTimeout); err != nil {
+	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
 	if err := awaitRecorder(ctx, i.js, recordTimeout); err != nil {

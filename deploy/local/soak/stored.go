@@ -89,7 +89,7 @@ func awaitRecorder(ctx context.Context, js jetstream.JetStream, timeout time.Dur
 			return err
 		}
 		if info := consumer.CachedInfo(); info.NumPending > 0 || info.NumAckPending > 0 {
-			return fmt.Errorf("the recorder lags behind by %d messages", info.NumPending+uint64(max(0, info.NumAckPending))) //nolint:gosec // not negative
+			return fmt.Errorf("the recorder lags behind by %d messages", info.NumPending+uint64(max(0, info.NumAckPending)))
 		}
 		return nil
 	})

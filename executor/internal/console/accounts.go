@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"time"
@@ -12,7 +13,7 @@ const accountRows = 25
 type accountList struct {
 	Rows  []accountRow
 	Plans []planChoice
-	Older string // the query of the next page; "": this is the last
+	Older template.URL // the query of the next page; "": this is the last
 	First bool
 }
 
@@ -32,7 +33,7 @@ func (c *Console) listAccounts(w http.ResponseWriter, r *http.Request) {
 	found := c.Directory.Accounts(after, accountRows+1)
 	if len(found) > accountRows {
 		found = found[:accountRows]
-		list.Older = url.Values{"after": {found[accountRows-1].GetId()}}.Encode()
+		list.Older = queryText(url.Values{"after": {found[accountRows-1].GetId()}})
 	}
 	for _, account := range found {
 		list.Rows = append(list.Rows, accountRow{c.quota(account.GetId()), account.GetCreatedAt().AsTime()})
@@ -61,14 +62,15 @@ func (c *Console) planChoices() []planChoice {
 
 // rateText is a rate limit in words.
 func rateText(requests, windowSeconds int64) string {
+	text := plural(requests, "request")
 	switch windowSeconds {
 	case 1:
-		return count(requests) + " requests/s"
+		return text + "/s"
 	case 60:
-		return count(requests) + " requests/min"
+		return text + "/min"
 	case 3600:
-		return count(requests) + " requests/h"
+		return text + "/h"
 	default:
-		return count(requests) + " requests per " + duration(time.Duration(windowSeconds)*time.Second)
+		return text + " per " + duration(time.Duration(windowSeconds)*time.Second)
 	}
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -27,8 +28,8 @@ type panel struct {
 	NodeID     string // the node that the page shows, to be kept in links
 	Filter     panelFilter
 	Rows       []row
-	First      bool   // the newest page: the one that is kept up to date
-	Older      string // the query of the next page; "": this is the last
+	First      bool         // the newest page: the one that is kept up to date
+	Older      template.URL // the query of the next page; "": this is the last
 	Limit      int
 }
 
@@ -97,7 +98,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after store.Position) erro
 	}
 	if len(records) > p.Limit {
 		records = records[:p.Limit]
-		p.Older = p.query(positionText(records[p.Limit-1]))
+		p.Older = queryText(p.query(positionText(records[p.Limit-1])))
 	}
 	for _, record := range records {
 		one := row{Record: record, ShowWorkflow: p.WorkflowID == "", WorkflowName: record.WorkflowID}
@@ -110,7 +111,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after store.Position) erro
 }
 
 // query is the panel's query at a position, "" for the newest.
-func (p panel) query(after string) string {
+func (p panel) query(after string) url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source, "within": p.Filter.Within,
@@ -120,21 +121,24 @@ func (p panel) query(after string) string {
 			query.Set(name, value)
 		}
 	}
-	return query.Encode()
+	return query
+}
+
+// queryText is a query as it may stand behind a "?" in a link: templates would escape
+// its "&" and "=" once more.
+func queryText(query url.Values) template.URL {
+	return template.URL(query.Encode()) //nolint:gosec // encoded
 }
 
 // Newest is the query of the newest page.
-func (p panel) Newest() string { return p.query("") }
+func (p panel) Newest() template.URL { return queryText(p.query("")) }
 
 // Cleared is the query without filters.
-func (p panel) Cleared() string { return panel{NodeID: p.NodeID}.query("") }
+func (p panel) Cleared() template.URL { return queryText(panel{NodeID: p.NodeID}.query("")) }
 
 // Fragment is where the rows alone are, for live.js.
 func (p panel) Fragment() string {
-	query, err := url.ParseQuery(p.query(""))
-	if err != nil {
-		return "/fragments/executions" // Encode made it
-	}
+	query := p.query("")
 	query.Set("limit", strconv.Itoa(p.Limit))
 	if p.WorkflowID != "" {
 		query.Set("workflow", p.WorkflowID)

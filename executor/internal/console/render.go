@@ -7,6 +7,7 @@ import (
 	"errors"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -32,9 +33,7 @@ func parsePages(assetsPath string) pages {
 	functions := template.FuncMap{
 		"asset": func(name string) string { return assetsPath + "/" + name },
 	}
-	for name, function := range formats {
-		functions[name] = function
-	}
+	maps.Copy(functions, formats)
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts/*.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {

@@ -29,7 +29,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 			Body:  signIn{next, "This link signs in only once, and it has been used, or it is of an earlier start. Sign in with the admin token."},
 		})
 	case c.sessions.of(r):
-		http.Redirect(w, r, next, http.StatusSeeOther)
+		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath has made sure that it stays here
 	default:
 		c.render(w, r, http.StatusOK, "sign-in", page{Title: "Sign in", Body: signIn{Next: next}})
 	}

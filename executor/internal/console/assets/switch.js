@@ -17,8 +17,10 @@ export function watchSwitch() {
       button.setAttribute("aria-checked", String(workflow.active));
       await refreshParts("state", "quota", "over");
     } catch (problem) {
-      refusal.querySelector("[data-text]").textContent = problem.message;
-      refusal.querySelector("[data-plan]").hidden = !["plan_limit_exceeded", "webhooks_not_in_plan"].includes(problem.code);
+      const ofPlan = ["plan_limit_exceeded", "webhooks_not_in_plan"].includes(problem.code);
+      // What to do about the plan is on the page, with links: the API's second sentence is not needed.
+      refusal.querySelector("[data-text]").textContent = ofPlan ? problem.message.replace(/\. .*/s, ".") : problem.message;
+      refusal.querySelector("[data-plan]").hidden = !ofPlan;
       refusal.hidden = false;
     }
   });

@@ -32,7 +32,9 @@ type adminReplicas struct {
 func (*adminReplicas) Help() string {
 	return `Changes a running installation, and shows how far the new replicas are until they
 hold everything. Set HOOKSTART_REPLICAS of the executors to the same number, for what they
-make anew. Example:
+make anew.
+
+Example:
 
   hookstart admin replicas 1`
 }

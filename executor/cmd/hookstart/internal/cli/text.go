@@ -123,11 +123,33 @@ func visible(r rune) rune {
 	}
 }
 
-// indented is JSON as people read it; as it came if it is nested too deeply for that.
+// indented is JSON as people read it; as it came if it is nested so deeply that it would be
+// white space for the most part.
 func indented(text json.RawMessage) string {
+	const readable = 40
 	var to bytes.Buffer
-	if json.Indent(&to, text, "", "  ") != nil {
+	if depth(text) > readable || json.Indent(&to, text, "", "  ") != nil {
 		return lines(string(text))
 	}
 	return lines(to.String())
+}
+
+// depth is how deeply JSON is nested at most.
+func depth(text json.RawMessage) (most int) {
+	now, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return most
 }

@@ -33,6 +33,9 @@ func TestWhatATerminalWouldObeyIsTakenOut(t *testing.T) {
 	if got := indented([]byte("{\"a\":\"\u009b\"}")); got != "{\n  \"a\": \"\uFFFD\"\n}" {
 		t.Errorf("%q", got)
 	}
+	if got := depth([]byte(`{"[[\"[":[{},{"a":[]}],"b":[]}`)); got != 4 {
+		t.Errorf("depth %d", got)
+	}
 	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
 	if got := indented([]byte(deep)); got != deep {
 		t.Errorf("%.100q", got)

@@ -1,0 +1,49 @@
+package local_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// checkAccessibility runs axe-core over pages: dark and light, on a phone and on a desk.
+// axe-core is not part of the repository: npm ci in testdata/axe installs it.
+func checkAccessibility(t *testing.T, b *tab, paths []string) {
+	t.Helper()
+	const installed = "testdata/axe/node_modules/axe-core/axe.min.js"
+	axe, err := os.ReadFile(installed)
+	if err != nil {
+		if slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "axe") {
+			t.Fatal("axe is required: npm ci --ignore-scripts --prefix deploy/local/testdata/axe")
+		}
+		t.Skip("axe is not installed: npm ci --ignore-scripts --prefix deploy/local/testdata/axe")
+	}
+	defer func(outer *testing.T) { b.t = outer }(b.t)
+	b.t = t // what fails in here fails here
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: look.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		b.check(err)
+		b.do(chromedp.EmulateViewport(look.width, 900))
+		for _, path := range paths {
+			b.visit(path)
+			b.do(chromedp.Evaluate[chromedp.Void](string(axe)))
+			violations := b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
+				v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
+			if violations != "" {
+				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, violations)
+			}
+			if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
+				t.Errorf("%s is wider than the window of %d px", path, look.width)
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package soak
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/pgtest"
+)
+
+// PostgreSQL is away under load: senders do not notice, the executors say so, one that
+// starts meanwhile waits, and everything is recorded afterwards.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	database := pgtest.StartServer(t)
+	i := set(t, shape{nodes: 1, ingresses: 1, executors: 2, databaseURL: database.URL()})
+	p := post(t, i, 0)
+	p.awaitAccepted(t, 200)
+
+	if err := database.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	first, second := i.executors[0], i.executors[1]
+	if err := eventually(t.Context(), recoverTimeout, func(ctx context.Context) error {
+		if text, ready := first.readiness(ctx); ready || !strings.Contains(text, "database: ") {
+			return &notReadyError{text}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	second.kill()
+	wait(t.Context(), *away-time.Second) // an executor waits for its database for 30 s only
+	if err := second.start(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t.Context(), time.Second)
+	if text, ready := second.readiness(t.Context()); ready {
+		t.Errorf("an executor without a database: %s", text)
+	}
+	if err := database.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	if err := i.awaitReady(t.Context(), 30*time.Second); err != nil {
+		t.Error(err)
+	}
+	p.awaitAccepted(t, 100)
+	all := p.end()
+
+	checkStored(t, i, all, 30*time.Second-time.Since(back))
+	for _, one := range all {
+		if one.answer.Status != 200 {
+			t.Errorf("%s", one)
+		}
+	}
+}
+
+// notReadyError is an answer of /readyz that is not the expected one.
+type notReadyError struct{ text string }
+
+func (e *notReadyError) Error() string { return "/readyz says " + e.text }

@@ -1,0 +1,72 @@
+package soak
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// A link passes bytes on, holds them back while it is silent, and breaks when it is cut.
+func TestLink(t *testing.T) {
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = echo.Close() }()
+	go func() {
+		for {
+			conn, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+	l, err := newLink(echo.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	dial := func() net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", l.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	ping := func(conn net.Conn, patience time.Duration) error {
+		_, writeErr := conn.Write([]byte("x"))
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		_, readErr := conn.Read(make([]byte, 1))
+		return errors.Join(writeErr, readErr)
+	}
+
+	conn := dial()
+	if err := ping(conn, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	l.silence()
+	if err := ping(conn, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("while it is silent: %v", err)
+	}
+	l.heal()
+	if err := ping(conn, 10*time.Second); err != nil {
+		t.Errorf("after the silence: %v", err)
+	}
+	l.cut()
+	if err := ping(conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection of before the cut: %v", err)
+	}
+	if err := ping(dial(), 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection during the cut: %v", err)
+	}
+	l.heal()
+	if err := ping(dial(), 10*time.Second); err != nil {
+		t.Errorf("after the cut: %v", err)
+	}
+}

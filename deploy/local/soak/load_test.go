@@ -1,0 +1,196 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// set is an installation for one test.
+func set(t *testing.T, s shape) *installation {
+	t.Helper()
+	i, err := install(t.Context(), t.TempDir(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		i.close()
+		for _, complaint := range i.complaints() {
+			t.Error(complaint)
+		}
+		if !t.Failed() {
+			return
+		}
+		for _, p := range i.processes() {
+			text, err := os.ReadFile(p.log)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if race := bytes.Index(text, []byte("WARNING: DATA RACE")); race >= 0 {
+				t.Logf("%s wrote:\n%s", p.name, text[race:min(len(text), race+8000)])
+			}
+			t.Logf("%s wrote (the last 3,000 bytes):\n%s", p.name, text[max(0, len(text)-3000):])
+		}
+	})
+	return i
+}
+
+// posted is one request and what came of it.
+type posted struct {
+	marker string
+	hasID  bool
+	again  bool // it is the retry of one that was refused
+	began  time.Time
+	took   time.Duration
+	answer answer
+	err    error
+}
+
+func (p posted) String() string {
+	return fmt.Sprintf("%s at %s after %s: %d %s, %v", p.marker, p.began.Format("15:04:05.000"), p.took, p.answer.Status, p.answer.Code, p.err)
+}
+
+// posting posts until it is stopped.
+type posting struct {
+	senders *senders
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu  sync.Mutex
+	all []posted
+}
+
+// post lets senders post, every other request without a delivery ID. With retry, what did
+// not get a 200 is sent once more after that time.
+func post(t *testing.T, i *installation, retry time.Duration) *posting {
+	t.Helper()
+	const count, every = 16, 40 * time.Millisecond
+	ctx := t.Context()
+	starting, stop := context.WithCancel(ctx)
+	p := &posting{senders: newSenders(newBook(), i, "test"), stop: stop}
+	for n := range count {
+		p.running.Go(func() {
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			for number := 0; ; number++ {
+				select {
+				case <-starting.Done():
+					return
+				case <-tick.C:
+				}
+				one := p.request(ctx, posted{marker: fmt.Sprintf("%d-%d", n, number), hasID: number%2 == 0}, n+number)
+				if one.answer.Status != 200 && retry > 0 {
+					wait(ctx, retry)
+					one.again = true
+					p.request(ctx, one, n+number+1)
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { p.end() })
+	return p
+}
+
+// request sends one request as a load balancer passes it on: to the next ingress when one
+// takes no connection.
+func (p *posting) request(ctx context.Context, one posted, turn int) posted {
+	one.began = time.Now()
+	path := p.senders.paths[turn%len(p.senders.paths)]
+	for n := range p.senders.urls {
+		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
+		one.answer, one.err = p.senders.request(ctx, &delivery{marker: one.marker, hasID: one.hasID}, url+path)
+		if one.err == nil {
+			break
+		}
+		if _, neverMade := connectionError(one.err); !neverMade {
+			break
+		}
+	}
+	one.took = time.Since(one.began)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, one)
+	return one
+}
+
+// end stops posting, and returns all that was posted when every answer is there.
+func (p *posting) end() []posted {
+	p.stop()
+	p.running.Wait()
+	return p.all
+}
+
+// accepted counts the answers 200 so far.
+func (p *posting) accepted() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.all {
+		if one.answer.Status == 200 {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitAccepted waits for that many more answers 200.
+func (p *posting) awaitAccepted(t *testing.T, more int) {
+	t.Helper()
+	want := p.accepted() + more
+	if err := eventually(t.Context(), recoverTimeout, func(context.Context) error {
+		if have := p.accepted(); have < want {
+			return fmt.Errorf("%d of %d requests were accepted", have, want)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkStored checks that each acknowledged execution is stored once and recorded within
+// the time. It returns the markers of what is stored.
+func checkStored(t *testing.T, i *installation, all []posted, within time.Duration) map[string]bool {
+	t.Helper()
+	if err := awaitRecorder(t.Context(), i.js, within); err != nil {
+		t.Fatal(err)
+	}
+	starts, err := readStarts(t.Context(), i.js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := readRecords(t.Context(), i.client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := 0
+	for _, one := range all {
+		if one.answer.Status != 200 {
+			continue
+		}
+		acknowledged++
+		id := one.answer.ExecutionID
+		if s := starts[id]; s.messages != 1 || s.marker != one.marker || records[id] != 1 {
+			t.Errorf("%s: %s is %d times in the stream (%s), %d times recorded", one, id, s.messages, s.marker, records[id])
+		}
+	}
+	if len(records) != len(starts) {
+		t.Errorf("%d records, %d starts in the stream", len(records), len(starts))
+	}
+	t.Logf("%d requests, %d acknowledged, %d stored and recorded", len(all), acknowledged, len(starts))
+	stored := map[string]bool{}
+	for _, s := range starts {
+		stored[s.marker] = true
+	}
+	return stored
+}
+
+// sqlite is a database in a test's own folder.
+func sqlite(t *testing.T) string {
+	t.Helper()
+	return "sqlite:" + strings.TrimSuffix(t.TempDir(), "/") + "/executions.db"
+}

@@ -1,0 +1,56 @@
+package soak
+
+import (
+	"testing"
+	"time"
+)
+
+// answerBound is how long a sender waits at most: the publish timeout and a second.
+const answerBound = 6 * time.Second
+
+// NATS is away under load: every answer meanwhile is a 503 in time; afterwards there are
+// 200s by themselves, and nothing that was refused while it was away is stored.
+func TestNATSAway(t *testing.T) {
+	t.Parallel()
+	i := set(t, shape{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
+	p := post(t, i, 0)
+	p.awaitAccepted(t, 200)
+
+	i.nodes[0].kill()
+	gone := time.Now()
+	wait(t.Context(), *away)
+	back := time.Now()
+	if err := i.nodes[0].start(); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitAccepted(t, 500)
+	all := p.end()
+
+	stored := checkStored(t, i, all, 30*time.Second)
+	refused, inFlight := 0, 0
+	for _, one := range all {
+		if one.err != nil || one.took > answerBound || one.answer.Status != 200 && one.answer.Status != 503 {
+			t.Errorf("%s", one)
+		}
+		meanwhile := one.began.After(gone) && one.began.Add(one.took).Before(back)
+		if meanwhile {
+			refused++
+			if one.answer.Status != 503 {
+				t.Errorf("NATS was away, and %s", one)
+			}
+		}
+		if one.answer.Status == 200 || !stored[one.marker] {
+			continue
+		}
+		// What was on its way when the server was killed may have been stored without an
+		// answer; what came later may not.
+		if one.began.After(gone) {
+			t.Errorf("a ghost: %s", one)
+		}
+		inFlight++
+	}
+	if refused < 10 {
+		t.Errorf("%d answers while NATS was away: too few to show anything", refused)
+	}
+	t.Logf("%d refused while NATS was away; %d stored without an answer when it was killed", refused, inFlight)
+}

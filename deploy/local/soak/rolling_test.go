@@ -1,0 +1,51 @@
+package soak
+
+import (
+	"testing"
+	"time"
+)
+
+// retryAfter is what the answer 503 says when the stream is away.
+const retryAfter = 2 * time.Second
+
+// Every process is restarted by SIGTERM, one after another, under load: nothing is lost,
+// and a sender who tries once more gets a 200.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	i := set(t, shape{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
+	p := post(t, i, retryAfter)
+	p.awaitAccepted(t, 200)
+
+	for _, services := range [][]*service{i.ingresses, i.executors} {
+		if err := roll(t.Context(), services); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range i.nodes {
+		// As slow as an operator is at least: not again before senders have tried again.
+		pace := time.NewTimer(retryAfter + time.Second/2)
+		node.terminate()
+		if err := node.start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.awaitReplicas(t.Context(), recoverTimeout); err != nil {
+			t.Fatal(err)
+		}
+		<-pace.C
+	}
+	p.awaitAccepted(t, 200)
+	all := p.end()
+
+	checkStored(t, i, all, 30*time.Second)
+	refused := 0
+	for _, one := range all {
+		switch {
+		case one.answer.Status == 200:
+		case one.again:
+			t.Errorf("refused twice: %s", one)
+		default:
+			refused++
+		}
+	}
+	t.Logf("%d of %d were refused once", refused, len(all))
+}

@@ -1,0 +1,50 @@
+package console
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJSONTree(t *testing.T) {
+	tree := parseJSONTree([]byte(`{"n":12345678901234567890,"n":1E-2,"s":"é\u0000<","list":[true,null,[],{}]}`))
+	var said []string
+	var walk func(*jsonTree)
+	walk = func(of *jsonTree) {
+		said = append(said, of.Key+"|"+of.Text+"|"+of.Kind)
+		for _, child := range of.Children {
+			walk(child)
+		}
+	}
+	walk(tree)
+	want := strings.Join([]string{
+		`||object`, `"n"|12345678901234567890|number`, `"n"|1E-2|number`, `"s"|"é\u0000<"|string`, `"list"||array`,
+		`|true|word`, `|null|word`, `||array`, `||object`,
+	}, "\n")
+	if got := strings.Join(said, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A page stays small, whatever a sender sent.
+func TestJSONTreeIsBounded(t *testing.T) {
+	wide := parseJSONTree([]byte("[" + strings.Repeat("[1],", 50_000) + "2]"))
+	if wide == nil || wide.Count != 50_001 || wide.Left+len(wide.Children) != wide.Count || len(wide.Children) > maxTreeNodes {
+		t.Errorf("wide: %+v", wide)
+	}
+	deep := parseJSONTree([]byte(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)))
+	depth := 0
+	for at := deep; at != nil && len(at.Children) > 0; at = at.Children[0] {
+		depth++
+	}
+	if deep == nil || depth != maxTreeDepth {
+		t.Errorf("deep: %d", depth)
+	}
+	if long := parseJSONTree([]byte(`"` + strings.Repeat("é", 100_000) + `"`)); long == nil || len(long.Text) > maxTreeText+10 {
+		t.Error("long")
+	}
+	for _, text := range []string{"", "{", `{"a"`, "nope"} {
+		if tree := parseJSONTree([]byte(text)); tree != nil {
+			t.Errorf("%q: %+v", text, tree)
+		}
+	}
+}

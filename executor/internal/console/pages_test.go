@@ -1,0 +1,221 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// wantSecured checks what every answer must have.
+func wantSecured(t *testing.T, what string, a answer) {
+	t.Helper()
+	policy := a.header.Get("Content-Security-Policy")
+	for _, part := range []string{
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
+		"form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+	} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("%s: the policy has no %s: %q", what, part, policy)
+		}
+	}
+	if strings.Contains(policy, "unsafe") {
+		t.Errorf("%s: %s", what, policy)
+	}
+	for name, want := range map[string]string{
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+	} {
+		if got := a.header.Get(name); got != want {
+			t.Errorf("%s: %s is %q", what, name, got)
+		}
+	}
+}
+
+// inline finds what the policy would refuse, or what would need a network.
+var inline = regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`)
+
+func TestEveryPage(t *testing.T) {
+	r := start(t)
+	token := r.Workflow(t, "orders", "free", true)
+	r.Workflow(t, "invoices", "free", false)
+	r.Workflow(t, "grown", "pro", true)
+	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "none")
+	r.check(err)
+	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"a":"</textarea><script>alert(1)</script>"}`)))
+	hostile := `{"<script>alert(1)</script>":["</script>",1e400,12345678901234567890,{"b":null}]}`
+	id := r.execution("orders", hostile)
+	session := r.signIn()
+
+	pages := map[string]int{
+		"/": 200, "/workflows": 200, "/workflows?q=ORD": 200, "/workflows?account=on-free": 200, "/workflows?account=nobody": 200,
+		"/workflows/orders": 200, "/workflows/orders?node=other&status=failed": 200, "/workflows/grown": 200, "/new-workflow": 200,
+		"/executions": 200, "/executions?status=queued&source=webhook&within=1h&delivery=d": 200, "/executions?after=nonsense": 200,
+		"/executions/" + id: 200, "/executions/none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
+		"/workflows/none": 404, "/none": 404, "/workflows/": 404, "/../etc/passwd": 307,
+	}
+	for path, want := range pages {
+		a := r.get(path, session)
+		if a.status != want {
+			t.Errorf("%s: %d, want %d\n%.500s", path, a.status, want, a.body)
+		}
+		wantSecured(t, path, a)
+		if found := inline.FindString(a.body); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+		for _, secret := range []string{token, registry.TokenPrefix, adminToken, "<script>alert", "ZgotmplZ"} {
+			if strings.Contains(a.body, secret) {
+				t.Errorf("%s has %q in it", path, secret)
+			}
+		}
+	}
+	for _, a := range []answer{r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"), r.get("/fragments/executions"), r.get("/fragments/executions", session)} {
+		wantSecured(t, "outside", a)
+	}
+	if a := r.call(http.MethodDelete, "/workflows/orders", nil, session); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") == "" {
+		t.Errorf("DELETE: %d", a.status)
+	}
+
+	for path, parts := range map[string][]string{
+		"/":                        {"No ingress is alive", "in the last hour"},
+		"/workflows":               {"orders", "1 of 1 active", "Over the limit", "in 24 h"},
+		"/workflows?q=voic":        {"invoices"},
+		"/workflows?q=nothing":     {"No workflow has “nothing”"},
+		"/workflows/grown":         {"Its webhooks are refused", "change the plan"},
+		"/workflows/invoices":      {"Deactivate", `href="/workflows/orders"`},
+		"/workflows/orders":        {"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes", "X-GitHub-Delivery", "never used"},
+		"/executions/" + id:        {"12345678901234567890", "1e400", "Recorded", "X-Request", "debug"},
+		"/executions":              {id, "delivery", "3 repeats"},
+		"/accounts":                {"1 of 1 active", "1 active workflow refused"},
+		"/executions?source=rerun": {"Nothing matches"},
+	} {
+		body := r.get(path, session).body
+		for _, part := range parts {
+			if !strings.Contains(body, part) {
+				t.Errorf("%s does not say %q", path, part)
+			}
+		}
+	}
+	if body := r.get("/workflows?q=voic", session).body; strings.Contains(body, `href="/workflows/orders"`) {
+		t.Error("the search shows what does not match")
+	}
+}
+
+// execution puts a start into the stream, and records it.
+func (r *rig) execution(workflowID, input string) string {
+	r.t.Helper()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	payload, err := execution.NewPayload("application/json", []byte(input))
+	r.check(err)
+	id := fmt.Sprintf("%08d-0000-8000-8000-000000000000", now.UnixNano()%100_000_000)
+	start := execution.Start{
+		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "on-free", Queue: "default", Source: execution.Webhook, DeliveryID: "d-1",
+		AcceptedAt: now, Payload: payload, Headers: execution.Values{"X-Request": {"<b>"}}, Query: execution.Values{"debug": {"1"}},
+	}
+	msg, err := stream.StartMessage(start)
+	r.check(err)
+	ack, err := r.JetStream.PublishMsg(r.t.Context(), msg)
+	r.check(err)
+	_, err = r.store.Apply(r.t.Context(), store.Batch{New: []store.Record{{
+		ID: id, AccountID: start.AccountID, WorkflowID: workflowID, NodeID: "node", Queue: "default", Source: start.Source, Status: execution.Queued,
+		DeliveryID: "d-1", AcceptedAt: now, RecordedAt: now, ContentType: "application/json", BodyBytes: int64(len(input)), StreamSequence: ack.Sequence,
+	}}})
+	r.check(err)
+	r.check(r.store.AddDuplicates(r.t.Context(), "report", now, map[string]int64{id: 3}))
+	return id
+}
+
+func TestAssets(t *testing.T) {
+	r := start(t)
+	page := r.get("/sign-in").body
+	found := regexp.MustCompile(`/assets/[0-9a-f]+/[a-z.]+`).FindAllString(page, -1)
+	if len(found) < 3 {
+		t.Fatalf("%q", found)
+	}
+	for _, path := range found {
+		a := r.get(path)
+		if a.status != http.StatusOK || !strings.Contains(a.header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: %d, %s", path, a.status, a.header.Get("Cache-Control"))
+		}
+	}
+	folder := found[0][:strings.LastIndex(found[0], "/")+1]
+	if a := r.get(folder); a.status != http.StatusNotFound {
+		t.Errorf("the folder: %d", a.status)
+	}
+	if a := r.get(folder + "console.js"); !strings.HasPrefix(a.header.Get("Content-Type"), "text/javascript") {
+		t.Errorf("a module is %s", a.header.Get("Content-Type"))
+	}
+}
+
+func TestPagesOfWorkflows(t *testing.T) {
+	r := start(t)
+	for i := range 30 {
+		r.Workflow(t, fmt.Sprintf("orders-%02d", i), "pro", false)
+	}
+	session := r.signIn()
+	link := regexp.MustCompile(`<a href="/workflows/(orders-\d\d)">`)
+	first := r.get("/workflows?q=ORDERS&account=on-pro", session).body
+	if found := link.FindAllString(first, -1); len(found) != 25 {
+		t.Errorf("%d rows", len(found))
+	}
+	if !strings.Contains(first, `href="/workflows?account=on-pro&amp;after=orders-24&amp;q=ORDERS"`) {
+		t.Error("no link to the next page")
+	}
+	second := r.get("/workflows?q=ORDERS&account=on-pro&after=orders-24", session).body
+	if found := link.FindAllString(second, -1); len(found) != 5 {
+		t.Errorf("%d rows on the second page", len(found))
+	}
+	if !strings.Contains(second, `href="/workflows?account=on-pro&amp;q=ORDERS"`) {
+		t.Error("no link back to the first page")
+	}
+}
+
+// Pages of 25 follow each other without a gap, whatever arrives meanwhile.
+func TestPaging(t *testing.T) {
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	var batch store.Batch
+	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
+	for i := range 60 {
+		batch.New = append(batch.New, store.Record{
+			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: "orders", NodeID: "node", Queue: "default", Source: execution.Webhook,
+			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i/2) * time.Second), RecordedAt: began, StreamSequence: uint64(i) + 1,
+		})
+	}
+	_, err := r.store.Apply(t.Context(), batch)
+	r.check(err)
+	session := r.signIn()
+	rows, older := regexp.MustCompile(`data-id="([^"]+)"`), regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	var seen []string
+	for path := "/workflows/orders?status=queued"; path != ""; {
+		body := r.get(path, session).body
+		for _, match := range rows.FindAllStringSubmatch(body, -1) {
+			seen = append(seen, match[1])
+		}
+		next := older.FindStringSubmatch(body)
+		if path = ""; next != nil {
+			path = strings.ReplaceAll(next[1], "&amp;", "&")
+			if !strings.Contains(path, "status=queued") {
+				t.Fatalf("the next page forgets the filter: %s", path)
+			}
+		}
+	}
+	for i, id := range seen {
+		if want := fmt.Sprintf("id-%03d", 59-i); id != want {
+			t.Fatalf("row %d is %s, want %s", i, id, want)
+		}
+	}
+	if len(seen) != 60 {
+		t.Errorf("%d rows", len(seen))
+	}
+	fragment := r.get("/fragments/executions?workflow=orders&limit=10", session).body
+	if n := len(rows.FindAllString(fragment, -1)); n != 10 {
+		t.Errorf("a fragment of 10 has %d rows", n)
+	}
+}

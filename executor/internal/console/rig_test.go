@@ -1,0 +1,152 @@
+package console_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/apiserver"
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+const (
+	adminToken = "an-admin-token-for-tests"
+	nonce      = "a-nonce-for-tests"
+)
+
+// rig is a console with its API, as an executor serves them.
+type rig struct {
+	*registrytest.Registry
+	t      *testing.T
+	store  store.Store
+	server *httptest.Server
+	log    *logBuffer
+}
+
+func start(t *testing.T) *rig {
+	t.Helper()
+	nc := natstest.Start(t).Connect(t)
+	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logBuffer{}}
+	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+	r.check(err)
+	t.Cleanup(func() { _ = records.Close() })
+	r.store = records
+	changed, err := changes.New(nc)
+	r.check(err)
+	t.Cleanup(changed.Stop)
+	log := logrus.New()
+	log.SetOutput(r.log)
+	log.SetLevel(logrus.TraceLevel)
+
+	var pages *console.Console
+	api := apiserver.New(apiserver.Config{
+		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
+		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com",
+		Authorized: func(request *http.Request) bool { return pages.Authorized(request) },
+	})
+	pages = console.New(console.Config{
+		API: api, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Consumer: recorder.Durable,
+		AdminToken: adminToken, SignInOnce: nonce, PublicURL: "https://hooks.example.com", Log: log,
+	})
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if strings.HasPrefix(request.URL.Path, "/api/") {
+			api.ServeHTTP(w, request)
+			return
+		}
+		pages.ServeHTTP(w, request)
+	}))
+	t.Cleanup(r.server.Close)
+	t.Cleanup(func() {
+		for _, secret := range []string{adminToken, nonce, registry.TokenPrefix} {
+			if strings.Contains(r.log.String(), secret) {
+				t.Errorf("%s is in the log:\n%s", secret, r.log)
+			}
+		}
+	})
+	return r
+}
+
+func (r *rig) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+type answer struct {
+	status   int
+	header   http.Header
+	location string
+	cookies  []*http.Cookie
+	body     string
+}
+
+// call asks without following redirects.
+func (r *rig) call(method, path string, form url.Values, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, strings.NewReader(form.Encode()))
+	r.check(err)
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, c := range change {
+		c(request)
+	}
+	response, err := http.DefaultTransport.RoundTrip(request)
+	r.check(err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	r.check(err)
+	return answer{response.StatusCode, response.Header, response.Header.Get("Location"), response.Cookies(), string(body)}
+}
+
+func (r *rig) get(path string, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	return r.call(http.MethodGet, path, nil, change...)
+}
+
+// signIn signs in with the token, and returns what makes a request that operator's.
+func (r *rig) signIn() func(*http.Request) {
+	r.t.Helper()
+	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})
+	if a.status != http.StatusSeeOther || len(a.cookies) != 1 {
+		r.t.Fatalf("sign in: %d, %v\n%s", a.status, a.cookies, a.body)
+	}
+	return with("Cookie", a.cookies[0].Name+"="+a.cookies[0].Value)
+}
+
+func with(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
