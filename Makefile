@@ -54,7 +54,7 @@ lint-imports: $(GOLANGCI_LINT)
 	.ci/import-rules $(GOLANGCI_LINT)
 
 lint-go: $(GOLANGCI_LINT)
-	$(GOLANGCI_LINT) run $(PACKAGES)
+	$(GOLANGCI_LINT) run --allow-parallel-runners $(PACKAGES)
 
 # go.work hides a require that is missing; a user of one module has no go.work.
 lint-modules:

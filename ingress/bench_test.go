@@ -111,7 +111,7 @@ func BenchmarkIngress(b *testing.B) {
 			select {
 			case <-future.Ok():
 				_, _ = io.WriteString(w, "{}")
-			case <-future.Err():
+			case <-future.Err(): //nolint:errcheck // that there is one is enough
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		})
@@ -119,7 +119,7 @@ func BenchmarkIngress(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		web := &http.Server{Handler: router} //nolint:gosec // a benchmark's
+		web := &http.Server{Handler: router}
 		go func() { _ = web.Serve(listener) }()
 		defer func() { _ = web.Close() }()
 		flood(b, listener.Addr().String(), "/webhooks/bench")

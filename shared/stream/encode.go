@@ -83,7 +83,7 @@ func appendTime(b []byte, field protowire.Number, t time.Time) []byte {
 		size += 1 + protowire.SizeVarint(nanos)
 	}
 	b = protowire.AppendTag(b, field, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(size)) //nolint:gosec // a size
+	b = protowire.AppendVarint(b, uint64(size))
 	if seconds != 0 {
 		b = protowire.AppendTag(b, 1, protowire.VarintType)
 		b = protowire.AppendVarint(b, seconds)
@@ -107,7 +107,7 @@ func appendValues(b []byte, field protowire.Number, values execution.Values) []b
 			size += 1 + protowire.SizeBytes(len(v))
 		}
 		b = protowire.AppendTag(b, field, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(size)) //nolint:gosec // a size
+		b = protowire.AppendVarint(b, uint64(size))
 		b = appendString(b, 1, name)
 		for _, v := range list { // an empty one, too
 			b = protowire.AppendTag(b, 2, protowire.BytesType)

@@ -59,17 +59,15 @@ func examine(b *book, starts map[string]start, records map[string]int, incidents
 	}
 	a.executions = len(told)
 
-	executionOf := map[string]string{}
+	executionsOf := map[string][]string{}
 	for id, s := range starts {
 		d := b.deliveries[s.marker]
 		switch {
 		case s.messages > 1:
 			a.doubled = append(a.doubled, fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
-		case executionOf[s.marker] != "":
-			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s is stored as %s and as %s", s.marker, id, executionOf[s.marker]))
 		case d == nil:
 			a.strange = append(a.strange, fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		case told[id]:
+		case len(d.executions) > 0: // also if by another ID: then it is doubled, see below
 		case d.unheard > 0 && d.refused == 0:
 			a.unheard++
 		case d.hasID:
@@ -77,9 +75,14 @@ func examine(b *book, starts map[string]start, records map[string]int, incidents
 		default:
 			a.ghosts[cause(d, incidents)]++
 		}
-		executionOf[s.marker] = id
+		executionsOf[s.marker] = append(executionsOf[s.marker], id)
 		if records[id] == 0 && !told[id] {
 			a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s) is in the stream and not recorded", id, s.marker))
+		}
+	}
+	for marker, ids := range executionsOf {
+		if len(ids) > 1 {
+			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
 		}
 	}
 	for id, n := range records {

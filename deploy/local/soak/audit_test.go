@@ -26,12 +26,29 @@ func TestExamine(t *testing.T) {
 		"not stored":            {true, func(b *book, d *delivery) { b.accepted(d, first) }, nil, nil, "lost"},
 		"not recorded":          {true, func(b *book, d *delivery) { b.accepted(d, first) }, one, nil, "lost"},
 		"unheard, not recorded": {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, nil, "lost unheard"},
-		"twice in the stream": {true, func(b *book, d *delivery) { b.accepted(d, first) },
-			map[string]start{"x": {marker: "m", messages: 2}}, map[string]int{"x": 1}, "doubled"},
-		"two executions stored": {false, func(b *book, d *delivery) { b.accepted(d, first) },
-			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}}, map[string]int{"x": 1, "y": 1}, "doubled"},
-		"two executions told": {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, answer{ExecutionID: "y", Deduplicated: true}) },
-			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}}, map[string]int{"x": 1, "y": 1}, "doubled doubled"},
+		"twice in the stream": {
+			true,
+			func(b *book, d *delivery) { b.accepted(d, first) },
+			map[string]start{"x": {marker: "m", messages: 2}},
+			map[string]int{"x": 1},
+			"doubled",
+		},
+		"two executions stored": {
+			false,
+			func(b *book, d *delivery) { b.accepted(d, first) },
+			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
+			map[string]int{"x": 1, "y": 1},
+			"doubled",
+		},
+		"two executions told": {
+			true, func(b *book, d *delivery) {
+				b.accepted(d, first)
+				b.accepted(d, answer{ExecutionID: "y", Deduplicated: true})
+			},
+			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
+			map[string]int{"x": 1, "y": 1},
+			"doubled doubled",
+		},
 		"twice the first":       {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, map[string]int{"x": 1}, "doubled"},
 		"never before":          {true, func(b *book, d *delivery) { b.accepted(d, repeat) }, one, map[string]int{"x": 1}, "misjudged"},
 		"not connected, repeat": {true, func(b *book, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, map[string]int{"x": 1}, "misjudged"},

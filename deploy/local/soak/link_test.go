@@ -39,11 +39,14 @@ func TestLink(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
-	ping := func(conn net.Conn, patience time.Duration) error {
-		_, writeErr := conn.Write([]byte("x"))
+	read := func(conn net.Conn, patience time.Duration) error {
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
-		_, readErr := conn.Read(make([]byte, 1))
-		return errors.Join(writeErr, readErr)
+		_, err := conn.Read(make([]byte, 1))
+		return err
+	}
+	ping := func(conn net.Conn, patience time.Duration) error {
+		_, err := conn.Write([]byte("x"))
+		return errors.Join(err, read(conn, patience))
 	}
 
 	conn := dial()
@@ -55,8 +58,8 @@ func TestLink(t *testing.T) {
 		t.Errorf("while it is silent: %v", err)
 	}
 	l.heal()
-	if err := ping(conn, 10*time.Second); err != nil {
-		t.Errorf("after the silence: %v", err)
+	if err := read(conn, 10*time.Second); err != nil {
+		t.Errorf("what was sent in the silence did not come after it: %v", err)
 	}
 	l.cut()
 	if err := ping(conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
