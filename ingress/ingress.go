@@ -40,6 +40,14 @@ const (
 // Run serves until the context ends, then finishes what is in flight and returns nil.
 // Its errors are for people: one line that says what to do.
 func Run(ctx context.Context, c Config) error {
+	err := run(ctx, c)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // who is asked to end while still waiting for others has not failed
+	}
+	return err
+}
+
+func run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
 	}

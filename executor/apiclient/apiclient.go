@@ -233,7 +233,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return noConnection("the answer of %s to %s %s broke off: %w", c.base, method, path, err)
 	}
 	if result != nil {
-		if err := decode(text, result); err != nil {
+		if err := Decode(text, result); err != nil {
 			return noConnection("the answer of %s to %s %s is not what the operators' API answers (%w); is it the executor's address?", c.base, method, path, err)
 		}
 	}

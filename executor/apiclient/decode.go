@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// decode is json.Unmarshal for what the API answers. Values that others gave it, as
+// Decode is json.Unmarshal for what the API answers. Values that others gave it, as
 // inputs, may be nested deeper than encoding/json reads: they are cut out unread.
-func decode(text []byte, result any) error {
+func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:
 		rest, values := cutMembers(text, "input", "output")

@@ -12,7 +12,7 @@ func TestDecodeLeavesOthersValuesAlone(t *testing.T) {
 	deep := strings.Repeat("[", 20_000) + `"},\"{"` + strings.Repeat("]", 20_000)
 	var e api.ExecutionDetail
 	text := ` {"executionId":"a}\",b", "input" : ` + deep + `,"headers":{"input":["x"]},"output": 1.50 ,"error":null} `
-	if err := decode([]byte(text), &e); err != nil {
+	if err := Decode([]byte(text), &e); err != nil {
 		t.Fatal(err)
 	}
 	if e.ExecutionID != `a}",b` || string(e.Input) != deep || string(e.Output) != "1.50" || len(e.Headers["input"]) != 1 {
@@ -20,7 +20,7 @@ func TestDecodeLeavesOthersValuesAlone(t *testing.T) {
 	}
 
 	var trigger api.Trigger
-	if err := decode([]byte(`{"nodeId":"n","samplePayload":null,"token":"t"}`), &trigger); err != nil {
+	if err := Decode([]byte(`{"nodeId":"n","samplePayload":null,"token":"t"}`), &trigger); err != nil {
 		t.Fatal(err)
 	}
 	if trigger.NodeID != "n" || trigger.Token != "t" || string(trigger.SamplePayload) != "null" {
@@ -33,7 +33,7 @@ func TestDecodeRefusesWhatIsNotAnObject(t *testing.T) {
 		``, `[]`, `{`, `{"input":[`, `{"input":1`, `{"a":1}}`, `{"a":1}{}`, `<html>`, `{"executionId":1}`, `{"a" 1}`, `{"input":1,"output":2,}x`,
 	} {
 		var e api.ExecutionDetail
-		if err := decode([]byte(text), &e); err == nil {
+		if err := Decode([]byte(text), &e); err == nil {
 			t.Errorf("%s: %+v", text, e)
 		}
 	}

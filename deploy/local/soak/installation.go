@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
-	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -83,8 +81,17 @@ func (i *installation) start(ctx context.Context, s shape) error {
 		}
 		i.ingresses = append(i.ingresses, e)
 	}
-	for _, p := range i.processes() {
+	for _, p := range i.nodes {
 		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	// They would wait by themselves, and longer.
+	if err := i.awaitNodes(ctx, time.Minute); err != nil {
+		return err
+	}
+	for _, e := range i.services() {
+		if err := e.start(); err != nil {
 			return err
 		}
 	}
@@ -249,13 +256,21 @@ func (i *installation) client() *apiclient.Client {
 	return apiclient.New(i.executors[0].url, adminToken)
 }
 
-// awaitReplicas waits until every node is in touch with the cluster and has all of the
-// stream.
-func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
+// awaitNodes waits until every node is in touch with the cluster.
+func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
 	for _, url := range i.nodeURLs {
 		if err := eventually(ctx, timeout, func(ctx context.Context) error { return answers(ctx, url) }); err != nil {
 			return fmt.Errorf("%s: %w", url, err)
 		}
+	}
+	return nil
+}
+
+// awaitReplicas waits until every node is in touch with the cluster and has all of the
+// stream.
+func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
+	if err := i.awaitNodes(ctx, timeout); err != nil {
+		return err
 	}
 	return eventually(ctx, timeout, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -291,7 +306,7 @@ func answers(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second/4) // without a leader there is no answer
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
 	return err
@@ -362,9 +377,3 @@ func eventually(ctx context.Context, timeout time.Duration, try func(context.Con
 		}
 	}
 }
-
-// newFolder is where an installation keeps its data and logs.
-func newFolder() (string, error) { return os.MkdirTemp("", "hookstart-soak-") }
-
-// newDatabase is a PostgreSQL that survives being killed.
-func newDatabase() (*pgtest.Server, error) { return pgtest.Create() }

@@ -21,9 +21,10 @@ func TestRollingRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	pace := time.After(0)
 	for _, node := range i.nodes {
-		// As slow as an operator is at least: not again before senders have tried again.
-		pace := time.NewTimer(retryAfter + time.Second/2)
+		<-pace // as slow as an operator is at least: not again before senders have tried again
+		pace = time.After(retryAfter + time.Second/2)
 		node.terminate()
 		if err := node.start(); err != nil {
 			t.Fatal(err)
@@ -31,7 +32,6 @@ func TestRollingRestart(t *testing.T) {
 		if err := i.awaitReplicas(t.Context(), recoverTimeout); err != nil {
 			t.Fatal(err)
 		}
-		<-pace.C
 	}
 	p.awaitAccepted(t, 200)
 	all := p.end()

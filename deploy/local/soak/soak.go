@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
 // Config is all that a soak can be told. The tags are the flags of the program.
@@ -53,7 +55,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
 	}
-	folder, err := newFolder()
+	folder, err := os.MkdirTemp("", "hookstart-soak-")
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		err = fmt.Errorf("%w; the logs are in %s", err, folder)
 	}()
 	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 NATS nodes, 2 ingresses, 2 executors, PostgreSQL; %s\n", c.Seed, c.Duration)
-	database, err := newDatabase()
+	database, err := pgtest.Create()
 	if err != nil {
 		return err
 	}

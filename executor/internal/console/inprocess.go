@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
 // ask asks the API, without a connection, with the session of the operator whose request
@@ -28,7 +29,7 @@ func (c *Console) ask(r *http.Request, path string, into any) error {
 		}
 		return refused
 	}
-	if err := json.Unmarshal(got.body.Bytes(), into); err != nil {
+	if err := apiclient.Decode(got.body.Bytes(), into); err != nil {
 		return fmt.Errorf("the API's answer: %w", err)
 	}
 	return nil

@@ -21,9 +21,9 @@ type jsonTree struct {
 	Kind     string // object, array, string, number, word
 	Text     string // of a scalar
 	Children []*jsonTree
-	Count    int  // of children, those that are left out included
-	Left     int  // out, of the children
-	Open     bool // to begin with
+	Count    int   // of children, those that are left out included
+	Left     int64 // out, of the children
+	Open     bool  // to begin with
 }
 
 // Folds says whether there is something to fold.

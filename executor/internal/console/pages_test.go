@@ -107,6 +107,29 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
+// Whatever the ingress takes as JSON, there is a page for it.
+func TestPagesOfExtremeInput(t *testing.T) {
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	for name, input := range map[string]string{
+		"a little too deep": strings.Repeat("[", 32) + strings.Repeat("]", 32),
+		"as deep as can be": strings.Repeat("[", 51_200) + strings.Repeat("]", 51_200),
+		"wide":              "[" + strings.Repeat("1,", 5_000) + "1]",
+		"many objects":      "[" + strings.Repeat(`{"a":[{}]},`, 3_000) + "1]",
+	} {
+		id := r.execution("orders", input)
+		a := r.get("/executions/"+id, session)
+		if a.status != http.StatusOK || (len(input) < 1000 && !strings.Contains(a.body, "see Raw")) {
+			t.Errorf("%s: %d", name, a.status)
+		}
+		r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(input)))
+		if a := r.get("/workflows/orders", session); a.status != http.StatusOK || len(a.body) > 1<<20 {
+			t.Errorf("%s as a sample: %d, %d bytes", name, a.status, len(a.body))
+		}
+	}
+}
+
 // execution puts a start into the stream, and records it.
 func (r *rig) execution(workflowID, input string) string {
 	r.t.Helper()

@@ -102,10 +102,17 @@ func (c *Console) trigger(r *http.Request, workflowID, nodeID string) (trigger, 
 	return t, nil
 }
 
+// maxLaidOut is how many brackets a text may open to be laid out: nested in each other,
+// they make its size quadratic.
+const maxLaidOut = 2000
+
 // readable is a JSON text over several lines; one that somebody has laid out already stays
 // as it is.
 func readable(text []byte) string {
 	var indented bytes.Buffer
+	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {
+		return string(text)
+	}
 	if bytes.ContainsRune(text, '\n') || json.Indent(&indented, text, "", "  ") != nil {
 		return string(text)
 	}

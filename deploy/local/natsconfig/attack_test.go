@@ -1,0 +1,325 @@
+package natsconfig
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// What is on a target. Whoever gets to see one of the first three has read what it must not.
+const (
+	secretToken   = "the-token-nobody-may-read"
+	secretInput   = "the-input-of-another-queue"
+	secretTraffic = "what-others-say-to-each-other"
+	record        = "the-record-as-it-was"
+)
+
+// target is an installation with something to steal and to break.
+type target struct {
+	*site
+	tb    testing.TB
+	admin *nats.Conn
+	js    jetstream.JetStream
+	// ack is the subject that acknowledges what the executors have been given and have not
+	// recorded yet.
+	ack string
+
+	mu    sync.Mutex
+	heard []string // on subjects of hookstart's own
+}
+
+// makeStreams does what an executor does at its start.
+func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
+	tb.Helper()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = stream.Ensure(tb.Context(), js, stream.DefaultSettings)
+	}
+	if err == nil {
+		err = stream.EnsureReports(tb.Context(), js, 1)
+	}
+	if err == nil {
+		err = registry.EnsureBuckets(tb.Context(), js, 1)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+func newTarget(tb testing.TB) *target {
+	tb.Helper()
+	t := &target{site: startOne(tb), tb: tb}
+	js := makeStreams(tb, t.connect(tb, "executor"))
+	t.admin = t.connect(tb, "admin")
+	setUp(tb, t.admin, 1)
+	var err error
+	if t.js, err = jetstream.New(t.admin); err != nil {
+		tb.Fatal(err)
+	}
+	ctx := tb.Context()
+	for bucket, value := range map[string]string{registry.Bucket: record, registry.SecretsBucket: secretToken} {
+		kv, err := js.KeyValue(ctx, bucket)
+		if err == nil {
+			_, err = kv.PutString(ctx, "workflow.a", value)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, subject := range []string{"executions.start.default.wf.node", "executions.start.gpu.wf.node"} {
+		if _, err := t.js.Publish(ctx, subject, []byte(secretInput)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	// Consumers that give nothing twice while a test runs.
+	for name, filter := range map[string]string{"executor": "", "runner-gpu-main": "executions.start.gpu.>"} {
+		if _, err := t.js.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
+			Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour,
+		}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	consumer, err := t.js.Consumer(ctx, stream.Name, "executor")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	msg, err := consumer.Next()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	t.ack = msg.Reply()
+	if _, err := t.admin.Subscribe("hookstart.>", func(m *nats.Msg) {
+		if !bytes.Contains(m.Data, []byte(secretTraffic)) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.heard = append(t.heard, "heard: "+m.Subject+" "+string(m.Data))
+		}
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	eventually(tb, "the copy has the registry", func() bool {
+		return strings.Contains(string(ask(tb, t.admin, "FEED.API.STREAM.INFO.KV_registry", "")), `"messages":1`)
+	})
+	return t
+}
+
+// state is everything that an attack could change, one line each: streams, messages,
+// consumers and how far they are, what was heard. What a role may add is left out: messages
+// with "allowed" in their subject, and how far the runner's own consumer is.
+func (t *target) state() []string {
+	ctx := t.tb.Context()
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	asJSON := func(v any) string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.tb.Fatal(err)
+		}
+		return string(text)
+	}
+	streams := t.js.ListStreams(ctx)
+	for info := range streams.Info() {
+		add("stream %s: %s", info.Config.Name, asJSON(info.Config))
+		s, err := t.js.Stream(ctx, info.Config.Name)
+		if err != nil {
+			continue // deleted meanwhile: the next state has it no more
+		}
+		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+			if msg, err := s.GetMsg(ctx, seq); err == nil && !strings.Contains(msg.Subject, "allowed") {
+				add("%s holds %s: %q", info.Config.Name, msg.Subject, msg.Data)
+			}
+		}
+		for c := range s.ListConsumers(ctx).Info() {
+			add("consumer %s of %s: %s, paused %t", c.Name, c.Stream, asJSON(c.Config), c.Paused)
+			if c.Name != "runner-default-main" {
+				add("consumer %s of %s has delivered %d, acknowledged %d, waits for %d", c.Name, c.Stream, c.Delivered.Consumer, c.AckFloor.Consumer, c.NumAckPending)
+			}
+		}
+	}
+	feed, err := t.admin.Request("FEED.API.STREAM.INFO.KV_registry", nil, 5*time.Second)
+	if err != nil {
+		t.tb.Fatal(err)
+	}
+	var info jetstream.StreamInfo
+	if err := json.Unmarshal(feed.Data, &info); err != nil {
+		t.tb.Fatal(err)
+	}
+	add("the copy: %s, %d messages", info.Config.Name, info.State.Msgs)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines = append(lines, t.heard...)
+	slices.Sort(lines)
+	for i, times := 1, 1; i < len(lines); i++ {
+		if lines[i] != lines[i-times] {
+			times = 1
+			continue
+		}
+		lines[i] += fmt.Sprintf(" (once more, %d)", times)
+		times++
+	}
+	return lines
+}
+
+// difference is what is in one state and not in the other.
+func difference(before, after []string) string {
+	var changes []string
+	for _, line := range before {
+		if !slices.Contains(after, line) {
+			changes = append(changes, "- "+line)
+		}
+	}
+	for _, line := range after {
+		if !slices.Contains(before, line) {
+			changes = append(changes, "+ "+line)
+		}
+	}
+	return strings.Join(changes, "\n")
+}
+
+// othersTalk makes the traffic that somebody could listen to: the executor reads and writes
+// a token, uses the API, and tells of a change; a start is stored.
+func (t *target) othersTalk() {
+	nc := t.connect(t.tb, "executor")
+	js, err := jetstream.New(nc)
+	if err == nil {
+		var kv jetstream.KeyValue
+		if kv, err = js.KeyValue(t.tb.Context(), registry.SecretsBucket); err == nil {
+			_, err = kv.Get(t.tb.Context(), "workflow.a")
+		}
+		if err == nil {
+			_, err = kv.PutString(t.tb.Context(), "workflow.a", secretToken)
+		}
+	}
+	if err == nil {
+		_, err = js.Publish(t.tb.Context(), "executions.start.allowed.wf.node", []byte(secretTraffic))
+	}
+	if err == nil {
+		err = nc.Publish("hookstart.executions.changed", []byte(secretTraffic))
+	}
+	if err == nil {
+		_, err = nc.Request("$JS.API.STREAM.INFO.EXECUTIONS", []byte(`{"subjects_filter": "`+secretTraffic+`"}`), time.Second)
+	}
+	if err != nil {
+		t.tb.Fatal(err)
+	}
+}
+
+// attacker is somebody with a role's credentials who does what that role never does.
+type attacker struct {
+	*target
+	nc *nats.Conn
+
+	mu     sync.Mutex
+	leaked string
+	said   []string
+}
+
+func attackBy(t *target, role string) *attacker {
+	a := &attacker{target: t, nc: t.connect(t.tb, role)}
+	a.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { a.note(err.Error()) })
+	return a
+}
+
+func (a *attacker) note(line string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if line = strings.TrimPrefix(line, "nats: permissions violation: "); !slices.Contains(a.said, line) {
+		a.said = append(a.said, line)
+	}
+}
+
+// answers is what the server had to say to the attacker.
+func (a *attacker) answers() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.said) == 0 {
+		return "nothing came of it"
+	}
+	return strings.Join(a.said, "; ")
+}
+
+// see looks for secrets in what the attacker has got. The API sends messages in base64.
+func (a *attacker) see(m *nats.Msg) {
+	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
+		if bytes.Contains(m.Data, []byte(secret)) || bytes.Contains(m.Data, []byte(base64.StdEncoding.EncodeToString([]byte(secret)))) {
+			a.mu.Lock()
+			a.leaked = m.Subject + ": " + secret
+			a.mu.Unlock()
+		}
+	}
+}
+
+// request asks, and looks at all answers that come.
+func (a *attacker) request(subject, body string) {
+	inbox := nats.NewInbox()
+	first := make(chan *nats.Msg, 1)
+	sub, err := a.nc.Subscribe(inbox, func(m *nats.Msg) {
+		a.see(m)
+		select {
+		case first <- m:
+		default:
+		}
+	})
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	_ = sub.AutoUnsubscribe(10)
+	a.send(subject, inbox, body, nil)
+	timeout := time.NewTimer(200 * time.Millisecond)
+	defer timeout.Stop()
+	select {
+	case m := <-first:
+		answer := string(m.Data)
+		if m.Header.Get("Status") == "503" {
+			answer = "no responders"
+		}
+		a.note(fmt.Sprintf("%.160s", answer))
+	case <-timeout.C:
+		a.note("no answer")
+	}
+}
+
+// send publishes, and returns when the server has seen it.
+func (a *attacker) send(subject, reply, body string, header nats.Header) {
+	err := a.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte(body), Header: header})
+	if err == nil {
+		err = a.nc.FlushTimeout(5 * time.Second)
+	}
+	if err != nil {
+		a.note(err.Error())
+	}
+}
+
+// listen subscribes, then others talk.
+func (a *attacker) listen(subject string) {
+	if _, err := a.nc.Subscribe(subject, a.see); err != nil {
+		a.tb.Fatal(err)
+	}
+	if err := a.nc.FlushTimeout(5 * time.Second); err != nil {
+		a.tb.Fatal(err)
+	}
+	a.othersTalk()
+}
+
+// result is what an attack has brought by now, "" for nothing.
+func (a *attacker) result(before []string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.leaked != "" {
+		return a.leaked
+	}
+	return difference(before, a.state())
+}

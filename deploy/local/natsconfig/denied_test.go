@@ -1,0 +1,274 @@
+package natsconfig
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// attempt is something that a role must not be able to do.
+type attempt struct {
+	name  string
+	roles string // who tries it: r(unner), i(ngress), e(xecutor)
+	do    func(a *attacker)
+	// by is how long it takes to have an effect; 0: hardly any time.
+	by time.Duration
+	// brings is what tells the effect from what leads to it; "": whatever changes.
+	brings string
+	// control does the same where do cannot work for anybody; nil: do.
+	control func(a *attacker)
+}
+
+// hardlyAnyTime is long for a server on the same machine that has seen the request already.
+const hardlyAnyTime = 40 * time.Millisecond
+
+// heartbeats is long enough for two of a consumer that push makes.
+const heartbeats = 250 * time.Millisecond
+
+func request(subject, body string) func(*attacker) {
+	return func(a *attacker) { a.request(subject, body) }
+}
+
+func publish(subject string) func(*attacker) {
+	return func(a *attacker) { a.send(subject, "", "written by an attacker", nil) }
+}
+
+func listening(subject string) func(*attacker) {
+	return func(a *attacker) { a.listen(subject) }
+}
+
+// answerTo lets the server answer a request that is allowed to a subject that is not.
+func answerTo(victim, subject, body string) func(*attacker) {
+	return func(a *attacker) { a.send(subject, victim, body, nil) }
+}
+
+// push makes a consumer that sends the registry, or its heartbeats, to a subject.
+func push(victim, name string) func(*attacker) {
+	return func(a *attacker) {
+		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name, fmt.Sprintf(`{"stream_name": "KV_registry", "config": {"name": %q,
+			"deliver_policy": "all", "deliver_subject": %q, "ack_policy": "explicit", "idle_heartbeat": 100000000}}`, name, victim))
+	}
+}
+
+// watched does it while somebody who may listens to the subject.
+func watched(subject string, do func(*attacker)) func(*attacker) {
+	return func(a *attacker) {
+		sub, err := a.admin.Subscribe(subject, func(*nats.Msg) {})
+		if err == nil {
+			err = a.admin.Flush()
+		}
+		if err != nil {
+			a.tb.Fatal(err)
+		}
+		a.tb.Cleanup(func() { _ = sub.Unsubscribe() })
+		do(a)
+	}
+}
+
+// consumer is a consumer that an attacker would like to have; its first message is fetched.
+func consumer(stream, name, filter string) func(*attacker) {
+	return func(a *attacker) {
+		config := fmt.Sprintf(`{"stream_name": %q, "config": {"durable_name": %q, "ack_policy": "explicit", "filter_subject": %q}}`, stream, name, filter)
+		subject := "$JS.API.CONSUMER.CREATE." + stream + "." + name
+		if filter != "" {
+			subject += "." + filter
+		}
+		a.request(subject, config)
+		a.request("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+name, `{"batch": 1, "no_wait": true}`)
+	}
+}
+
+// Requests that a role may make; each is answered, so each could be turned on a victim.
+const (
+	runnerInfo  = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
+	runnerNext  = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
+	runnerTells = "executions.progress.default.allowed.execution"
+	ingressInfo = "$JS.API.STREAM.INFO.KV_registry"
+	ingressGet  = "$JS.API.DIRECT.GET.EXECUTIONS"
+	ingressPuts = "executions.start.default.allowed.node"
+
+	aRecord = "$KV.registry.workflow.a"
+	aSecret = "$KV.registry_secrets.workflow.a"
+	aStart  = "executions.start.default.wf.forged"
+)
+
+var attempts = []attempt{
+	// Reading.
+	{name: "read a token directly", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry_secrets."+aSecret, "")},
+	{name: "read a token from the stream", roles: "ri", do: request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`)},
+	{name: "read a token by a consumer", roles: "rie", do: consumer("KV_registry_secrets", "mine", "")},
+	{name: "listen to what is written to buckets", roles: "rie", do: listening("$KV.>")},
+	{name: "listen to answers for others", roles: "ri", do: listening("_INBOX.>")},
+	{name: "listen to JetStream's API", roles: "rie", do: listening("$JS.API.>")},
+	{name: "listen to executions", roles: "rie", do: listening("executions.>")},
+	{name: "listen to hookstart's own subjects", roles: "ri", do: listening("hookstart.>")},
+	{name: "listen to everything", roles: "rie", do: listening(">")},
+	{name: "read an execution from the stream", roles: "rie", do: request("$JS.API.STREAM.MSG.GET.EXECUTIONS", `{"seq": 2}`)},
+	{name: "read another queue's execution directly", roles: "r", do: request(ingressGet, `{"seq": 2}`)},
+	{name: "read another queue by its consumer", roles: "rie", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", `{"batch": 1, "no_wait": true}`)},
+	{name: "read another queue by a consumer of one's own", roles: "rie", do: consumer("EXECUTIONS", "mine", "executions.start.gpu.>")},
+	{name: "read all executions by a consumer of one's own", roles: "rie", do: consumer("EXECUTIONS", "mine", "")},
+	{name: "take the executors' messages", roles: "ri", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`)},
+
+	// Writing messages.
+	{name: "publish a start", roles: "r", do: publish(aStart)},
+	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
+	{name: "publish progress", roles: "ie", do: publish("executions.progress.default.wf.execution")},
+	{name: "publish progress of another queue", roles: "r", do: publish("executions.progress.gpu.wf.execution")},
+	{name: "publish a report of repeats", roles: "re", do: publish("reports.duplicates")},
+	{name: "write the registry", roles: "ri", do: publish(aRecord)},
+	{name: "write a token", roles: "ri", do: publish(aSecret)},
+	{name: "announce a process", roles: "r", do: publish("hookstart.presence")},
+	{name: "tell of changed records", roles: "ri", do: publish("hookstart.executions.changed")},
+
+	// Writing by an answer that goes to a subject.
+	{name: "write the registry by the answer to CONSUMER.INFO", roles: "r", do: answerTo(aRecord, runnerInfo, "")},
+	{name: "write the registry by the answer to MSG.NEXT", roles: "r", do: answerTo(aRecord, runnerNext, `{"batch": 1}`)},
+	{name: "write the registry by the PubAck of progress", roles: "r", do: answerTo(aRecord, runnerTells, "")},
+	{name: "write the registry by the answer to INFO", roles: "ri", do: answerTo(aRecord, "$JS.API.INFO", "")},
+	{name: "write the registry by the answer to STREAM.INFO", roles: "i", do: answerTo(aRecord, ingressInfo, "")},
+	{name: "write the registry by the answer to DIRECT.GET", roles: "ri", do: answerTo(aRecord, ingressGet, `{"seq": 1}`)},
+	{name: "write the registry by the PubAck of a start", roles: "i", do: answerTo(aRecord, ingressPuts, "")},
+	{name: "write a token by the answer to DIRECT.GET", roles: "ri", do: answerTo(aSecret, ingressGet, `{"seq": 1}`)},
+	{name: "publish a start by the answer to CONSUMER.INFO", roles: "r", do: answerTo(aStart, runnerInfo, "")},
+	{name: "publish a start by the answer to MSG.NEXT", roles: "r", do: answerTo(aStart, runnerNext, `{"batch": 1}`)},
+	{name: "announce a process by the answer to INFO", roles: "r", do: answerTo("hookstart.presence", "$JS.API.INFO", "")},
+	{
+		name: "acknowledge the executors' messages by an empty answer", roles: "ri",
+		do: func(a *attacker) { a.send(runnerNext, a.ack, `{"batch": 10, "no_wait": true}`, nil) },
+		// The server refuses such a reply subject from anybody, so the control is the plain way.
+		control: func(a *attacker) { a.send(a.ack, "", "", nil) },
+	},
+	{
+		name: "write the registry by a message's trace", roles: "ri",
+		do: func(a *attacker) {
+			for _, subject := range []string{runnerTells, ingressPuts} {
+				a.send(subject, "", "", nats.Header{"Nats-Trace-Dest": {aRecord}})
+			}
+		},
+	},
+
+	// Making the server send to a subject. It does if somebody subscribes to exactly that.
+	{
+		name: "take a group's messages by a consumer's deliveries", roles: "ri",
+		do: push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", "p1"), by: heartbeats, brings: "runner-gpu-main of EXECUTIONS has delivered 1",
+	},
+	{
+		name: "take the executors' messages by a consumer's deliveries", roles: "ri",
+		do: push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", "p2"), by: heartbeats, brings: "executor of EXECUTIONS has delivered 2",
+	},
+	{
+		name: "announce a process by a consumer's heartbeats", roles: "ri",
+		do: watched("hookstart.presence", push("hookstart.presence", "p3")), by: heartbeats, brings: "+ heard: hookstart.presence",
+	},
+	{
+		name: "delete the stream by a consumer's heartbeats", roles: "ri",
+		do: watched("$JS.API.STREAM.DELETE.EXECUTIONS", push("$JS.API.STREAM.DELETE.EXECUTIONS", "p4")), by: heartbeats, brings: "- stream EXECUTIONS",
+	},
+	{
+		name: "publish starts by a consumer's deliveries", roles: "ri",
+		do: watched(aStart, push(aStart, "p5")), by: heartbeats, brings: "+ EXECUTIONS holds",
+	},
+	{
+		name: "acknowledge the executors' messages by a consumer's heartbeats", roles: "ri",
+		do: func(a *attacker) { watched(a.ack, push(a.ack, "p6"))(a) }, by: heartbeats, brings: "acknowledged 1",
+	},
+
+	// Streams.
+	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
+	{name: "delete the registry", roles: "rie", do: request("$JS.API.STREAM.DELETE.KV_registry", "")},
+	{name: "delete the copy of the registry", roles: "rie", do: request("FEED.API.STREAM.DELETE.KV_registry", "")},
+	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
+	{name: "purge the tokens", roles: "rie", do: request("$JS.API.STREAM.PURGE.KV_registry_secrets", "")},
+	{name: "delete a message", roles: "rie", do: request("$JS.API.STREAM.MSG.DELETE.EXECUTIONS", `{"seq": 1}`)},
+	{name: "edit the stream", roles: "ri", do: request("$JS.API.STREAM.UPDATE.REPORTS", `{"name": "REPORTS", "subjects": ["stolen.>"], "storage": "file", "retention": "limits", "discard": "old", "num_replicas": 1}`)},
+	{name: "make a stream", roles: "ri", do: request("$JS.API.STREAM.CREATE.MINE", `{"name": "MINE", "subjects": ["mine"]}`)},
+
+	// Consumers.
+	{name: "delete the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.executor", "")},
+	{name: "delete a group's consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", "")},
+	{name: "pause the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.PAUSE.EXECUTIONS.executor", `{"pause_until": "2999-01-01T00:00:00Z"}`)},
+	{
+		name: "narrow the executors' consumer", roles: "ri", do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.executor.executions.start.default.>",
+			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "executor", "ack_policy": "explicit", "ack_wait": 3600000000000, "max_ack_pending": 1000, "filter_subject": "executions.start.default.>"}}`),
+	},
+	{
+		name: "widen a group's consumer", roles: "ri", do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.runner-default-main.executions.start.>",
+			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "runner-default-main", "ack_policy": "explicit", "ack_wait": 15000000000, "max_ack_pending": 10000, "filter_subject": "executions.start.>"}}`),
+	},
+	{name: "acknowledge the executors' messages", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "", nil) }},
+	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "+TERM", nil) }},
+}
+
+// No role can do what it must not. What was tried is in the log (go test -v).
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"runner", "ingress", "executor"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			victim := newTarget(t)
+			before := victim.state()
+			for _, try := range attempts {
+				if !strings.Contains(try.roles, role[:1]) {
+					continue
+				}
+				a := attackBy(victim, role)
+				try.do(a)
+				<-time.After(max(try.by, hardlyAnyTime))
+				if got := a.result(before); got != "" {
+					t.Errorf("%s can %s:\n%s", role, try.name, got)
+					victim = newTarget(t)
+					before = victim.state()
+				} else {
+					t.Logf("%s cannot %s: %s", role, try.name, a.answers())
+				}
+				a.nc.Close()
+			}
+			// What took its time is seen now.
+			if late := difference(before, victim.state()); late != "" {
+				t.Errorf("in the end:\n%s", late)
+			}
+		})
+	}
+}
+
+// The attempts are real, and their effects are seen: somebody in the account of the streams
+// whom no list restrains succeeds with each.
+func TestEveryAttemptWouldBeSeen(t *testing.T) {
+	t.Parallel()
+	for i := range 4 { // a quarter each: setting up takes its time
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			var victim *target
+			var before []string
+			for _, try := range attempts[i*len(attempts)/4 : (i+1)*len(attempts)/4] {
+				if victim == nil {
+					victim = newTarget(t)
+					before = victim.state()
+				}
+				a := attackBy(victim, "admin")
+				do := try.do
+				if try.control != nil {
+					do = try.control
+				}
+				do(a)
+				var got string
+				if within(10*time.Second, func() bool {
+					got = a.result(before)
+					return got != "" && strings.Contains(got, try.brings)
+				}) {
+					t.Logf("%s: %.100s", try.name, got)
+				} else {
+					t.Errorf("%s brought nothing: %s", try.name, a.answers())
+				}
+				a.nc.Close()
+				if difference(before, victim.state()) != "" {
+					victim = nil
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,305 @@
+// Package natsconfig tests the NATS configuration of deploy/nats: real servers run with
+// exactly those files.
+package natsconfig
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/bus"
+)
+
+// files is the folder of the configuration.
+const files = "../../nats"
+
+// roles are those who have credentials.
+var roles = []string{"ingress", "executor", "runner", "admin"}
+
+// secrets is a folder as make-secrets.sh makes it, for all tests.
+var secrets string
+
+// TestMain makes throw-away keys and certificates, and the environment that the
+// configuration reads. Started as nats or nk, it stands in for that program.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "nats":
+		log.SetFlags(0)
+		if err := natsRequest(os.Args[1:]); err != nil {
+			log.Fatal(err)
+		}
+	case "nk":
+		if err := nk(os.Args[1:]); err != nil {
+			log.Fatal(err)
+		}
+	default:
+		os.Exit(run(m))
+	}
+}
+
+func run(m *testing.M) int {
+	var err error
+	if secrets, err = os.MkdirTemp("", "hookstart-natsconfig-"); err == nil {
+		defer func() { _ = os.RemoveAll(secrets) }()
+		err = makeSecrets()
+	}
+	if err != nil {
+		log.Print(err)
+		return 1
+	}
+	return m.Run()
+}
+
+// secret is a file in the folder of secrets.
+func secret(name string) string { return filepath.Join(secrets, name) }
+
+func makeSecrets() error {
+	for _, role := range roles {
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			return err
+		}
+		seed, seedErr := pair.Seed()
+		public, publicErr := pair.PublicKey()
+		if err := errors.Join(seedErr, publicErr, os.WriteFile(secret(role+".nk"), seed, 0o600)); err != nil {
+			return err
+		}
+		setenv(strings.ToUpper(role)+"_NKEY", public)
+	}
+	if err := makeCertificates(); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"NAME": "nats-0", "LISTEN": "127.0.0.1:-1", "MONITOR": "127.0.0.1:-1", "STORE": "/nowhere", "SYNC": "always",
+		"CERT": secret("tls.crt"), "KEY": secret("tls.key"), "CA": secret("ca.crt"),
+	} {
+		setenv(name, value)
+	}
+	return nil
+}
+
+// setenv is for values that no test changes.
+func setenv(name, value string) {
+	if err := os.Setenv("NATSD_"+name, value); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func makeCertificates() error {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	ca, err := x509.CreateCertificate(rand.Reader, template, template, &caKey.PublicKey, caKey)
+	if err != nil {
+		return err
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, template, &key.PublicKey, caKey)
+	if err != nil {
+		return err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	return errors.Join(err,
+		writePEM("ca.crt", "CERTIFICATE", ca), writePEM("tls.crt", "CERTIFICATE", cert), writePEM("tls.key", "PRIVATE KEY", private))
+}
+
+func writePEM(name, kind string, der []byte) error {
+	return os.WriteFile(secret(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+}
+
+// site is one server, or three, with the configuration.
+type site struct {
+	servers []*server.Server
+	url     string
+}
+
+// startSite starts servers with a configuration file. each may change the environment
+// before the i-th reads it.
+func startSite(tb testing.TB, file string, servers int, each func(i int)) *site {
+	tb.Helper()
+	s := &site{}
+	var urls []string
+	for i := range servers {
+		if each != nil {
+			each(i)
+		}
+		options, err := server.ProcessConfigFile(filepath.Join(files, file))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		options.StoreDir = tb.TempDir()
+		options.NoSigs, options.NoLog = true, true
+		// The disk is not what is tested.
+		options.SyncAlways, options.SyncInterval = false, time.Minute
+		one, err := server.NewServer(options)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		one.Start()
+		tb.Cleanup(func() {
+			one.Shutdown()
+			one.WaitForShutdown()
+		})
+		s.servers = append(s.servers, one)
+		if !one.ReadyForConnections(10 * time.Second) {
+			tb.Fatal("the server does not become ready")
+		}
+		_, port, err := net.SplitHostPort(one.Addr().String())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		urls = append(urls, "tls://127.0.0.1:"+port)
+	}
+	s.url = strings.Join(urls, ",")
+	return s
+}
+
+// startOne starts a server alone.
+func startOne(tb testing.TB) *site {
+	tb.Helper()
+	return startSite(tb, "server.conf", 1, nil)
+}
+
+// startThree starts a cluster, and waits until it has a leader and knows all its members.
+func startThree(t *testing.T) *site {
+	t.Helper()
+	var routes, listen []string
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen = append(listen, l.Addr().String())
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A name: addresses in certificates do not count for routes.
+		routes = append(routes, "nats://localhost:"+port)
+		_ = l.Close()
+	}
+	t.Setenv("NATSD_ROUTES", "["+strings.Join(routes, ", ")+"]")
+	s := startSite(t, "cluster.conf", 3, func(i int) {
+		t.Setenv("NATSD_NAME", "nats-"+strconv.Itoa(i))
+		t.Setenv("NATSD_CLUSTER_LISTEN", listen[i])
+	})
+	eventually(t, "a cluster of three", func() bool {
+		for _, one := range s.servers {
+			if one.JetStreamIsLeader() {
+				return len(one.JetStreamClusterPeers()) == 3
+			}
+		}
+		return false
+	})
+	return s
+}
+
+// connect connects as a role, as the programs do.
+func (s *site) connect(tb testing.TB, role string) *nats.Conn {
+	tb.Helper()
+	nc, err := bus.Connect(tb.Context(), bus.Options{
+		URL: s.url, Name: role, Timeout: 10 * time.Second, CredsFile: secret(role + ".nk"), CAFile: secret("ca.crt"), Log: quiet(),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+func quiet() *logrus.Logger {
+	l := logrus.New()
+	l.SetOutput(io.Discard)
+	return l
+}
+
+// setUp does what setup.sh does, with the same files.
+func setUp(tb testing.TB, admin *nats.Conn, replicas int) {
+	tb.Helper()
+	feed := strings.Replace(read(tb, "feed.json"), `"num_replicas": 1`, fmt.Sprintf(`"num_replicas": %d`, replicas), 1)
+	ask(tb, admin, "FEED.API.STREAM.CREATE.KV_registry", feed)
+	ask(tb, admin, "$JS.API.CONSUMER.CREATE.EXECUTIONS.runner-default-main.executions.start.default.>", read(tb, "runner.json"))
+}
+
+func read(tb testing.TB, name string) string {
+	tb.Helper()
+	content, err := os.ReadFile(filepath.Join(files, name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(content)
+}
+
+// ask makes a request of JetStream's API that must succeed.
+func ask(tb testing.TB, nc *nats.Conn, subject, request string) []byte {
+	tb.Helper()
+	msg, err := nc.Request(subject, []byte(request), 10*time.Second)
+	if err != nil {
+		tb.Fatalf("%s: %v", subject, err)
+	}
+	var answer struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil || answer.Error != nil {
+		tb.Fatalf("%s: %s", subject, msg.Data)
+	}
+	return msg.Data
+}
+
+// eventually waits until a condition holds.
+func eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	if !within(20*time.Second, holds) {
+		tb.Fatalf("not in time: %s", what)
+	}
+}
+
+// within says whether a condition holds before the time is over.
+func within(d time.Duration, holds func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(d)
+	for {
+		if holds() {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			return holds()
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// Who gets SIGTERM while still waiting for NATS ends well, too.
+func TestTerminateWhileStarting(t *testing.T) {
+	t.Parallel()
+	var free ports
+	defer free.close()
+	nobody, err := free.reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{folder: t.TempDir()}
+	defer i.close()
+	for role, program := range map[string]string{roleIngress: "ingress", roleExecutor: "executor"} {
+		flags := []string{"--nats-url=nats://" + nobody}
+		if role == roleExecutor {
+			flags = append(flags, "--admin-token="+adminToken)
+		}
+		s, err := i.newService(program, role, flags...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.start(); err != nil {
+			t.Fatal(err)
+		}
+		defer s.kill()
+		if err := eventually(t.Context(), 10*time.Second, func(ctx context.Context) error {
+			if text, _ := s.readiness(ctx); text != program+": starting" {
+				return errors.New(text)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.terminate()
+		for _, complaint := range s.complaints() {
+			t.Error(complaint)
+		}
+	}
+}

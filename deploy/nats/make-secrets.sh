@@ -1,0 +1,38 @@
+#!/bin/sh
+# Makes keys and certificates in a new folder: make-secrets.sh FOLDER [HOST...]
+# HOST are the names and addresses of the NATS servers. It needs openssl, and nk, which it
+# runs with go unless NK says how else. See README.md for which file is for whom.
+set -eu
+folder=$1
+shift
+nk=${NK:-go run github.com/nats-io/nkeys/nk@v0.4.16}
+# The folder is for its owner only. The files in it are not, so that a container that gets one
+# of them mounted can read it under its own user.
+(umask 077 && mkdir "$folder")
+cd "$folder"
+umask 022
+
+: > nats.env
+for role in ingress executor runner admin; do
+  $nk -gen user > "$role.nk"
+  name=$(echo "$role" | tr '[:lower:]' '[:upper:]')
+  echo "NATSD_${name}_NKEY=$($nk -inkey "$role.nk" -pubout)" >> nats.env
+done
+
+names=DNS:localhost,IP:127.0.0.1
+for host; do
+  case $host in
+    *[!0-9.]*) names=$names,DNS:$host ;;
+    *) names=$names,IP:$host ;;
+  esac
+done
+# openssl makes keys for the owner only; the server's must be readable like the others.
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 3650 \
+  -subj '/CN=hookstart NATS' -keyout ca.key -out ca.crt 2>/dev/null
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc \
+  -subj '/CN=hookstart NATS server' -keyout tls.key -out tls.csr 2>/dev/null
+printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "$names" > tls.ext
+openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 825 \
+  -extfile tls.ext -out tls.crt 2>/dev/null
+chmod 644 tls.key
+rm -f tls.csr tls.ext ca.srl
