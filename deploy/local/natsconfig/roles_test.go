@@ -99,7 +99,10 @@ func work(t *testing.T, s *site, replicas string) {
 	}
 	stopIngress()
 	for _, line := range log.lines() {
-		if strings.Contains(line, "ermission") || strings.Contains(line, "iolation") || strings.Contains(line, "no responders") {
+		// A cluster that has just started may have nobody to answer yet; one server always has, unless
+		// an import is missing.
+		unanswered := len(s.servers) == 1 && strings.Contains(line, "no responders")
+		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
 		}
 	}
@@ -218,6 +221,7 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // else each of the stand-ins takes a second to end
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	sh := func(script string, args ...string) {
 		t.Helper()
