@@ -23,7 +23,7 @@ type attempt struct {
 }
 
 // hardlyAnyTime is long for a server on the same machine that has seen the request already.
-const hardlyAnyTime = 40 * time.Millisecond
+const hardlyAnyTime = 25 * time.Millisecond
 
 // heartbeats is long enough for two of a consumer that push makes.
 const heartbeats = 250 * time.Millisecond

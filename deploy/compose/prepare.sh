@@ -1,0 +1,13 @@
+#!/bin/sh
+# Makes what compose.yaml needs, once: keys and certificates in secrets/, passwords in .env.
+set -eu
+cd "$(dirname "$0")"
+if [ -e .env ]; then
+  echo 'there is a .env already: nothing is made anew' >&2
+  exit 1
+fi
+../nats/make-secrets.sh "$PWD/secrets" nats-0 nats-1 nats-2
+umask 077
+for name in HOOKSTART_ADMIN_TOKEN POSTGRES_PASSWORD GRAFANA_PASSWORD; do
+  echo "$name=$(openssl rand -hex 24)"
+done > .env

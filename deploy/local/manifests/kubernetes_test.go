@@ -1,0 +1,264 @@
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// objects are the manifests, decoded into Kubernetes' own types: an unknown field is an error.
+func objects(t *testing.T, manifests string) []any {
+	t.Helper()
+	var all []any
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifests)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kind struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+		}
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			t.Fatal(err)
+		}
+		object, known := map[string]any{
+			"v1 ConfigMap":                           &corev1.ConfigMap{},
+			"v1 Namespace":                           &corev1.Namespace{},
+			"v1 Secret":                              &corev1.Secret{},
+			"v1 Service":                             &corev1.Service{},
+			"apps/v1 Deployment":                     &appsv1.Deployment{},
+			"apps/v1 StatefulSet":                    &appsv1.StatefulSet{},
+			"autoscaling/v2 HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+			"batch/v1 Job":                           &batchv1.Job{},
+			"networking.k8s.io/v1 NetworkPolicy":     &networkingv1.NetworkPolicy{},
+			"policy/v1 PodDisruptionBudget":          &policyv1.PodDisruptionBudget{},
+		}[kind.APIVersion+" "+kind.Kind]
+		if !known {
+			t.Fatalf("%s %s is not known here", kind.APIVersion, kind.Kind)
+		}
+		inJSON, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// As the API server does it: a field in another case is unknown, too.
+		strict, err := kjson.UnmarshalStrict(inJSON, object)
+		if err := errors.Join(append(strict, err)...); err != nil {
+			t.Errorf("%s: %v\n%s", kind.Kind, err, document)
+		}
+		all = append(all, object)
+	}
+}
+
+// manifests are the files that kustomizations list as resources.
+func manifests(t *testing.T) string {
+	t.Helper()
+	var files []string
+	for _, file := range []string{"nats/kubernetes.yaml", "kubernetes/namespace.yaml", "kubernetes/ingress.yaml", "kubernetes/executor.yaml", "kubernetes/network.yaml"} {
+		files = append(files, read(t, file))
+	}
+	return strings.Join(files, "\n---\n")
+}
+
+func TestKubernetes(t *testing.T) {
+	pods := map[string]corev1.PodTemplateSpec{}
+	services, metrics := map[string]*corev1.Service{}, ""
+	var selectors []map[string]string
+	var policies []*networkingv1.NetworkPolicy
+	for _, object := range objects(t, manifests(t)) {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			pods[o.Name] = o.Spec.Template
+			selectors = append(selectors, o.Spec.Selector.MatchLabels)
+		case *appsv1.StatefulSet:
+			pods[o.Name] = o.Spec.Template
+			selectors = append(selectors, o.Spec.Selector.MatchLabels)
+		case *batchv1.Job:
+			pods[o.Name] = o.Spec.Template
+		case *corev1.Service:
+			services[o.Name] = o
+			selectors = append(selectors, o.Spec.Selector)
+		case *policyv1.PodDisruptionBudget:
+			selectors = append(selectors, o.Spec.Selector.MatchLabels)
+		case *networkingv1.NetworkPolicy:
+			selectors = append(selectors, o.Spec.PodSelector.MatchLabels)
+			policies = append(policies, o)
+		case *autoscalingv2.HorizontalPodAutoscaler:
+			if _, exists := pods[o.Spec.ScaleTargetRef.Name]; !exists {
+				t.Errorf("the autoscaler scales %s", o.Spec.ScaleTargetRef.Name)
+			}
+			metrics += o.Spec.Metrics[0].Pods.Metric.Name
+		}
+	}
+	if len(pods) != 4 {
+		t.Errorf("%d kinds of pods", len(pods))
+	}
+	for _, selector := range selectors {
+		if !selectsSome(selector, pods) {
+			t.Errorf("%v selects no pod", selector)
+		}
+	}
+	for name, service := range services {
+		for _, port := range service.Spec.Ports {
+			if target := port.TargetPort.StrVal; target != "" && !hasPort(pods[name], target) {
+				t.Errorf("service %s: no port %s", name, target)
+			}
+		}
+	}
+	for _, policy := range policies {
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				if pod := policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/name"]; !hasPort(pods[pod], port.Port.StrVal) {
+					t.Errorf("policy %s: %s has no port %s", policy.Name, pod, port.Port)
+				}
+			}
+		}
+	}
+	if observed, err := os.ReadFile(filepath.Join(deploy, "../ingress/observe.go")); err != nil || !strings.Contains(string(observed), `"`+metrics+`"`) {
+		t.Errorf("ingress has no metric %s (%v)", metrics, err)
+	}
+	for name, pod := range pods {
+		checkPod(t, name, pod.Spec)
+	}
+	env := types.MappingWithEquals{}
+	for _, v := range pods["nats"].Spec.Containers[0].Env {
+		env[v.Name] = &v.Value
+	}
+	checkVariablesOfNATS(t, env)
+}
+
+func selectsSome(selector map[string]string, pods map[string]corev1.PodTemplateSpec) bool {
+	for _, pod := range pods {
+		all := true
+		for key, value := range selector {
+			all = all && pod.Labels[key] == value
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func hasPort(pod corev1.PodTemplateSpec, name string) bool {
+	return slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+}
+
+// checkPod checks what the namespace's restricted level demands, a file system that is read
+// only, the flags, and that probes and mounts have what they name.
+func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	c := pod.Containers[0]
+	security, of := c.SecurityContext, pod.SecurityContext
+	switch {
+	case of == nil || !*of.RunAsNonRoot || of.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault:
+		t.Errorf("%s may run as root, or without seccomp", name)
+	case security == nil || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem || security.Capabilities.Drop[0] != "ALL":
+		t.Errorf("%s may gain privileges, or write to its file system", name)
+	case *pod.AutomountServiceAccountToken:
+		t.Errorf("%s gets a token of the cluster", name)
+	}
+	env := map[string]string{}
+	for _, v := range c.Env {
+		env[v.Name] = v.Value
+	}
+	program := strings.TrimPrefix(c.Image, "hookstart/")
+	if program != c.Image {
+		if !checkProgram(t, program, c.Args, env) {
+			t.Errorf("%s: no such program", c.Image)
+		}
+		for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+			if probe == nil || probe.HTTPGet.Port.StrVal != "ops" {
+				t.Errorf("%s: a probe is missing, or asks another port than that for it", name)
+			}
+		}
+	}
+	for _, probe := range []*corev1.Probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+		if probe != nil && !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == probe.HTTPGet.Port.StrVal }) {
+			t.Errorf("%s: a probe asks port %s", name, probe.HTTPGet.Port.StrVal)
+		}
+	}
+	for _, mount := range c.VolumeMounts {
+		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if !declared && mount.Name != "data" { // of the volumeClaimTemplates
+			t.Errorf("%s mounts %s", name, mount.Name)
+		}
+	}
+}
+
+// kubectl builds the kustomization, and what it makes are objects of Kubernetes.
+func TestKustomize(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("no kubectl")
+	}
+	folder := t.TempDir()
+	for _, sub := range []string{"nats", "kubernetes"} {
+		if err := os.CopyFS(filepath.Join(folder, sub), os.DirFS(filepath.Join(deploy, sub))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(folder, sub, "secrets"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		// What the kustomization wants is made up here.
+		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(read(t, sub, "kustomization.yaml"), -1) {
+			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]), []byte("HOOKSTART_ADMIN_TOKEN=made"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var stderr bytes.Buffer
+	cmd := exec.Command(kubectl, "kustomize", filepath.Join(folder, "kubernetes"))
+	cmd.Stderr = &stderr
+	built, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &stderr)
+	}
+	made := objects(t, string(built))
+	// Names that are made carry a hash of the content, and whoever uses them must say the same.
+	names := map[string]bool{}
+	for _, object := range made {
+		switch o := object.(type) {
+		case *corev1.Secret:
+			names[o.Name] = true
+		case *corev1.ConfigMap:
+			names[o.Name] = true
+			// What is not secret is flags.
+			if strings.HasPrefix(o.Name, "hookstart-") {
+				checkProgram(t, "ingress", []string{"--ops-addr=:9090"}, o.Data)
+				checkProgram(t, "executor", []string{"--ops-addr=:9091"}, o.Data)
+			}
+		}
+	}
+	if len(names) != 8 {
+		t.Errorf("%d secrets and configurations: %v", len(names), names)
+	}
+	for _, m := range regexp.MustCompile(`(?m)(?:secretName: |secretRef:\n +name: |configMap:\n(?: +defaultMode: \d+\n)? +name: |configMapRef:\n +name: )(\S+)`).FindAllStringSubmatch(string(built), -1) {
+		if !names[m[1]] {
+			t.Errorf("there is no %s", m[1])
+		}
+	}
+}

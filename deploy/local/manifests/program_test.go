@@ -1,0 +1,80 @@
+// Package manifests checks the files of deploy that can't be started in a test: against
+// the types and tools of those who will read them, and against our own programs' flags.
+package manifests
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hookstart/hookstart/deploy/local"
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/ingress"
+)
+
+// deploy is the folder of the files.
+const deploy = "../.."
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(append([]string{deploy}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// checkProgram checks that a program takes the flags, and the environment variables that
+// are meant for it, and listens for metrics where its container is reached. It says whether
+// it knows the program.
+func checkProgram(t *testing.T, name string, args []string, env map[string]string) bool {
+	t.Helper()
+	args = slices.Clone(args)
+	for variable, value := range env {
+		flag, ours := strings.CutPrefix(variable, "HOOKSTART_")
+		if ours {
+			args = append(args, "--"+strings.ToLower(strings.ReplaceAll(flag, "_", "-"))+"="+value)
+		}
+	}
+	var config any
+	var opsAddr *string
+	switch name {
+	case "ingress":
+		c := &ingress.Config{}
+		config, opsAddr = c, &c.OpsAddr
+	case "executor":
+		c := &executor.Config{}
+		config, opsAddr = c, &c.OpsAddr
+	case "hookstart-local":
+		c := &local.Config{}
+		config, opsAddr = c, &c.OpsAddr
+	default:
+		return false
+	}
+	parser, err := kong.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(args); err != nil {
+		t.Errorf("%s %q: %v", name, args, err)
+	}
+	if host, _, _ := strings.Cut(*opsAddr, ":"); host != "" && host != "0.0.0.0" {
+		t.Errorf("%s: nobody reaches metrics and probes at %s from outside the container", name, *opsAddr)
+	}
+	return true
+}
+
+// A mistake in a manifest would be found.
+func TestCheckProgramFindsMistakes(t *testing.T) {
+	for _, args := range [][]string{{"--no-such-flag=1"}, {"--ops-addr=127.0.0.1:9090"}} {
+		inner := &testing.T{}
+		checkProgram(inner, "ingress", args, nil)
+		if !inner.Failed() {
+			t.Errorf("%q passes", args)
+		}
+	}
+}
