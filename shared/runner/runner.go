@@ -73,6 +73,7 @@ type Options struct {
 	Timeout time.Duration
 	// AckWait is how long it takes until the work of a runner that died is given to another.
 	// A handler that works longer is no problem: the runner says that it is alive. 0 means 15 s.
+	// A group that exists keeps what it has.
 	AckWait time.Duration
 	// DrainTimeout is how long handlers may finish after the context of Run has ended; then
 	// their own contexts end, and what they worked on is handed back. 0 means 30 s.
@@ -91,7 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 	orElse(&o.Concurrency, 10)
 	orElse(&o.Attempts, 5)
 	orElse(&o.Timeout, 5*time.Minute)
-	orElse(&o.AckWait, 15*time.Second)
+	orElse(&o.AckWait, stream.RunnerAckWait)
 	orElse(&o.DrainTimeout, 30*time.Second)
 	if o.Backoff == nil {
 		o.Backoff = func(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
@@ -106,8 +107,12 @@ func orElse[T comparable](value *T, otherwise T) {
 	}
 }
 
+func (o Options) group() stream.RunnerGroup {
+	return stream.RunnerGroup{Queue: o.Queue, Group: o.Group}
+}
+
 // consumer is the name of the group's durable consumer.
-func (o Options) consumer() string { return "runner-" + o.Queue + "-" + o.Group }
+func (o Options) consumer() string { return o.group().Consumer() }
 
 // runner is a Run under way.
 type runner struct {
@@ -122,7 +127,8 @@ type runner struct {
 }
 
 // Run runs executions until the context ends, then lets handlers finish, and returns nil.
-// It goes on through lost connections. The stream must exist: the executor makes it.
+// It goes on through lost connections. At the start it waits 30 s for the stream, which the
+// executor makes.
 func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -133,9 +139,13 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		return fmt.Errorf("runner: %w", err)
 	}
 	consumer, err := ensureConsumer(ctx, js, options)
+	if ctx.Err() != nil {
+		return nil // who is asked to end while still waiting has not failed
+	}
 	if err != nil {
 		return err
 	}
+	options.AckWait = consumer.CachedInfo().Config.AckWait
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{
@@ -150,27 +160,25 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }
 
+// waitAtStart is how long Run waits for what the executor makes.
+const waitAtStart = 30 * time.Second
+
+// ensureConsumer makes the group's consumer if it may, or waits until the executor has. Where
+// runners have an account of their own, only the executor may.
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Consumer, error) {
-	config := jetstream.ConsumerConfig{
-		Durable:       o.consumer(),
-		FilterSubject: stream.QueueSubject(o.Queue),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       o.AckWait,
-		MaxAckPending: 10_000,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-	}
+	config := o.group().ConsumerConfig(o.AckWait)
 	if o.OnlyNew {
 		config.DeliverPolicy = jetstream.DeliverNewPolicy
 	}
-	consumer, err := js.Consumer(ctx, stream.Name, config.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		consumer, err = js.CreateConsumer(ctx, stream.Name, config)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // another member was first
-			consumer, err = js.Consumer(ctx, stream.Name, config.Durable)
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, waitAtStart)
+	defer cancel()
+	var consumer jetstream.Consumer
+	err := stream.Retry(ctx, func(ctx context.Context) (err error) {
+		consumer, err = stream.EnsureConsumer(ctx, js, config)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("runner: consumer %s: %w", config.Durable, err)
+		return nil, fmt.Errorf("runner: %w; the executor makes the stream, and for a runner that may not itself, the consumer: --runner-groups=%s/%s", err, o.Queue, o.Group)
 	}
 	return consumer, nil
 }

@@ -226,7 +226,24 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
-	if err := runner.Run(t.Context(), nc, runner.Options{Group: "a"}, nil); err == nil {
-		t.Error("it runs without a stream")
+}
+
+// A runner may start before the executor, which makes the stream; and end before that.
+func TestARunnerWaitsForTheStream(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	asked := make(chan *nats.Msg, 64)
+	if _, err := nc.ChanSubscribe("$JS.API.CONSUMER.INFO.>", asked); err != nil {
+		t.Fatal(err)
 	}
+	stop := start(t, nc, runner.Options{Group: "early"}, nil)
+	<-asked
+	stop()
+	ran := make(chan struct{})
+	start(t, nc, runner.Options{}, func(context.Context, runner.Execution) (any, error) {
+		close(ran)
+		return nil, nil
+	})
+	<-asked
+	runnertest.NewIngress(t, nc).Start(t, runnertest.Post{})
+	<-ran
 }

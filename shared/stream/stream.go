@@ -143,7 +143,7 @@ func Wait(ctx context.Context, js jetstream.JetStream) error {
 
 // Find is Wait, and returns the stream.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
-	err = retry(ctx, func(ctx context.Context) (err error) {
+	err = Retry(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, Name)
 		return err
 	})
@@ -154,9 +154,9 @@ func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, 
 // answer at all: it has to be asked again.
 const askTimeout = 2 * time.Second
 
-// retry calls f up to four times a second until it succeeds or the context ends; then it
+// Retry calls f up to four times a second until it succeeds or the context ends; then it
 // returns f's last error.
-func retry(ctx context.Context, f func(context.Context) error) error {
+func Retry(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {

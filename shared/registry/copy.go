@@ -1,0 +1,47 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Under these names deploy/nats/accounts.conf lets the account of the copy reach the
+// original: its API, and where the original's messages are delivered.
+const (
+	originalAPI     = "HOOKSTART.API"
+	originalDeliver = "feed.deliver"
+)
+
+// EnsureCopy creates the registry's copy, a mirror of the bucket in an account of its own,
+// which ingresses read where they may not touch the original. js must have the API prefix
+// under which that account's API is imported. A copy that exists is left as it is.
+func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	_, err := js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:        stream,
+			Description: "hookstart: the copy of the registry that ingresses read",
+			Mirror: &jetstream.StreamSource{
+				Name:     stream,
+				External: &jetstream.ExternalStream{APIPrefix: originalAPI, DeliverPrefix: originalDeliver},
+			},
+			Retention:         jetstream.LimitsPolicy,
+			Storage:           jetstream.FileStorage,
+			MaxMsgsPerSubject: 1,
+			Replicas:          replicas,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			err = nil // another executor was first
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the registry's copy: %w", err)
+	}
+	return nil
+}
+
+// CopyStreams are the names of the streams behind the copy.
+func CopyStreams() []string { return []string{stream} }
