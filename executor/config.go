@@ -35,6 +35,8 @@ type Config struct {
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
 	StreamMaxBytes int64         `help:"Size of the stream at most, in bytes; past it senders get 503. 0: no bound." default:"0"`
 	DedupWindow    time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
+	RegistryCopy   string        `help:"API prefix of the NATS account for the registry's copy, which ingresses read where they may not touch the original: FEED.API with the configuration of deploy/nats. Empty: there is none." placeholder:"PREFIX"`
+	RunnerGroups   []string      `help:"Groups of workflow runners whose consumers are created, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
 	Retention      time.Duration `help:"How long records are kept." default:"720h"`
 
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
@@ -66,6 +68,18 @@ func (c *Config) streamSettings() stream.Settings {
 	return stream.Settings{Replicas: c.Replicas, MaxAge: c.StreamMaxAge, DedupWindow: c.DedupWindow, MaxBytes: c.StreamMaxBytes}
 }
 
+func (c *Config) runnerGroups() ([]stream.RunnerGroup, error) {
+	var groups []stream.RunnerGroup
+	for _, text := range c.RunnerGroups {
+		group, err := stream.ParseRunnerGroup(text)
+		if err != nil {
+			return nil, fmt.Errorf("--runner-groups: %w", err)
+		}
+		groups = append(groups, group)
+	}
+	return groups, nil
+}
+
 func (c *Config) validate() error {
 	switch {
 	case strings.TrimSpace(c.AdminToken) == "":
@@ -80,6 +94,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("--retention must be at least 1m, not %s", c.Retention)
 	}
 	if err := program.CheckURL("--public-url", c.PublicURL); err != nil {
+		return err
+	}
+	if _, err := c.runnerGroups(); err != nil {
 		return err
 	}
 	return c.streamSettings().Validate()

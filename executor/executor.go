@@ -26,7 +26,6 @@ import (
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // Run records and serves until the context ends, then finishes what is in flight and
@@ -74,7 +73,7 @@ func run(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
-	if err := ensure(starting, js, c); err != nil {
+	if err := ensure(starting, nc, js, c); err != nil {
 		return err
 	}
 	records, err := openStore(starting, c.DatabaseURL)
@@ -175,33 +174,6 @@ func apiAnd(api, pages http.Handler) http.Handler {
 		}
 		pages.ServeHTTP(w, r)
 	})
-}
-
-// ensure creates what is kept in NATS, trying until the context ends: a cluster that has
-// just started has no leader yet. Settings that do not match are final.
-func ensure(ctx context.Context, js jetstream.JetStream, c Config) error {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := stream.Ensure(trying, js, c.streamSettings())
-		if err == nil {
-			err = stream.EnsureReports(trying, js, c.Replicas)
-		}
-		if err == nil {
-			err = registry.EnsureBuckets(trying, js, c.Replicas)
-		}
-		cancel()
-		if err == nil || errors.Is(err, stream.ErrMismatch) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("NATS does not let the stream and the buckets be created within %s (%w); is JetStream on, and are there %d servers for as many replicas?",
-				c.ConnectTimeout, err, c.Replicas)
-		case <-tick.C:
-		}
-	}
 }
 
 const sqlitePrefix = "sqlite:"

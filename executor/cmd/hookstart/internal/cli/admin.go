@@ -26,6 +26,7 @@ type adminReplicas struct {
 	NATSURL   string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds string        `name:"nats-creds" help:"Credentials file for NATS: the executor's." type:"path"`
 	NATSCA    string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
+	Copy      string        `name:"registry-copy" help:"API prefix of the NATS account for the registry's copy, as executors have it: FEED.API with the configuration of deploy/nats. Empty: there is none." placeholder:"PREFIX"`
 	Wait      time.Duration `help:"How long to wait until the new replicas hold everything. They go on without us." default:"10m"`
 }
 
@@ -59,9 +60,8 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
 	defer cancel()
-	names := append([]string{stream.Name, stream.ReportsName}, registry.Streams()...)
 	last := stream.Replication{}
-	return stream.SetReplicas(ctx, js, names, v.Number, func(r stream.Replication) {
+	progress := func(r stream.Replication) {
 		if r == last {
 			return
 		}
@@ -71,5 +71,16 @@ func (v *adminReplicas) Run(s *session) error {
 			state = "done"
 		}
 		_, _ = fmt.Fprintf(s.Out, "%-22s %d of %d replicas hold everything, %d operations behind: %s\n", r.Stream, r.Current, r.Want, r.Lag, state)
-	})
+	}
+	names := append([]string{stream.Name, stream.ReportsName}, registry.Streams()...)
+	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
+		return err
+	}
+	copies, err := jetstream.NewWithAPIPrefix(nc, v.Copy)
+	if err != nil {
+		return fmt.Errorf("--registry-copy: %w", err)
+	}
+	last = stream.Replication{} // the copy has the original's name
+	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
+	return stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress)
 }
