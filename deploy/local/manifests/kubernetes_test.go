@@ -16,7 +16,6 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -53,7 +52,6 @@ func objects(t *testing.T, manifests string) []any {
 			"apps/v1 Deployment":                     &appsv1.Deployment{},
 			"apps/v1 StatefulSet":                    &appsv1.StatefulSet{},
 			"autoscaling/v2 HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
-			"batch/v1 Job":                           &batchv1.Job{},
 			"networking.k8s.io/v1 NetworkPolicy":     &networkingv1.NetworkPolicy{},
 			"policy/v1 PodDisruptionBudget":          &policyv1.PodDisruptionBudget{},
 		}[kind.APIVersion+" "+kind.Kind]
@@ -96,8 +94,6 @@ func TestKubernetes(t *testing.T) {
 		case *appsv1.StatefulSet:
 			pods[o.Name] = o.Spec.Template
 			selectors = append(selectors, o.Spec.Selector.MatchLabels)
-		case *batchv1.Job:
-			pods[o.Name] = o.Spec.Template
 		case *corev1.Service:
 			services[o.Name] = o
 			selectors = append(selectors, o.Spec.Selector)
@@ -113,7 +109,7 @@ func TestKubernetes(t *testing.T) {
 			metrics += o.Spec.Metrics[0].Pods.Metric.Name
 		}
 	}
-	if len(pods) != 4 {
+	if len(pods) != 3 {
 		t.Errorf("%d kinds of pods", len(pods))
 	}
 	for _, selector := range selectors {
@@ -253,7 +249,7 @@ func TestKustomize(t *testing.T) {
 			}
 		}
 	}
-	if len(names) != 8 {
+	if len(names) != 7 {
 		t.Errorf("%d secrets and configurations: %v", len(names), names)
 	}
 	for _, m := range regexp.MustCompile(`(?m)(?:secretName: |secretRef:\n +name: |configMap:\n(?: +defaultMode: \d+\n)? +name: |configMapRef:\n +name: )(\S+)`).FindAllStringSubmatch(string(built), -1) {

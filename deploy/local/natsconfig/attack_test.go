@@ -26,6 +26,9 @@ const (
 	record        = "the-record-as-it-was"
 )
 
+// registryCopy is what accounts.conf calls the API of the registry's copy.
+const registryCopy = "FEED.API"
+
 // target is an installation with something to steal and to break.
 type target struct {
 	*site
@@ -40,7 +43,8 @@ type target struct {
 	heard []string // on subjects of hookstart's own
 }
 
-// makeStreams does what an executor does at its start.
+// makeStreams does what an executor does at its start, with --registry-copy=FEED.API and
+// --runner-groups=default/main.
 func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.New(nc)
@@ -53,6 +57,23 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	if err == nil {
 		err = registry.EnsureBuckets(tb.Context(), js, 1)
 	}
+	if err == nil {
+		err = registry.EnsureCopy(tb.Context(), copyOf(tb, nc), 1)
+	}
+	if err == nil {
+		group := stream.RunnerGroup{Queue: "default", Group: "main"}
+		_, err = stream.EnsureConsumer(tb.Context(), js, group.ConsumerConfig(stream.RunnerAckWait))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+// copyOf is JetStream as it is in the account of the registry's copy.
+func copyOf(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
+	tb.Helper()
+	js, err := jetstream.NewWithAPIPrefix(nc, registryCopy)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -64,7 +85,6 @@ func newTarget(tb testing.TB) *target {
 	t := &target{site: startOne(tb), tb: tb}
 	js := makeStreams(tb, t.connect(tb, "executor"))
 	t.admin = t.connect(tb, "admin")
-	setUp(tb, t.admin, 1)
 	var err error
 	if t.js, err = jetstream.New(t.admin); err != nil {
 		tb.Fatal(err)

@@ -1,18 +1,22 @@
 package natsconfig
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor"
@@ -20,7 +24,9 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // Every program does its work with its own credentials, and not once meets a permission
@@ -34,21 +40,11 @@ func work(t *testing.T, s *site, replicas string) {
 	log := listen(t)
 	flags := []string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + s.url, "--nats-ca=" + secret("ca.crt")}
 
-	executors := make(chan executor.Listening, 1)
-	executorConfig := executor.Config{Log: log.Logger, OnReady: func(l executor.Listening) { executors <- l }}
-	parse(t, &executorConfig, append(flags, "--nats-creds="+secret("executor.nk"), "--admin-token=admin", "--replicas="+replicas,
-		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "db"), "--public-url=http://hooks.example")...)
-	running(t, func(ctx context.Context) error { return executor.Run(ctx, executorConfig) })
-	operators := apiclient.New("http://"+(<-executors).Addr, "admin")
-
-	setUp(t, s.connect(t, "admin"), len(s.servers))
-
+	// In the wrong order: an ingress and a runner wait for what executors make.
 	ingresses := make(chan ingress.Listening, 1)
 	ingressConfig := ingress.Config{Log: log.Logger, OnReady: func(l ingress.Listening) { ingresses <- l }}
 	parse(t, &ingressConfig, append(flags, "--nats-creds="+secret("ingress.nk"))...)
 	stopIngress := running(t, func(ctx context.Context) error { return ingress.Run(ctx, ingressConfig) })
-	webhooks := "http://" + (<-ingresses).Addr
-
 	running(t, func(ctx context.Context) error {
 		nc, err := bus.Connect(ctx, bus.Options{
 			URL: s.url, Timeout: 10 * time.Second, CredsFile: secret("runner.nk"), CAFile: secret("ca.crt"), Log: log.Logger,
@@ -59,6 +55,11 @@ func work(t *testing.T, s *site, replicas string) {
 		defer nc.Close()
 		return runner.Run(ctx, nc, runner.Options{Group: "main"}, func(context.Context, runner.Execution) (any, error) { return "ran", nil })
 	})
+
+	executorFlags := append(flags, "--nats-creds="+secret("executor.nk"), "--admin-token=admin", "--replicas="+replicas,
+		"--registry-copy="+registryCopy, "--runner-groups=default/main", "--public-url=http://hooks.example")
+	operators := runExecutor(t, log, executorFlags)
+	webhooks := "http://" + (<-ingresses).Addr
 
 	ctx := t.Context()
 	_, err := operators.PutAccount(ctx, "acme", api.PutAccount{Name: "Acme", Plan: "pro"})
@@ -97,6 +98,21 @@ func work(t *testing.T, s *site, replicas string) {
 	if err != nil || string(e.Output) != `"ran"` || string(e.Input) != `{"a":1}` {
 		t.Errorf("%+v, %v", e, err)
 	}
+
+	// The copy gets lost: nobody can be told of a change, and it says so. The next executor that
+	// starts mends it, and the ingress goes on by itself.
+	ask(t, s.connect(t, "admin"), registryCopy+".STREAM.DELETE.KV_registry")
+	if _, err := operators.Deactivate(ctx, "wf"); err == nil {
+		t.Error("a change was confirmed that no ingress can know")
+	}
+	operators = runExecutor(t, log, executorFlags)
+	eventually(t, "changes are confirmed again", func() bool {
+		_, err := operators.Deactivate(ctx, "wf")
+		return err == nil
+	})
+	if status, _ := post(t, url, "d2"); status != http.StatusForbidden {
+		t.Errorf("after the copy's return, a workflow that is inactive: %d", status)
+	}
 	stopIngress()
 	for _, line := range log.lines() {
 		// A cluster that has just started may have nobody to answer yet; one server always has, unless
@@ -105,6 +121,56 @@ func work(t *testing.T, s *site, replicas string) {
 		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
 		}
+	}
+}
+
+// runExecutor runs an executor on a database of its own, and returns a client of its API.
+func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client {
+	t.Helper()
+	ready := make(chan executor.Listening, 1)
+	config := executor.Config{Log: log.Logger, OnReady: func(l executor.Listening) { ready <- l }}
+	parse(t, &config, append(slices.Clone(flags), "--database-url=sqlite:"+filepath.Join(t.TempDir(), "db"))...)
+	running(t, func(ctx context.Context) error { return executor.Run(ctx, config) })
+	return apiclient.New("http://"+(<-ready).Addr, "admin")
+}
+
+// ask makes a request of JetStream's API that must succeed.
+func ask(t *testing.T, nc *nats.Conn, subject string) {
+	t.Helper()
+	msg, err := nc.Request(subject, nil, 10*time.Second)
+	if err != nil {
+		t.Fatalf("%s: %v", subject, err)
+	}
+	if bytes.Contains(msg.Data, []byte(`"error"`)) {
+		t.Fatalf("%s: %s", subject, msg.Data)
+	}
+}
+
+// The command that raises replicas knows the registry's copy, too, and works with an
+// executor's credentials.
+func TestReplicasOfTheCopy(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "hookstart")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bin, "../../../executor/cmd/hookstart").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := startThree(t)
+	nc := s.connect(t, "executor")
+	eventually(t, "leaders for all", func() bool {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.Ensure(t.Context(), js, stream.DefaultSettings) == nil
+	})
+	makeStreams(t, nc)
+	out, err := exec.CommandContext(t.Context(), bin, "admin", "replicas", "3", "--registry-copy="+registryCopy,
+		"--nats-url="+s.url, "--nats-creds="+secret("executor.nk"), "--nats-ca="+secret("ca.crt")).CombinedOutput()
+	if err != nil || strings.Count(string(out), "3 of 3 replicas hold everything, 0 operations behind: done") != 5 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	feed, err := copyOf(t, nc).Stream(t.Context(), "KV_"+registry.Bucket)
+	if err != nil || feed.CachedInfo().Config.Replicas != 3 || feed.CachedInfo().Config.Mirror == nil {
+		t.Errorf("%v: %+v", err, feed)
 	}
 }
 
@@ -206,8 +272,9 @@ func (l *logLines) lines() []string {
 	return append([]string(nil), l.all...)
 }
 
-// The two scripts work, as far as a stand-in for nats and nk can show it.
-func TestScripts(t *testing.T) {
+// A server with what make-secrets.sh makes lets each role in, as far as a stand-in for nk can
+// show it.
+func TestMakeSecrets(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
 	}
@@ -216,23 +283,16 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	for _, name := range []string{"nats", "nk"} {
-		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Symlink(self, filepath.Join(bin, "nk")); err != nil {
+		t.Fatal(err)
 	}
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // else each of the stand-ins takes a second to end
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	sh := func(script string, args ...string) {
-		t.Helper()
-		if out, err := exec.Command(filepath.Join(files, script), args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-	}
-
-	made := filepath.Join(t.TempDir(), "secrets")
 	t.Setenv("NK", "nk")
-	sh("make-secrets.sh", made, "nats-0", "10.1.2.3")
+	made := filepath.Join(t.TempDir(), "secrets")
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"), made, "nats-0", "10.1.2.3").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	env, err := os.ReadFile(filepath.Join(made, "nats.env"))
 	if err != nil {
 		t.Fatal(err)
@@ -248,16 +308,8 @@ func TestScripts(t *testing.T) {
 	defer func() { secrets = outer }()
 
 	s := startOne(t)
-	makeStreams(t, s.connect(t, "executor"))
-	t.Setenv("NATS_URL", s.url)
-	t.Setenv("NATS_NKEY", secret("admin.nk"))
-	t.Setenv("NATS_CA", secret("ca.crt"))
-	t.Setenv("HOOKSTART_RUNNERS", "default/main gpu/big")
-	sh("setup.sh")
-	sh("setup.sh") // a second time it finds everything
-	admin := s.connect(t, "admin")
-	ask(t, admin, "FEED.API.STREAM.INFO.KV_registry", "")
-	if info := ask(t, admin, "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-gpu-big", ""); !strings.Contains(string(info), `"executions.start.gpu.\u003e"`) {
-		t.Errorf("%s", info)
+	for _, role := range roles {
+		s.connect(t, role)
 	}
+	makeStreams(t, s.connect(t, "executor"))
 }

@@ -8,10 +8,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -41,20 +39,13 @@ var roles = []string{"ingress", "executor", "runner", "admin"}
 var secrets string
 
 // TestMain makes throw-away keys and certificates, and the environment that the
-// configuration reads. Started as nats or nk, it stands in for that program.
+// configuration reads. Started as nk, it stands in for that program.
 func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
-	case "nats":
-		log.SetFlags(0)
-		if err := natsRequest(os.Args[1:]); err != nil {
-			log.Fatal(err)
-		}
-	case "nk":
-		if err := nk(os.Args[1:]); err != nil {
-			log.Fatal(err)
-		}
-	default:
+	if filepath.Base(os.Args[0]) != "nk" {
 		os.Exit(run(m))
+	}
+	if err := nk(os.Args[1:]); err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -244,39 +235,6 @@ func quiet() *logrus.Logger {
 	l := logrus.New()
 	l.SetOutput(io.Discard)
 	return l
-}
-
-// setUp does what setup.sh does, with the same files.
-func setUp(tb testing.TB, admin *nats.Conn, replicas int) {
-	tb.Helper()
-	feed := strings.Replace(read(tb, "feed.json"), `"num_replicas": 1`, fmt.Sprintf(`"num_replicas": %d`, replicas), 1)
-	ask(tb, admin, "FEED.API.STREAM.CREATE.KV_registry", feed)
-	ask(tb, admin, "$JS.API.CONSUMER.CREATE.EXECUTIONS.runner-default-main.executions.start.default.>", read(tb, "runner.json"))
-}
-
-func read(tb testing.TB, name string) string {
-	tb.Helper()
-	content, err := os.ReadFile(filepath.Join(files, name))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return string(content)
-}
-
-// ask makes a request of JetStream's API that must succeed.
-func ask(tb testing.TB, nc *nats.Conn, subject, request string) []byte {
-	tb.Helper()
-	msg, err := nc.Request(subject, []byte(request), 10*time.Second)
-	if err != nil {
-		tb.Fatalf("%s: %v", subject, err)
-	}
-	var answer struct {
-		Error json.RawMessage `json:"error"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil || answer.Error != nil {
-		tb.Fatalf("%s: %s", subject, msg.Data)
-	}
-	return msg.Data
 }
 
 // eventually waits until a condition holds.
