@@ -19,14 +19,9 @@ var migrations embed.FS
 // migrate brings the tables up to date under a lock, however many executors start at
 // once, and refuses a database that newer code wrote.
 func migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
+	provider, err := newProvider(db)
 	if err != nil {
 		return err
 	}
@@ -43,6 +38,15 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 			version, known)
 	}
 	return nil
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
 }
 
 // waitingLock is an advisory lock that waits its turn. goose's own asks again every few

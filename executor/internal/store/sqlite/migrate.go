@@ -19,11 +19,7 @@ var migrations embed.FS
 // process runs the same one first, ours fails whole; then the version has risen and the
 // rest is tried again.
 func migrate(ctx context.Context, db *sql.DB) error {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()))
+	provider, err := newProvider(db)
 	if err != nil {
 		return err
 	}
@@ -45,4 +41,12 @@ func migrate(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("migrate: %w", failure)
 		}
 	}
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()))
 }

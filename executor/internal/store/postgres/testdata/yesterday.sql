@@ -1,0 +1,12 @@
+-- What the first version left: never changed. storetest.Yesterday says what it must read as.
+INSERT INTO executions (id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
+    accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output)
+VALUES
+    ('00000000-0000-8000-8000-000000000000', 'account', 'workflow', 'node', 'default', 'webhook', 'queued', 'delivery 0', '', 'token',
+     '2026-03-01T12:00:00.123456Z', '2026-03-01T12:00:00.124456Z', NULL, NULL, 'application/json', 2, 1, '', NULL),
+    ('00000001-0000-8000-8000-000000000001', 'account', 'workflow', 'node', 'default', 'webhook', 'failed', 'delivery 1', '', 'token',
+     '2026-03-01T12:00:01.123456Z', '2026-03-01T12:00:01.124456Z', '2026-03-01T12:00:02.123456Z', '2026-03-01T12:00:03.123456Z', 'application/json', 3, 2, 'an error', NULL);
+INSERT INTO duplicate_reports (report_id, reported_at) VALUES ('report', '2026-03-01T12:00:00.123456Z');
+INSERT INTO duplicate_counts (execution_id, duplicates, counted_at) VALUES ('00000000-0000-8000-8000-000000000000', 3, '2026-03-01T12:00:00.123456Z');
+INSERT INTO token_uses (token_id, last_used_at) VALUES ('token', '2026-03-01T12:00:00.123456Z');
+INSERT INTO unreadable (stream_sequence, subject, reason, at) VALUES (7, 'executions.start.a.b.c', 'nobody knows', '2026-03-01T12:00:00.123456Z');

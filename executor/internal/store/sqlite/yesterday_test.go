@@ -1,0 +1,41 @@
+package sqlite
+
+import (
+	"database/sql"
+	_ "embed"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
+)
+
+//go:embed testdata/yesterday.sql
+var yesterday string
+
+// A database that the first version made is brought up to date, with what is in it.
+func TestYesterdaysDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hookstart.db")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := newProvider(db)
+	if err == nil {
+		_, err = provider.UpTo(t.Context(), 1)
+	}
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), yesterday)
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	storetest.Yesterday(t, s)
+}

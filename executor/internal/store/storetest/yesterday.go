@@ -1,0 +1,46 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Yesterday is run on a store whose database was made by the first version's schema, with
+// these rows in it, and opened by the code of today:
+//   - Get(id(0)) is queued(0), with 3 repeats counted;
+//   - Get(id(1)) is queued(1), failed with "an error", started a second after it was accepted,
+//     finished two seconds after;
+//   - report "report" has been applied; the token "token" was last used at the epoch.
+func Yesterday(t *testing.T, s store.Store) {
+	t.Helper()
+	first := queued(0)
+	first.Duplicates = 3
+	wantRecord(t, get(t, s, id(0)), first)
+	second := queued(1)
+	second.Status, second.Error = execution.Failed, "an error"
+	second.StartedAt, second.FinishedAt = second.AcceptedAt.Add(time.Second), second.AcceptedAt.Add(2*time.Second)
+	wantRecord(t, get(t, s, id(1)), second)
+
+	wantLastUse := func(want time.Time) {
+		t.Helper()
+		if used, err := s.TokensLastUsed(t.Context(), []string{"token"}); err != nil || !used["token"].Equal(want) {
+			t.Errorf("the token was used at %v, %v; want %v", used, err, want)
+		}
+	}
+	wantLastUse(epoch)
+
+	// It goes on from there.
+	addDuplicates(t, s, "report", epoch, map[string]int64{id(0): 5})
+	addDuplicates(t, s, "another", epoch, map[string]int64{id(0): 1})
+	first.Duplicates = 4
+	first.Status, first.StartedAt = execution.Running, first.AcceptedAt.Add(time.Minute)
+	record(t, s, queued(0), queued(2))
+	apply(t, s, store.Batch{Progress: []execution.Progress{running(0, first.StartedAt), running(1, epoch)}})
+	wantRecord(t, get(t, s, id(0)), first)
+	wantRecord(t, get(t, s, id(1)), second)
+	wantRecord(t, get(t, s, id(2)), queued(2))
+	wantLastUse(queued(2).AcceptedAt)
+}
