@@ -19,7 +19,7 @@ import (
 // a zero Config is not valid, the defaults are in the tags.
 type Config struct {
 	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
-	OpsAddr string `help:"Address of metrics, /healthz and /readyz. Not for the public." default:"127.0.0.1:9091"`
+	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`
 
 	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`

@@ -27,7 +27,7 @@ type Config struct {
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
 	ExecutorAddr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	NATSAddr     string `name:"nats-addr" help:"Address of the embedded NATS server. It asks for no password: keep it on loopback." default:"127.0.0.1:4222"`
-	OpsAddr      string `help:"Address of metrics, /healthz and /readyz." default:"127.0.0.1:9090"`
+	OpsAddr      string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof." default:"127.0.0.1:9090"`
 	AdminToken   string `help:"The token of the operators' API and the console. Made, kept in the data folder and printed when absent." placeholder:"TOKEN"`
 	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// and --ingress-addr." placeholder:"URL"`
 	NoDemo       bool   `help:"Do not make and run the demo workflow."`

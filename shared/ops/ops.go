@@ -1,5 +1,5 @@
 // Package ops is what every hookstart program offers those who run it: metrics,
-// health and readiness on a listener of its own, and a log.
+// health, readiness, profiles and the log's level on a listener of its own, and a log.
 package ops
 
 import (
@@ -10,13 +10,11 @@ import (
 	"net/http"
 	"os"
 	"sort"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/sirupsen/logrus"
 )
 
@@ -89,25 +87,13 @@ func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, 
 	return o, log, bound, stop, err
 }
 
-// Serve listens on addr and serves /metrics, /healthz (200 as long as the process
-// lives) and /readyz (200, or 503 with the reasons) until stop is called. It returns
-// the address that it listens on.
-func (o *Ops) Serve(ctx context.Context, addr string, log logrus.FieldLogger) (bound string, stop func(), err error) {
+// Serve shows o on addr until stop is called. It returns the address that it listens on.
+func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound string, stop func(), err error) {
 	listener, err := Listen(ctx, addr, "--ops-addr")
 	if err != nil {
 		return "", nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reasons := o.Ready.Reasons(); len(reasons) > 0 {
-			writeText(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n")+"\n")
-			return
-		}
-		writeText(w, http.StatusOK, "ready\n")
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: o.handler(log), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.WithError(err).Error("the ops listener ended")
@@ -117,16 +103,10 @@ func (o *Ops) Serve(ctx context.Context, addr string, log logrus.FieldLogger) (b
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			_ = server.Close() // a scrape that does not end must not hold up the exit
+			_ = server.Close() // a scrape or a profile that does not end must not hold up the exit
 		}
 	}
 	return listener.Addr().String(), stop, nil
-}
-
-func writeText(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text))
 }
 
 // Listen is net.Listen for TCP with an error that says what to do. flag is the name
@@ -148,11 +128,13 @@ func rootCause(err error) error {
 	return err
 }
 
+const levels = "error, warn, info or debug"
+
 // NewLog writes to stderr: JSON lines, or lines for people when that is a terminal.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
-		return nil, fmt.Errorf("--log-level %q: use error, warn, info or debug", level)
+		return nil, fmt.Errorf("--log-level %q: use %s", level, levels)
 	}
 	log := logrus.New()
 	log.SetLevel(parsed)

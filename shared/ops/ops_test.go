@@ -62,6 +62,75 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// The level is changed while the process runs; what is no level changes nothing.
+func TestLogLevel(t *testing.T) {
+	log := logrus.New()
+	var out bytes.Buffer
+	log.SetOutput(&out)
+	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for _, c := range []struct {
+		method, body string
+		status       int
+		answer       string
+		level        logrus.Level
+	}{
+		{"GET", "", 200, "info\n", logrus.InfoLevel},
+		{"PUT", "debug\n", 200, "debug\n", logrus.DebugLevel},
+		{"PUT", "loud", 400, "no such level: use error, warn, info or debug\n", logrus.DebugLevel},
+		{"PUT", strings.Repeat("x", 100), 400, "send the level alone: error, warn, info or debug\n", logrus.DebugLevel},
+		{"PUT", "error", 200, "error\n", logrus.ErrorLevel},
+		{"GET", "", 200, "error\n", logrus.ErrorLevel},
+		{"POST", "info", 405, "Method Not Allowed\n", logrus.ErrorLevel}, // what a page elsewhere could send
+	} {
+		request, err := http.NewRequest(c.method, "http://"+addr+"/log-level", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != c.status || string(body) != c.answer || log.GetLevel() != c.level {
+			t.Errorf("%s %s: %d %q, %v; the level is %s", c.method, c.body, response.StatusCode, body, err, log.GetLevel())
+		}
+	}
+	if n := strings.Count(out.String(), "log level changed"); n != 2 {
+		t.Errorf("%d lines say that the level changed:\n%s", n, out.String())
+	}
+}
+
+// Profiles are there; the command line, which may hold the admin token, is not.
+func TestProfiles(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for path, want := range map[string]int{
+		"": 200, "heap": 200, "goroutine": 200, "allocs": 200, "symbol": 200, "profile?seconds=1": 200, "cmdline": 404,
+	} {
+		response, err := http.Get("http://" + addr + "/debug/pprof/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Error(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, response.StatusCode, want)
+		}
+	}
+}
+
 func TestNewLog(t *testing.T) {
 	if _, err := ops.NewLog("x", "loud"); err == nil {
 		t.Error("a level that does not exist was accepted")

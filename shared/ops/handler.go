@@ -1,0 +1,69 @@
+package ops
+
+import (
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
+)
+
+// handler serves what is on the ops listener:
+//
+//	GET /metrics       for Prometheus
+//	GET /healthz       200 as long as the process lives
+//	GET /readyz        200, or 503 with the reasons
+//	GET /log-level     the log's level
+//	PUT /log-level     sets it, until the process ends: the body is the level
+//	GET /debug/pprof/  profiles for go tool pprof
+func (o *Ops) handler(log *logrus.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reasons := o.Ready.Reasons(); len(reasons) > 0 {
+			writeText(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n")+"\n")
+			return
+		}
+		writeText(w, http.StatusOK, "ready\n")
+	})
+	mux.HandleFunc("GET /log-level", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, log.GetLevel().String()+"\n")
+	})
+	mux.HandleFunc("PUT /log-level", func(w http.ResponseWriter, r *http.Request) { setLevel(w, r, log) })
+
+	// There is no /debug/pprof/cmdline: the command line may hold the admin token.
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// setLevel takes what --log-level takes.
+func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
+	if err != nil {
+		writeText(w, http.StatusBadRequest, "send the level alone: "+levels+"\n")
+		return
+	}
+	level, err := logrus.ParseLevel(strings.TrimSpace(string(body)))
+	if err != nil {
+		writeText(w, http.StatusBadRequest, "no such level: use "+levels+"\n")
+		return
+	}
+	before := log.GetLevel()
+	log.SetLevel(level)
+	// As loud as it takes to be heard: who reads the log later must see why it changed.
+	log.WithFields(logrus.Fields{"from": before.String(), "to": level.String()}).Log(max(logrus.ErrorLevel, min(level, logrus.WarnLevel)), "log level changed")
+	writeText(w, http.StatusOK, level.String()+"\n")
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text))
+}
