@@ -26,6 +26,8 @@ import (
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/tracing"
+	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
 // Run records and serves until the context ends, then finishes what is in flight and
@@ -47,6 +49,14 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stopOps()
+	if c.Ops == nil {
+		traces, stopTraces, err := otlp.Start(ctx, "executor", log)
+		if err != nil {
+			return err
+		}
+		defer stopTraces()
+		o.Traces = traces
+	}
 	plans, err := readPlans(c.Plans)
 	if err != nil {
 		return err
@@ -127,7 +137,7 @@ func run(ctx context.Context, c Config) error {
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
-		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Log: log, Done: streaming.Done(),
+		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Tracer: tracing.Tracer(o.Traces, "executor"), Log: log, Done: streaming.Done(),
 		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
 	})
 	pages = console.New(console.Config{

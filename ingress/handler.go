@@ -9,6 +9,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
@@ -24,6 +25,7 @@ type handler struct {
 	publisher  publisher
 	duplicates *report.Duplicates
 	metrics    *requestMetrics
+	tracer     trace.Tracer // nil: tracing is off
 	log        *logrus.Logger
 
 	deliveryIDHeaders []string // in canonical form, in order
@@ -73,7 +75,7 @@ func (h *handler) router() http.Handler {
 // serve is the path of a request. No step goes back to an earlier one, and nothing
 // remote is asked before the publish.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
-	e := h.begin(r)
+	e := h.begin(r, webhookRoute)
 	defer h.end(w, r, e)
 
 	if workflowID == "" {
@@ -125,8 +127,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		return
 	}
 
+	executionID := admitted.ExecutionID(deliveryID)
 	start := execution.Start{
-		ID:         admitted.ExecutionID(deliveryID),
+		ID:         executionID,
 		WorkflowID: admitted.Workflow.ID,
 		NodeID:     admitted.NodeID,
 		AccountID:  admitted.Workflow.AccountID,
@@ -135,7 +138,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		DeliveryID: headerText(deliveryID),
 		AcceptedAt: e.start.UTC().Truncate(time.Microsecond),
 		Payload:    payload,
-		Trace:      nextTrace(r.Header),
+		Trace:      e.startPublish(r, stream.StartSubject, admitted, executionID),
 		Headers:    forwardedHeaders(r, token),
 		Query:      query,
 		TokenID:    admitted.TokenID,
@@ -167,7 +170,7 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 		Query:        query,
 		Code:         string(why.Code),
 		TokenID:      a.TokenID,
-		Trace:        nextTrace(r.Header),
+		Trace:        e.startPublish(r, stream.RejectedSubject, a, why.ExecutionID),
 	}
 	if len(deliveryID) <= execution.MaxDeliveryID {
 		rejection.DeliveryID = headerText(deliveryID)
@@ -194,6 +197,7 @@ func (h *handler) publish(e *event, message func() (*nats.Msg, error)) (publish.
 	began := time.Now()
 	ack, err := h.publisher.Publish(msg)
 	e.publish = time.Since(began)
+	e.endPublish(ack.Duplicate, err)
 	if err == nil {
 		return ack, nil
 	}

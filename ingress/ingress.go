@@ -27,6 +27,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/tracing"
+	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
 // The bounds of a connection. Go's server reads 4 KB more than MaxHeaderBytes, so the
@@ -56,6 +58,14 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stopOps()
+	if c.Ops == nil {
+		traces, stopTraces, err := otlp.Start(ctx, "ingress", log)
+		if err != nil {
+			return err
+		}
+		defer stopTraces()
+		o.Traces = traces
+	}
 	// Listen first: a port in use is told at once. Until all is ready nobody is answered.
 	listener := c.Listener
 	if listener == nil {
@@ -116,6 +126,7 @@ func run(ctx context.Context, c Config) error {
 	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
 	defer lease.Stop()
 	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
+	h.tracer = tracing.Tracer(o.Traces, "ingress")
 	server := &http.Server{
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -30,6 +30,7 @@ type event struct {
 	unread      bool // there is a body, and nobody has read it
 	publish     time.Duration
 	err         error
+	spans       *spans // nil while tracing is off
 }
 
 func (e *event) admitted(a admission.Admitted) {
@@ -38,9 +39,12 @@ func (e *event) admitted(a admission.Admitted) {
 	}
 }
 
-func (h *handler) begin(r *http.Request) *event {
+// begin begins a request's event. route is the pattern of its path, or empty.
+func (h *handler) begin(r *http.Request, route string) *event {
 	h.metrics.active.Inc()
-	return &event{start: time.Now(), unread: r.ContentLength != 0}
+	e := &event{start: time.Now(), unread: r.ContentLength != 0}
+	h.startSpans(r, e, route)
+	return e
 }
 
 // end writes the request's one log line, and clears the connection of what nobody has
@@ -53,6 +57,7 @@ func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
 	h.logEvent(e, took)
+	e.endSpans()
 	if e.unread {
 		h.discardBody(w, r)
 	}
@@ -97,7 +102,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 // refuseAll answers every request with one code.
 func (h *handler) refuseAll(code admission.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := h.begin(r)
+		e := h.begin(r, "")
 		defer h.end(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: code})
 	})

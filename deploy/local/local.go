@@ -19,6 +19,7 @@ import (
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
 // Config is all that hookstart-local can be told. The tags are its flags.
@@ -92,6 +93,12 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stopOps()
+	traces, stopTraces, err := otlp.Start(ctx, "hookstart-local", log)
+	if err != nil {
+		return err
+	}
+	defer stopTraces()
+	o.Traces = traces
 	server, err := startNATS(c, log)
 	if err != nil {
 		return err
@@ -142,7 +149,7 @@ func Run(ctx context.Context, c Config) error {
 			}
 			return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 		}
-		demo := start(ctx, func(ctx context.Context, _ func()) error { return runDemo(ctx, inProcess, log) })
+		demo := start(ctx, func(ctx context.Context, _ func()) error { return runDemo(ctx, inProcess, o, log) })
 		defer demo.stop()
 	}
 	started.print(c.Out, c.DataDir)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Version is stamped by the build.
@@ -61,6 +62,8 @@ func (r *Readiness) Reasons() []string {
 type Ops struct {
 	Metrics *prometheus.Registry
 	Ready   *Readiness
+	// Traces makes spans. nil: tracing is off, and costs nothing.
+	Traces trace.TracerProvider
 }
 
 // New has the metrics of Go and of the process, and is ready.

@@ -31,7 +31,7 @@ func (r *runner) run(msg jetstream.Msg) {
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
 		// The executor records it as unreadable; no attempt would make it better.
-		r.note(nil, 0, began, "unreadable", err)
+		r.note(nil, 0, began, Unreadable, err)
 		_ = msg.TermWithReason(err.Error())
 		return
 	}
@@ -43,29 +43,31 @@ func (r *runner) run(msg jetstream.Msg) {
 		return
 	}
 
+	ctx, span := r.startSpan(msg, start, attempt)
 	r.report(start, execution.Progress{Status: execution.Running})
 	stopSaying := r.sayAlive(msg)
-	output, err := r.call(start, attempt)
+	output, err := r.call(ctx, start, attempt)
 	stopSaying()
+	endSpan(span, err)
 
 	var permanent *permanentError
 	switch {
 	case err == nil:
 		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Succeeded, Output: output}, nil)
 	case r.working.Err() != nil:
-		r.note(start, attempt, began, "handed back", err)
+		r.note(start, attempt, began, HandedBack, err)
 		_ = msg.Nak()
 	case errors.As(err, &permanent), attempt == r.Attempts:
 		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
 	default:
-		r.note(start, attempt, began, "tried again", err)
+		r.note(start, attempt, began, TriedAgain, err)
 		_ = msg.NakWithDelay(r.Backoff(attempt))
 	}
 }
 
 // call calls the handler, and returns when it has, or when it is out of time.
-func (r *runner) call(start *execution.Start, attempt int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(r.working, r.Timeout)
+func (r *runner) call(ctx context.Context, start *execution.Start, attempt int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	type result struct {
 		output []byte
@@ -138,11 +140,11 @@ func (r *runner) end(msg jetstream.Msg, start *execution.Start, attempt int, beg
 		_, err = r.js.PublishMsg(ctx, report, jetstream.WithRetryAttempts(10), jetstream.WithRetryWait(r.AckWait/20))
 	}
 	if err != nil {
-		r.note(start, attempt, began, "not reported", err)
+		r.note(start, attempt, began, NotReported, err)
 		_ = msg.NakWithDelay(time.Second)
 		return
 	}
-	r.note(start, attempt, began, string(p.Status), reason)
+	r.note(start, attempt, began, Result(p.Status), reason)
 	_ = msg.Ack()
 }
 
@@ -159,12 +161,16 @@ func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.M
 	return stream.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
-// note writes an attempt's one line.
-func (r *runner) note(start *execution.Start, attempt int, began time.Time, what string, err error) {
+// note tells what became of an attempt, and writes its one line.
+func (r *runner) note(start *execution.Start, attempt int, began time.Time, what Result, err error) {
+	took := time.Since(began)
+	if r.Observe != nil {
+		r.Observe(Attempt{Execution: start, Result: what, Number: attempt, Took: took, Err: err})
+	}
 	if r.Log == nil {
 		return
 	}
-	fields := logrus.Fields{"result": what, "attempt": attempt, "duration_ms": float64(time.Since(began).Microseconds()) / 1000}
+	fields := logrus.Fields{"result": string(what), "attempt": attempt, "duration_ms": float64(took.Microseconds()) / 1000}
 	if start != nil {
 		fields["execution_id"], fields["workflow_id"] = start.ID, start.WorkflowID
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -80,7 +81,36 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Log gets one line for each attempt. nil means that nobody hears it.
 	Log logrus.FieldLogger
+	// Observe is called at the end of each attempt, by several goroutines at once; it must
+	// be quick. runnermetrics.New makes one that counts for Prometheus. nil: nobody is told.
+	Observe func(Attempt)
+	// Traces makes a span for each attempt, in the trace of the request that started the
+	// execution. The handler's context has it, so a handler's own spans are below it. nil means
+	// OpenTelemetry's global provider, which makes none until the program sets one.
+	Traces trace.TracerProvider
 }
+
+// Attempt is what became of one attempt.
+type Attempt struct {
+	Execution *execution.Start // nil: the message could not be read
+	Result    Result
+	Number    int // from 1; 0: the message could not be read
+	Took      time.Duration
+	Err       error // nil: it succeeded
+}
+
+// Result is one of these.
+type Result string
+
+// What can become of an attempt.
+const (
+	Succeeded   Result = "succeeded"
+	Failed      Result = "failed"       // for good: the execution is failed
+	TriedAgain  Result = "tried again"  // it failed, and there will be another one
+	HandedBack  Result = "handed back"  // the runner stopped: another member takes it
+	NotReported Result = "not reported" // the stream did not take the final report: it comes again
+	Unreadable  Result = "unreadable"   // the message is none that a runner knows
+)
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Queue == "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -50,6 +51,8 @@ type Config struct {
 	// KeepAlive is how often an event stream without events shows that it lives. Zero: 15 s.
 	KeepAlive time.Duration
 
+	// Tracer makes the spans of reruns, in which their traces begin. nil: tracing is off.
+	Tracer trace.Tracer
 	// Log gets one event for each request.
 	Log logrus.FieldLogger
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/tracing"
 )
 
 type startedOutput struct {
@@ -40,7 +41,7 @@ func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*startedO
 
 // rerun starts an execution on a node's sample payload. It returns when the stream has
 // confirmed that the start is stored.
-func (s *server) rerun(ctx context.Context, workflowID, nodeID, rerunOf string) (*startedOutput, error) {
+func (s *server) rerun(ctx context.Context, workflowID, nodeID, rerunOf string) (out *startedOutput, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	trigger, err := s.Editor.Trigger(ctx, workflowID, nodeID)
@@ -58,6 +59,8 @@ func (s *server) rerun(ctx context.Context, workflowID, nodeID, rerunOf string) 
 	if err != nil {
 		return nil, fmt.Errorf("make an execution ID: %w", err)
 	}
+	traceparent, endSpan := s.startTrace(ctx, stream.StartSubject(trigger.Workflow.GetQueue(), workflowID, nodeID), id.String())
+	defer func() { endSpan(err) }()
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         id.String(),
 		WorkflowID: workflowID,
@@ -68,7 +71,7 @@ func (s *server) rerun(ctx context.Context, workflowID, nodeID, rerunOf string) 
 		RerunOf:    rerunOf,
 		AcceptedAt: time.Now().UTC().Truncate(time.Microsecond),
 		Payload:    payload,
-		Trace:      newTrace(),
+		Trace:      traceparent,
 	})
 	if err != nil {
 		return nil, err
@@ -79,9 +82,19 @@ func (s *server) rerun(ctx context.Context, workflowID, nodeID, rerunOf string) 
 	return &startedOutput{api.Started{ExecutionID: id.String()}}, nil
 }
 
-// newTrace is a W3C traceparent that begins a trace: nobody called who had one.
-func newTrace() string {
-	var ids [24]byte
-	_, _ = rand.Read(ids[:]) // never fails: crypto/rand says so
-	return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00"
+// startTrace begins a trace, for nobody called who had one, and returns its W3C
+// traceparent. end is told what came of it.
+func (s *server) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
+	if s.Tracer == nil {
+		var ids [24]byte
+		_, _ = rand.Read(ids[:]) // never fails: crypto/rand says so
+		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00", func(error) {}
+	}
+	ctx, span := tracing.StartSend(ctx, s.Tracer, subject, executionID)
+	return tracing.Traceparent(ctx), func(err error) {
+		if err != nil {
+			tracing.Fail(span, "not_stored", err.Error())
+		}
+		span.End()
+	}
 }

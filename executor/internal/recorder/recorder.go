@@ -12,11 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/tracing"
 )
 
 // Durable is the name of the consumer that all executors share.
@@ -38,12 +40,13 @@ type Recorder struct {
 	changes *changes.Changes
 	ready   *ops.Readiness
 	metrics *metrics
+	tracer  trace.Tracer // nil: tracing is off
 	log     logrus.FieldLogger
 }
 
 // New records what is on the stream into s.
 func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger) *Recorder {
-	return &Recorder{js: js, store: s, changes: c, ready: o.Ready, metrics: newMetrics(o.Metrics), log: log}
+	return &Recorder{js: js, store: s, changes: c, ready: o.Ready, metrics: newMetrics(o.Metrics), tracer: tracing.Tracer(o.Traces, "executor"), log: log}
 }
 
 // Run records until the context ends. It goes on through faults of NATS and of the
@@ -161,6 +164,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}
 	took := time.Since(began)
 	r.metrics.observe(b, applied, took)
+	r.trace(ctx, messages, b, began)
 	r.log.WithFields(logrus.Fields{
 		"messages": len(messages), "starts": len(b.New), "progress": len(b.Progress), "unreadable": len(b.Unreadable),
 		"changed": len(applied.Changed), "duration_ms": float64(took.Microseconds()) / 1000,

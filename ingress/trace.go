@@ -1,0 +1,115 @@
+package ingress
+
+import (
+	"net/http"
+
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/tracing"
+)
+
+// webhookRoute is what the path of a webhook looks like: the path itself is in no span.
+const webhookRoute = "/webhooks/{workflowId}"
+
+// spans are those of one request: its own, and below it that of the publish. There are
+// none while tracing is off.
+type spans struct {
+	tracer  trace.Tracer
+	request trace.Span
+	publish trace.Span // nil until there is something to publish
+}
+
+// startSpans begins the request's span, in the sender's trace or in one of its own. route
+// is empty when there is none.
+func (h *handler) startSpans(r *http.Request, e *event, route string) {
+	if h.tracer == nil {
+		return
+	}
+	ctx := r.Context()
+	if given := r.Header["Traceparent"]; len(given) == 1 {
+		ctx = tracing.WithParent(ctx, given[0])
+	}
+	method := semconv.HTTPRequestMethodOther
+	switch r.Method {
+	case http.MethodPost:
+		method = semconv.HTTPRequestMethodPost
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		method = semconv.HTTPRequestMethodKey.String(r.Method)
+	}
+	name := method.Value.AsString()
+	if method == semconv.HTTPRequestMethodOther {
+		name = "HTTP"
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(e.start),
+		trace.WithAttributes(method, semconv.URLScheme(scheme)),
+	}
+	if route != "" {
+		name += " " + route
+		options = append(options, trace.WithAttributes(semconv.HTTPRoute(route)))
+	}
+	_, span := h.tracer.Start(ctx, name, options...)
+	e.spans = &spans{tracer: h.tracer, request: span}
+}
+
+// startPublish begins the span of a message and returns the message's traceparent: new
+// with every request, for publish.Publisher recognises its own messages by it.
+func (e *event) startPublish(r *http.Request, subject func(queue, workflowID, nodeID string) string, a admission.Admitted, executionID string) (traceparent string) {
+	if e.spans == nil {
+		return nextTrace(r.Header)
+	}
+	ctx, span := tracing.StartSend(trace.ContextWithSpan(r.Context(), e.spans.request), e.spans.tracer, subject(a.Workflow.Queue, a.Workflow.ID, a.NodeID), executionID)
+	e.spans.publish = span
+	return tracing.Traceparent(ctx)
+}
+
+// endPublish says what came of it.
+func (e *event) endPublish(duplicate bool, err error) {
+	if e.spans == nil || e.spans.publish == nil {
+		return
+	}
+	span := e.spans.publish
+	e.spans.publish = nil
+	if duplicate {
+		span.SetAttributes(tracing.Deduplicated.Bool(true))
+	}
+	if err != nil {
+		tracing.Fail(span, "not_stored", err.Error())
+	}
+	span.End()
+}
+
+// endSpans ends what a request has begun.
+func (e *event) endSpans() {
+	if e.spans == nil {
+		return
+	}
+	if e.spans.publish != nil { // it never got as far as the stream
+		tracing.Fail(e.spans.publish, "not_sent", "")
+		e.endPublish(false, nil)
+	}
+	span := e.spans.request
+	span.SetAttributes(semconv.HTTPResponseStatusCode(e.status))
+	if e.workflowID != "" {
+		span.SetAttributes(tracing.WorkflowID.String(e.workflowID), tracing.NodeID.String(e.nodeID))
+	}
+	if e.executionID != "" {
+		span.SetAttributes(tracing.ExecutionID.String(e.executionID))
+	}
+	if e.duplicate {
+		span.SetAttributes(tracing.Deduplicated.Bool(true))
+	}
+	if e.code != "" {
+		span.SetAttributes(tracing.Code.String(string(e.code)))
+	}
+	if e.status >= http.StatusInternalServerError { // what a sender did wrong is no failure of ours
+		tracing.Fail(span, string(e.code), problems[e.code].title)
+	}
+	span.End()
+}

@@ -1,0 +1,94 @@
+// Package otlp sends a program's spans to a collector. It is told by OpenTelemetry's
+// standard variables alone (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE,
+// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_…), which the SDK reads by
+// itself; here it is decided whether there is any tracing at all.
+package otlp
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// stopWait is how long what is not sent yet may take at the end: a collector that is away
+// must not hold up the exit.
+const stopWait = 2 * time.Second
+
+// Start is the provider of a process's spans, nil while tracing is off. stop sends what
+// is left. Spans wait in memory in bounded number; past it they are dropped, nobody
+// waits.
+func Start(ctx context.Context, service string, log logrus.FieldLogger) (provider trace.TracerProvider, stop func(), err error) {
+	on, err := wanted(os.Getenv) //nolint:forbidigo // OpenTelemetry's variables are no flags of ours
+	if err != nil || !on {
+		return nil, func() {}, err
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.WithError(err).Warn("traces were not sent") }))
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("traces: %w; see the variables OTEL_EXPORTER_OTLP_…", err)
+	}
+	// Not resource.WithProcess: the command line may hold the admin token.
+	about, err := resource.New(ctx,
+		resource.WithAttributes(semconv.ServiceNamespace("hookstart"), semconv.ServiceName(service), semconv.ServiceVersion(ops.Version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		return nil, nil, fmt.Errorf("traces: %w; see OTEL_RESOURCE_ATTRIBUTES", err)
+	}
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	stop = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+		defer cancel()
+		if err := p.Shutdown(ctx); err != nil {
+			log.WithError(err).Warn("the last traces were not sent")
+		}
+	}
+	return p, stop, nil
+}
+
+// wanted decides by OpenTelemetry's variables whether spans are made. It is off when none is
+// set: OpenTelemetry's own default, a collector on this machine, is hardly ever there.
+func wanted(getenv func(string) string) (bool, error) {
+	var given string // the endpoint variable in force
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if getenv(name) != "" {
+			given = name
+			break
+		}
+	}
+	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
+	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"), exporter == "none":
+		return false, nil
+	case exporter == "" && given == "":
+		return false, nil
+	case exporter != "" && exporter != "otlp":
+		return false, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: use otlp or none", exporter)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if protocol := getenv(name); protocol != "" {
+			if protocol != "http/protobuf" {
+				return false, fmt.Errorf("%s=%s: hookstart speaks http/protobuf, to a collector's port 4318", name, protocol)
+			}
+			break
+		}
+	}
+	if given != "" {
+		// Not %w: the URL may hold a password.
+		if u, err := url.Parse(getenv(given)); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return false, fmt.Errorf("%s must be like http://collector:4318", given)
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,118 @@
+// Package tracing is how hookstart's spans look, whichever program makes them, and how a
+// span travels in a message: in its header traceparent. It knows OpenTelemetry's API
+// only, and so does whoever imports it; shared/tracing/otlp is what sends spans away.
+//
+// # What a span says
+//
+// Names and attributes are those of OpenTelemetry's semantic conventions. What they do not
+// know begins with hookstart. No span's name has more values than there are kinds of
+// messages and methods. No span ever has what a stranger chose or what is secret: no URL,
+// path or query (the token is there), no header, no body, no output. IDs of workflows and
+// executions are attributes once they are known to be such.
+package tracing
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// The attributes of our own.
+const (
+	WorkflowID   = attribute.Key("hookstart.workflow.id")
+	NodeID       = attribute.Key("hookstart.node.id")
+	ExecutionID  = attribute.Key("hookstart.execution.id")
+	Code         = attribute.Key("hookstart.code")         // of a refusal
+	Deduplicated = attribute.Key("hookstart.deduplicated") // the delivery came before
+	Attempt      = attribute.Key("hookstart.attempt")
+)
+
+// system is where messages are.
+var system = semconv.MessagingSystemKey.String("nats")
+
+// Tracer is that of one of our packages, or nil when there is no provider: tracing is off.
+func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
+	if provider == nil {
+		return nil
+	}
+	return provider.Tracer("github.com/hookstart/hookstart/"+folder, trace.WithSchemaURL(semconv.SchemaURL))
+}
+
+// traceparent is the header's name for OpenTelemetry's propagator.
+const traceparent = "traceparent"
+
+// WithParent puts the span that a traceparent names into ctx, as one of another process.
+// What is no traceparent changes nothing.
+func WithParent(ctx context.Context, text string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
+}
+
+// Traceparent names the span of ctx for another process; "" when there is none.
+func Traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[traceparent]
+}
+
+// StartSend begins the span of putting a message into the stream. The message carries it.
+func StartSend(ctx context.Context, tracer trace.Tracer, subject, executionID string) (context.Context, trace.Span) {
+	return tracer.Start(ctx, "publish "+template(subject), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		system, semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend,
+		semconv.MessagingDestinationName(subject), semconv.MessagingDestinationTemplate(template(subject)),
+		semconv.MessagingMessageID(executionID),
+	))
+}
+
+// StartProcess begins the span of doing what a message asks for, below the span that the
+// message carries. operation says what is done: it is the beginning of the span's name.
+func StartProcess(ctx context.Context, tracer trace.Tracer, operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return tracer.Start(WithParent(ctx, parent), operation+" "+template(subject), append(options,
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			system, semconv.MessagingOperationName(operation), semconv.MessagingOperationTypeProcess,
+			semconv.MessagingDestinationName(subject), semconv.MessagingDestinationTemplate(template(subject)),
+			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageID(executionID),
+		))...)
+}
+
+// StartBatch begins the span of doing what many messages ask for. It is in no message's
+// trace; links names the messages' spans.
+func StartBatch(ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int, links []trace.Link, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return tracer.Start(ctx, operation+" "+stream, append(options, trace.WithNewRoot(), trace.WithLinks(links...),
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+			system, semconv.MessagingOperationName(operation), semconv.MessagingOperationTypeProcess,
+			semconv.MessagingDestinationName(stream), semconv.MessagingConsumerGroupName(consumer),
+			semconv.MessagingBatchMessageCount(messages),
+		))...)
+}
+
+// Fail marks a span as failed. kind is one of few; why is for people, and only its first
+// line is kept: a panic's stack is none.
+func Fail(span trace.Span, kind, why string) {
+	why, _, _ = strings.Cut(why, "\n")
+	span.SetStatus(codes.Error, why)
+	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+}
+
+// template is a subject with names in the place of IDs: executions.start.default.wf.node is
+// executions.start.{queue}.{workflowId}.{nodeId}.
+func template(subject string) string {
+	parts := strings.SplitN(subject, ".", 3)
+	if len(parts) < 3 {
+		return "_OTHER"
+	}
+	switch parts[1] {
+	case "start":
+		return "executions.start.{queue}.{workflowId}.{nodeId}"
+	case "rejected":
+		return "executions.rejected.{queue}.{workflowId}.{nodeId}"
+	case "progress":
+		return "executions.progress.{queue}.{workflowId}.{executionId}"
+	default:
+		return "_OTHER"
+	}
+}
