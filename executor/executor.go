@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
@@ -20,6 +21,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/measured"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
@@ -79,6 +81,7 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer nc.Close()
+	bus.Register(o.Metrics, "executor", nc)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
@@ -91,6 +94,7 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer func() { _ = records.Close() }()
+	records = measured.New(records, o.Metrics)
 
 	directory := registry.NewDirectory()
 	follower, err := registry.Follow(starting, js, directory, log)
@@ -98,6 +102,9 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer follower.Stop()
+	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "hookstart_executor_registry_revision", Help: "The registry revision that is in force here.",
+	}, func() float64 { return float64(follower.Revision()) }))
 	roll, err := registry.CallRoll(ctx, nc)
 	if err != nil {
 		return err

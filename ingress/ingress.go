@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
@@ -90,6 +89,7 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer nc.Close()
+	bus.Register(o.Metrics, "ingress", nc)
 	if room := nc.MaxPayload() - messageOverhead; c.MaxBodyBytes > room {
 		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's max_payload is %d; lower the one to %d or raise the other",
 			c.MaxBodyBytes, nc.MaxPayload(), room)
@@ -125,8 +125,9 @@ func run(ctx context.Context, c Config) error {
 
 	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
 	defer lease.Stop()
-	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, newMetrics(o.Metrics, nc, follower), log)
+	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, newRequestMetrics(o.Metrics), log)
 	h.tracer = tracing.Tracer(o.Traces, "ingress")
+	registerState(o.Metrics, snapshot, follower, lease)
 	server := &http.Server{
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -201,12 +202,4 @@ var _ io.Writer = errorLog{}
 func (e errorLog) Write(line []byte) (int, error) {
 	e.log.WithField("detail", string(line)).Debug("HTTP server")
 	return len(line), nil
-}
-
-// connected says whether NATS is there, for the metrics.
-func connected(nc *nats.Conn) float64 {
-	if nc.IsConnected() {
-		return 1
-	}
-	return 0
 }

@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -123,23 +123,24 @@ type requestMetrics struct {
 	active     prometheus.Gauge
 }
 
-func newMetrics(r *prometheus.Registry, nc *nats.Conn, follower *registry.Follower) *requestMetrics {
+// registerState shows what the ingress works with.
+func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *registry.Follower, lease *registry.Lease) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
 		}, func() float64 { return float64(follower.Revision()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_nats_connected", Help: "1 while NATS is connected.",
-		}, func() float64 { return connected(nc) }),
+			Name: "hookstart_ingress_registry_lag_seconds", Help: "How long ago all that the registry held was in force here; past 2 nothing is accepted.",
+		}, func() float64 { return lease.Age(time.Now()).Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "hookstart_ingress_workflows", Help: "Workflows that are known here.",
+		}, func() float64 { return float64(snapshot.Len()) }),
 	)
-	return newRequestMetrics(r)
 }
 
 func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), NativeHistogramBucketFactor: 1.1,
-		})
+		return prometheus.NewHistogram(ops.Histogram(name, help, ops.Seconds))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted).",

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -66,11 +65,9 @@ type Ops struct {
 	Traces trace.TracerProvider
 }
 
-// New has the metrics of Go and of the process, and is ready.
+// New has the metrics of Go, of the process and of the build, and is ready.
 func New() *Ops {
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return &Ops{Metrics: metrics, Ready: &Readiness{}}
+	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
 // Begin gives a service its log and its Ops. Those that are given belong to whoever gave

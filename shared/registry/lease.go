@@ -71,6 +71,11 @@ func (l *Lease) Valid(now time.Time) bool {
 	return false
 }
 
+// Age is how long ago the follower was last known to have applied all that there was.
+func (l *Lease) Age(now time.Time) time.Duration {
+	return now.Sub(l.origin) - time.Duration(l.until.Load()) + leaseFor
+}
+
 func (l *Lease) run(ctx context.Context) {
 	defer close(l.done)
 	tick := time.NewTicker(leaseRenew)

@@ -164,6 +164,9 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}
 	took := time.Since(began)
 	r.metrics.observe(b, applied, took)
+	if meta, err := messages[0].Metadata(); err == nil {
+		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds()) // the server's clock may be ahead
+	}
 	r.trace(ctx, messages, b, began)
 	r.log.WithFields(logrus.Fields{
 		"messages": len(messages), "starts": len(b.New), "progress": len(b.Progress), "unreadable": len(b.Unreadable),
@@ -253,12 +256,17 @@ func deliveries(msg jetstream.Msg) uint64 {
 	return meta.NumDelivered
 }
 
-// measureLag asks how much is not recorded yet.
+// measureLag asks how much is not recorded yet, and how much there is.
 func (r *Recorder) measureLag(ctx context.Context, consumer jetstream.Consumer) {
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		if info, err := consumer.Info(asking); err == nil {
 			r.metrics.lag.Set(float64(info.NumPending) + float64(info.NumAckPending))
+		}
+		if s, err := r.js.Stream(asking, stream.Name); err == nil {
+			info := s.CachedInfo()
+			r.metrics.streamBytes.Set(float64(info.State.Bytes))
+			r.metrics.streamMaxBytes.Set(float64(max(0, info.Config.MaxBytes)))
 		}
 		cancel()
 		pause(ctx, 5*time.Second)
@@ -280,7 +288,10 @@ type metrics struct {
 	failures   prometheus.Counter
 	batch      prometheus.Histogram
 	duration   prometheus.Histogram
+	delay      prometheus.Histogram
 	lag        prometheus.Gauge
+
+	streamBytes, streamMaxBytes prometheus.Gauge
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -294,18 +305,26 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_transaction_failures_total", Help: "Transactions that failed and were tried again.",
 		}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "hookstart_executor_batch_messages", Help: "Messages of one transaction.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 10), NativeHistogramBucketFactor: 1.1,
-		}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "hookstart_executor_batch_duration_seconds", Help: "From the batch's last message to its commit.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), NativeHistogramBucketFactor: 1.1,
-		}),
+		batch: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages", "Messages of one transaction.",
+			prometheus.ExponentialBuckets(1, 2, 10))),
+		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds", "From the batch's last message to its commit.",
+			ops.Seconds)),
+		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds", "From the stream's storing of a batch's first message to the commit.",
+			prometheus.ExponentialBuckets(0.001, 4, 10))),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookstart_executor_lag_messages", Help: "Messages of the stream that are not recorded yet, by all executors.",
 		}),
+		streamBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_bytes", Help: "Size of the stream.",
+		}),
+		streamMaxBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_max_bytes", Help: "Size past which the stream takes no more; 0: no bound of its own.",
+		}),
 	}
+	for _, kind := range []string{"start", "rejection", "progress"} {
+		m.records.WithLabelValues(kind) // zero is a value, too
+	}
+	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
 	registry.MustRegister(m.records, m.unreadable, m.failures, m.batch, m.duration, m.lag)
 	return m
 }

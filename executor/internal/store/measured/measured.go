@@ -1,0 +1,86 @@
+// Package measured is a store that tells how long the database takes.
+package measured
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// measured passes everything on. What it does not name is not measured.
+type measured struct {
+	store.Store
+	duration *prometheus.HistogramVec
+	failures *prometheus.CounterVec
+}
+
+// New is s, measured.
+func New(s store.Store, registerer prometheus.Registerer) store.Store {
+	m := &measured{
+		Store: s,
+		duration: prometheus.NewHistogramVec(
+			ops.Histogram("hookstart_executor_database_duration_seconds", "How long the database took, by operation.", prometheus.ExponentialBuckets(0.0005, 4, 8)),
+			[]string{"operation"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hookstart_executor_database_failures_total", Help: "Operations that the database did not do.",
+		}, []string{"operation"}),
+	}
+	for _, operation := range []string{"apply", "add_duplicates", "get", "get_many", "list", "count_by_time", "tokens_last_used", "prune"} {
+		m.duration.WithLabelValues(operation)
+		m.failures.WithLabelValues(operation)
+	}
+	registerer.MustRegister(m.duration, m.failures)
+	return m
+}
+
+func (m *measured) observe(ctx context.Context, operation string, began time.Time, err error) {
+	m.duration.WithLabelValues(operation).Observe(time.Since(began).Seconds())
+	if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
+		m.failures.WithLabelValues(operation).Inc()
+	}
+}
+
+func (m *measured) Apply(ctx context.Context, batch store.Batch) (applied store.Applied, err error) {
+	defer func(began time.Time) { m.observe(ctx, "apply", began, err) }(time.Now())
+	return m.Store.Apply(ctx, batch)
+}
+
+func (m *measured) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) (err error) {
+	defer func(began time.Time) { m.observe(ctx, "add_duplicates", began, err) }(time.Now())
+	return m.Store.AddDuplicates(ctx, reportID, at, counts)
+}
+
+func (m *measured) Get(ctx context.Context, id string) (r store.Record, err error) {
+	defer func(began time.Time) { m.observe(ctx, "get", began, err) }(time.Now())
+	return m.Store.Get(ctx, id)
+}
+
+func (m *measured) GetMany(ctx context.Context, ids []string) (list []store.Record, err error) {
+	defer func(began time.Time) { m.observe(ctx, "get_many", began, err) }(time.Now())
+	return m.Store.GetMany(ctx, ids)
+}
+
+func (m *measured) List(ctx context.Context, filter store.Filter, after store.Position, limit int) (list []store.Record, err error) {
+	defer func(began time.Time) { m.observe(ctx, "list", began, err) }(time.Now())
+	return m.Store.List(ctx, filter, after, limit)
+}
+
+func (m *measured) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) (counts []store.Count, err error) {
+	defer func(began time.Time) { m.observe(ctx, "count_by_time", began, err) }(time.Now())
+	return m.Store.CountByTime(ctx, filter, step)
+}
+
+func (m *measured) TokensLastUsed(ctx context.Context, tokenIDs []string) (used map[string]time.Time, err error) {
+	defer func(began time.Time) { m.observe(ctx, "tokens_last_used", began, err) }(time.Now())
+	return m.Store.TokensLastUsed(ctx, tokenIDs)
+}
+
+func (m *measured) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	defer func(began time.Time) { m.observe(ctx, "prune", began, err) }(time.Now())
+	return m.Store.Prune(ctx, before, limit)
+}

@@ -1,0 +1,33 @@
+package ops
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+func newMetrics() *prometheus.Registry {
+	metrics := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "hookstart_build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": Version, "go_version": runtime.Version()},
+	})
+	build.Set(1)
+	metrics.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return metrics
+}
+
+// Seconds are the buckets of a duration between half a millisecond and 4 s, for those who do
+// not scrape native histograms.
+var Seconds = prometheus.ExponentialBuckets(0.0005, 2, 14)
+
+// Histogram is a histogram of both kinds: a native one, within 10 % and of bounded size,
+// and one of the given buckets.
+func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+	}
+}
