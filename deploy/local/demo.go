@@ -6,12 +6,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
-	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/runner"
-	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
 // The demo workflow has a queue of its own, so that its runner leaves all others alone.
@@ -46,13 +45,13 @@ func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
 }
 
 // runDemo runs the demo workflow until the context ends.
-func runDemo(ctx context.Context, inProcess []nats.Option, o *ops.Ops, log logrus.FieldLogger) error {
+func runDemo(ctx context.Context, inProcess []nats.Option, observe func(runner.Attempt), traces trace.TracerProvider, log logrus.FieldLogger) error {
 	nc, err := nats.Connect("", append([]nats.Option{nats.Name("hookstart demo runner")}, inProcess...)...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: log, Observe: runnermetrics.New(o.Metrics), Traces: o.Traces}, func(_ context.Context, e runner.Execution) (any, error) {
+	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: log, Observe: observe, Traces: traces}, func(_ context.Context, e runner.Execution) (any, error) {
 		return map[string]any{"ranBy": "the demo runner", "inputBytes": len(e.Input)}, nil
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
@@ -149,7 +150,8 @@ func Run(ctx context.Context, c Config) error {
 			}
 			return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 		}
-		demo := start(ctx, func(ctx context.Context, _ func()) error { return runDemo(ctx, inProcess, o, log) })
+		observe := runnermetrics.New(o.Metrics)
+		demo := start(ctx, func(ctx context.Context, _ func()) error { return runDemo(ctx, inProcess, observe, o.Traces, log) })
 		defer demo.stop()
 	}
 	started.print(c.Out, c.DataDir)
