@@ -1,0 +1,53 @@
+package measured_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/measured"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+)
+
+// What the database did not do is a failure; what is not there, and what nobody waits for
+// any more, is none.
+func TestFailures(t *testing.T) {
+	database, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	s := measured.New(database, registry)
+	if _, err := s.Get(t.Context(), "none"); !errors.Is(err, store.ErrNotFound) {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := s.Get(ended, "none"); err == nil {
+		t.Fatal("a call whose context has ended succeeded")
+	}
+	if err := database.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(t.Context(), store.Filter{}, store.Position{}, 1); err == nil {
+		t.Fatal("a closed database answered")
+	}
+	var want strings.Builder
+	want.WriteString("# HELP hookstart_executor_database_failures_total Operations that the database did not do.\n# TYPE hookstart_executor_database_failures_total counter\n")
+	for _, operation := range []string{"add_duplicates", "apply", "count_by_time", "get", "get_many", "list", "prune", "tokens_last_used"} {
+		count := "0"
+		if operation == "list" {
+			count = "1"
+		}
+		want.WriteString(`hookstart_executor_database_failures_total{operation="` + operation + `"} ` + count + "\n")
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()), "hookstart_executor_database_failures_total"); err != nil {
+		t.Error(err)
+	}
+}
