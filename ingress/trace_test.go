@@ -1,0 +1,29 @@
+package ingress
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// While tracing is off, a request pays for its message's traceparent alone, as it must.
+func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
+	h := &handler{}
+	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)
+	e := &event{start: time.Now(), status: 200}
+	var a admission.Admitted
+	var traceparent string
+	allocations := testing.AllocsPerRun(100, func() {
+		h.startSpans(r, e, webhookRoute)
+		traceparent = e.startPublish(r, stream.StartSubject, a, "id")
+		e.endPublish(false, nil)
+		e.endSpans()
+	})
+	alone := testing.AllocsPerRun(100, func() { traceparent = nextTrace(r.Header) })
+	if allocations != alone || !validTrace(traceparent) {
+		t.Errorf("%v allocations, a traceparent is %v; %q", allocations, alone, traceparent)
+	}
+}
