@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hookstart/hookstart/deploy/local/internal/child"
 )
 
 // endTimeout is how long a program may take to end after SIGTERM: longer than it gives
@@ -67,9 +69,9 @@ func (p *process) launch() error {
 	defer func() { _ = log.Close() }()                                             // the process has its own copy
 	r := &run{cmd: exec.Command(self, p.args[1:]...), exited: make(chan struct{})} //nolint:gosec,noctx // this very binary; it ends by kill
 	r.cmd.Args[0] = p.args[0]
-	r.cmd.Env = environment()
+	r.cmd.Env = child.Environment()
 	r.cmd.Stdout, r.cmd.Stderr = log, log
-	r.cmd.SysProcAttr = endsWithParent()
+	r.cmd.SysProcAttr = child.EndsWithParent()
 	started := make(chan error)
 	go func() {
 		// Linux ends the child when the thread that started it ends.
@@ -197,15 +199,4 @@ func (p *process) lastLine() string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return lines[len(lines)-1]
-}
-
-// environment is this process's, without flags for the programs.
-func environment() []string {
-	var kept []string
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "HOOKSTART_") {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
 }

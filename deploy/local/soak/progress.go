@@ -2,19 +2,20 @@ package soak
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
 	"time"
+
+	"github.com/hookstart/hookstart/deploy/local/internal/terminal"
 )
 
-// showProgress writes how it goes until the context ends: one line that changes on a
-// terminal, else a new line every ten seconds.
+// showProgress writes how it goes until the context ends: every second on a terminal, else
+// every ten seconds.
 func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
-	every, before, after := 10*time.Second, "", "\n"
-	if isTerminal(out) {
-		every, before, after = time.Second, "\r\033[K", ""
-		defer func() { _, _ = fmt.Fprintln(out) }()
+	line := terminal.NewLine(out)
+	defer line.Done()
+	every := 10 * time.Second
+	if line.Rewrites() {
+		every = time.Second
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -23,16 +24,7 @@ func showProgress(ctx context.Context, out io.Writer, began time.Time, status fu
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_, _ = fmt.Fprintf(out, "%s%6s  %s%s", before, time.Since(began).Round(time.Second), status(), after)
+			line.Show("%6s  %s", time.Since(began).Round(time.Second), status())
 		}
 	}
-}
-
-func isTerminal(out io.Writer) bool {
-	file, isFile := out.(*os.File)
-	if !isFile {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

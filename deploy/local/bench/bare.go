@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/julienschmidt/httprouter"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// runBare is the bare combination: no checks, no IDs, no metrics, no log.
+func runBare(ctx context.Context, natsURL string) error {
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return publishAll(ctx, roleBare, nc)
+}
+
+// runEmbedded is the same with the NATS server in the same process.
+func runEmbedded(ctx context.Context, dir string) error {
+	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
+	if err != nil {
+		return err
+	}
+	defer server.Shutdown()
+	nc, err := nats.Connect("", server.InProcess())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return publishAll(ctx, roleEmbedded, nc)
+}
+
+// publishAll serves until ctx ends. The stream is made like hookstart's.
+func publishAll(ctx context.Context, role string, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+		return err
+	}
+	return serve(ctx, role, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		future, err := js.PublishMsgAsync(&nats.Msg{Subject: bareSubject, Data: body})
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		select {
+		case <-future.Ok():
+			_, _ = io.WriteString(w, bareAnswer)
+		case <-future.Err(): //nolint:errcheck // that there is one is enough
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// runHTTP is the bare combination without its publish: what HTTP alone costs.
+func runHTTP(ctx context.Context) error {
+	return serve(ctx, roleHTTP, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			return
+		}
+		_, _ = io.WriteString(w, bareAnswer)
+	})
+}
+
+const (
+	barePath    = "/webhooks/bench"
+	bareSubject = "executions.start.default.bench.node"
+	bareAnswer  = `{"success":true}`
+)
+
+func serve(ctx context.Context, role string, handle httprouter.Handle) error {
+	router := httprouter.New()
+	router.POST("/webhooks/:workflow", handle)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	web := &http.Server{Handler: router} //nolint:gosec // on loopback, and as bare as can be
+	defer context.AfterFunc(ctx, func() { _ = web.Close() })()
+	if err := announce(role, listener.Addr().String()); err != nil {
+		return err
+	}
+	_ = web.Serve(listener)
+	return nil
+}

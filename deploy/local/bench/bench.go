@@ -1,0 +1,246 @@
+// Package bench measures how fast hookstart is, against the bare combination of its parts:
+// a router that reads the body, publishes it to a NATS server in a process of its own, and
+// answers when that has confirmed. Everything runs as real processes on loopback. Since
+// machines differ, and one machine from minute to minute, it is the ratios that count:
+// short bursts take turns, and each is compared with the bare one of its own round.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/deploy/local/internal/terminal"
+)
+
+// Config is all that a benchmark can be told. The tags are the flags of the program.
+type Config struct {
+	Rounds      int           `help:"How often each variant has its turn." default:"12"`
+	Burst       time.Duration `help:"How long a turn is." default:"1500ms"`
+	OpenRounds  int           `help:"The same for the open loop; 0: none." default:"4"`
+	OpenBurst   time.Duration `help:"How long a turn of the open loop is." default:"3s"`
+	OpenRate    float64       `help:"Requests per second in the open loop." default:"2000"`
+	Connections int           `help:"Keep-alive connections that send at the same time." default:"64"`
+	BodyBytes   int           `help:"Size of a body, JSON." default:"1024"`
+	Variants    []string      `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
+	Seed        uint64        `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
+	Bin         string        `help:"Folder with the programs: make build." default:"bin" type:"path"`
+	Profile     string        `help:"Folder for CPU profiles of ingress and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
+
+	// Out is where people read how it goes, and the tables. Required.
+	Out io.Writer `kong:"-"`
+}
+
+// Bounds, so that a slip of the finger fills no disk.
+const (
+	maxRounds      = 200
+	maxBurst       = 10 * time.Second
+	maxConnections = 1024
+	maxBody        = 102_400
+	maxRate        = 50_000
+)
+
+func (c *Config) validate() error {
+	within := func(flag string, value, least, most float64) error {
+		if value < least || value > most {
+			return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
+		}
+		return nil
+	}
+	problems := []error{
+		within("rounds", float64(c.Rounds), 1, maxRounds),
+		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		within("open-rounds", float64(c.OpenRounds), 0, maxRounds),
+		within("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
+		within("open-rate", c.OpenRate, 1, maxRate),
+		within("connections", float64(c.Connections), 1, maxConnections),
+		within("body-bytes", float64(c.BodyBytes), minBody, maxBody),
+	}
+	for _, name := range c.Variants {
+		if variants[name].install == nil {
+			problems = append(problems, fmt.Errorf("--variants: %q is none of %s", name, strings.Join(variantNames, ", ")))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// leadIn is how long each turn begins unmeasured: connections are new, and whoever has
+// slept through the others' turns wakes up.
+const leadIn = 200 * time.Millisecond
+
+// warmUp is how long each variant runs once before the first round.
+const warmUp = time.Second
+
+// Run measures, and writes the tables.
+func Run(ctx context.Context, c Config) (err error) {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	for c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
+	}
+	if c.Profile != "" {
+		c.Bin = ""
+		if err := os.MkdirAll(c.Profile, 0o750); err != nil {
+			return err
+		}
+	}
+	folder, err := os.MkdirTemp("", "hookstart-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	s := &session{Config: c, folder: folder, random: rand.New(rand.NewPCG(c.Seed, 0)), line: terminal.NewLine(c.Out)} //nolint:gosec // not a secret
+	defer s.line.Done()
+	defer s.close()
+	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n", c.Seed, c.Connections, c.BodyBytes)
+	if err := s.install(ctx); err != nil {
+		return err
+	}
+	closed, err := s.closedLoop(ctx)
+	if err != nil {
+		return err
+	}
+	var open map[string][]turn
+	if c.OpenRounds > 0 {
+		if open, err = s.openLoop(ctx); err != nil {
+			return err
+		}
+	}
+	s.line.Done()
+	names := s.names()
+	writeClosed(c.Out, names, closed)
+	if open != nil {
+		writeOpen(c.Out, names, open, c.OpenRate)
+	}
+	return nil
+}
+
+// session is one Run.
+type session struct {
+	Config
+	folder  string
+	random  *rand.Rand
+	line    *terminal.Line
+	systems []*system
+	sent    uint64 // delivery IDs given out
+}
+
+// names are the variants', bare first, the others as they were asked for.
+func (s *session) names() []string {
+	names := []string{bare}
+	for _, name := range s.Variants {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (s *session) install(ctx context.Context) error {
+	for _, name := range s.names() {
+		s.line.Show("starting %s", name)
+		one, err := variants[name].install(ctx, &builder{bin: s.Bin, folder: s.folder, name: name, profiles: s.Profile})
+		if one != nil {
+			s.systems = append(s.systems, one) // what runs of it is ended by close
+		}
+		if err != nil {
+			return fmt.Errorf("start %s: %w", name, err)
+		}
+	}
+	for _, one := range s.systems {
+		s.line.Show("warming up %s", one.name)
+		if _, err := s.turn(ctx, one, min(warmUp, s.Burst), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) close() {
+	for _, one := range s.systems {
+		one.close()
+	}
+}
+
+// closedLoop lets every connection send again as soon as it has its answer.
+func (s *session) closedLoop(ctx context.Context) (map[string][]turn, error) {
+	return s.rounds(ctx, "round", s.Rounds, s.Burst, 0)
+}
+
+// openLoop sends at a constant rate, whatever the answers do.
+func (s *session) openLoop(ctx context.Context) (map[string][]turn, error) {
+	return s.rounds(ctx, "open loop, round", s.OpenRounds, s.OpenBurst, s.OpenRate)
+}
+
+func (s *session) rounds(ctx context.Context, what string, count int, burst time.Duration, rate float64) (map[string][]turn, error) {
+	turns := map[string][]turn{}
+	last := ""
+	for round := range count {
+		for _, n := range s.random.Perm(len(s.systems)) {
+			one := s.systems[n]
+			s.line.Show("%s %d/%d: %s%s", what, round+1, count, one.name, last)
+			t, err := s.turn(ctx, one, burst, rate)
+			if err != nil {
+				return nil, err
+			}
+			turns[one.name] = append(turns[one.name], t)
+			last = fmt.Sprintf(" (before: %s %.0f/s)", one.name, t.perSecond())
+		}
+	}
+	return turns, nil
+}
+
+// turn is what one burst at one variant showed.
+type turn struct {
+	result
+	cpu, natsCPU time.Duration // of all its processes, and of the NATS server if it is one of them
+}
+
+func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
+
+// cpuPerThousand is in seconds.
+func (t turn) cpuPerThousand() float64 { return t.cpu.Seconds() / float64(t.count) * 1000 }
+
+func (s *session) turn(ctx context.Context, one *system, burst time.Duration, rate float64) (turn, error) {
+	g, err := newGenerator(one.target, s.Connections, s.BodyBytes, s.Seed, &s.sent)
+	if err != nil {
+		return turn{}, fmt.Errorf("%s: %w", one.name, err)
+	}
+	defer g.close()
+	measure := func(burst time.Duration) (turn, error) {
+		if err := ctx.Err(); err != nil {
+			return turn{}, errInterrupted
+		}
+		cpu, natsCPU, err := one.cpu()
+		if err != nil {
+			return turn{}, err
+		}
+		r, err := g.run(burst, rate)
+		if err != nil {
+			return turn{}, err
+		}
+		// What is still to be recorded belongs to this burst, and not to the next.
+		if err := one.settle(ctx); err != nil {
+			return turn{}, err
+		}
+		cpuAfter, natsAfter, err := one.cpu()
+		return turn{result: r, cpu: cpuAfter - cpu, natsCPU: natsAfter - natsCPU}, err
+	}
+	if _, err := measure(min(leadIn, burst)); err != nil {
+		return turn{}, fmt.Errorf("%s: %w", one.name, err)
+	}
+	t, err := measure(burst)
+	if err != nil {
+		return turn{}, fmt.Errorf("%s: %w", one.name, err)
+	}
+	return t, one.empty(ctx)
+}
+
+var errInterrupted = errors.New("interrupted: there is no table")

@@ -1,0 +1,225 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// generator sends requests over keep-alive connections, all from one thread by epoll: with
+// net/http, or a goroutine for each connection, the client would use more of the machine's
+// few cores than what is measured.
+type generator struct {
+	epoll, timer int
+	connections  []*connection
+	events       []unix.EpollEvent
+	seed         uint64
+	sent         *uint64
+}
+
+// connection has one request on its way at most.
+type connection struct {
+	fd      int
+	request request
+	answer  []byte
+	have    int
+	began   time.Time // when the request was sent, or should have been
+}
+
+// result is what a burst showed.
+type result struct {
+	count     int
+	took      time.Duration
+	latencies []time.Duration // sorted
+}
+
+// patience is how long the last answers are waited for.
+const patience = 10 * time.Second
+
+// newGenerator connects. sent counts the delivery IDs: none is used twice under one seed.
+func newGenerator(to target, connections, bodyBytes int, seed uint64, sent *uint64) (g *generator, err error) {
+	g = &generator{epoll: -1, timer: -1, events: make([]unix.EpollEvent, connections+1), seed: seed, sent: sent}
+	defer func() {
+		if err != nil {
+			g.close()
+		}
+	}()
+	addr, err := netip.ParseAddrPort(to.addr)
+	if err != nil || !addr.Addr().Is4() || !addr.Addr().IsLoopback() {
+		return nil, fmt.Errorf("%s is not on loopback", to.addr)
+	}
+	if g.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if g.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if err := g.watch(g.timer, -1); err != nil {
+		return nil, err
+	}
+	for n := range connections {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		g.connections = append(g.connections, &connection{fd: fd, request: newRequest(to, bodyBytes), answer: make([]byte, 4096)})
+		if err := errors.Join(
+			unix.Connect(fd, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}),
+			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 10}),
+			g.watch(fd, n),
+		); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (g *generator) watch(fd, number int) error {
+	return unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(number)}) //nolint:gosec // few
+}
+
+func (g *generator) close() {
+	for _, c := range g.connections {
+		_ = unix.Close(c.fd)
+	}
+	for _, fd := range [...]int{g.timer, g.epoll} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// run sends for that long, and waits for all answers. With a rate it is an open loop: a
+// request begins when it should, also when no connection is free to send it, so that a
+// server that stalls is not spared the requests of that time.
+func (g *generator) run(burst time.Duration, rate float64) (result, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r := result{latencies: make([]time.Duration, 0, 1<<17)}
+	idle := slices.Clone(g.connections)
+	began := time.Now()
+	issued, total, gap := 0, 0, time.Duration(0)
+	if rate > 0 {
+		total, gap = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
+		if err := g.tick(gap); err != nil {
+			return r, err
+		}
+		defer func() { _ = g.tick(0) }()
+	}
+	// next sends with c, or puts it aside.
+	next := func(c *connection, now time.Time) error {
+		switch since := now.Sub(began); {
+		case rate == 0 && since < burst:
+			c.began = now
+		case rate > 0 && issued < total && time.Duration(issued)*gap <= since:
+			c.began = began.Add(time.Duration(issued) * gap)
+		default:
+			idle = append(idle, c)
+			return nil
+		}
+		issued++
+		return g.send(c)
+	}
+	wake := func() error {
+		waiting := idle
+		idle = idle[:0:0]
+		now := time.Now()
+		for _, c := range waiting {
+			if err := next(c, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := wake(); err != nil {
+		return r, err
+	}
+	for r.count < issued || issued < total {
+		n, err := unix.EpollWait(g.epoll, g.events, 100)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return r, err
+		}
+		now := time.Now()
+		if now.Sub(began) > burst+patience {
+			return r, fmt.Errorf("%d requests have no answer after %s", issued-r.count, patience)
+		}
+		for _, event := range g.events[:max(n, 0)] {
+			if event.Fd < 0 {
+				if err := errors.Join(g.tock(), wake()); err != nil {
+					return r, err
+				}
+				continue
+			}
+			c := g.connections[event.Fd]
+			done, err := c.read()
+			if err != nil {
+				return r, err
+			}
+			if !done {
+				continue
+			}
+			now := time.Now()
+			r.count++
+			r.took = now.Sub(began)
+			r.latencies = append(r.latencies, now.Sub(c.began))
+			if err := next(c, now); err != nil {
+				return r, err
+			}
+		}
+	}
+	slices.Sort(r.latencies)
+	return r, nil
+}
+
+func (g *generator) send(c *connection) error {
+	*g.sent++
+	c.request.number(g.seed, *g.sent)
+	n, err := unix.Write(c.fd, c.request.text)
+	if err == nil && n < len(c.request.text) {
+		err = errors.New("the server does not read")
+	}
+	return err
+}
+
+// read reads what there is, and says whether that was the whole answer.
+func (c *connection) read() (bool, error) {
+	n, err := unix.Read(c.fd, c.answer[c.have:])
+	if err != nil {
+		return false, err
+	}
+	if n == 0 {
+		return false, errors.New("the server closed the connection")
+	}
+	c.have += n
+	length, err := answerLength(c.answer[:c.have])
+	if err != nil || length == 0 {
+		return false, err
+	}
+	if length != c.have {
+		return false, fmt.Errorf("more than one answer: %q", c.answer[:c.have])
+	}
+	c.have = 0
+	return true, nil
+}
+
+// tick makes the timer wake the generator that often; 0: no more.
+func (g *generator) tick(every time.Duration) error {
+	spec := unix.NsecToTimespec(every.Nanoseconds())
+	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)
+}
+
+// tock takes the timer's count.
+func (g *generator) tock() error {
+	var count [8]byte
+	_, err := unix.Read(g.timer, count[:])
+	if errors.Is(err, unix.EAGAIN) {
+		return nil
+	}
+	return err
+}

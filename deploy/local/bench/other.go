@@ -1,0 +1,26 @@
+//go:build !linux
+
+package bench
+
+import (
+	"errors"
+	"time"
+)
+
+var errLinux = errors.New("the benchmark needs Linux: epoll, and the clocks of other processes")
+
+func cpuTime(int) (time.Duration, error) { return 0, errLinux }
+
+type generator struct{}
+
+// result is what a burst showed.
+type result struct {
+	count     int
+	took      time.Duration
+	latencies []time.Duration // sorted
+}
+
+func newGenerator(target, int, int, uint64, *uint64) (*generator, error) { return nil, errLinux }
+
+func (*generator) run(time.Duration, float64) (result, error) { return result{}, errLinux }
+func (*generator) close()                                     {}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// minBody has room for the fixed part of a body.
+const minBody = 256
+
+// body is a JSON document of exactly that size, with what webhooks are made of: objects in
+// objects, short texts, numbers, times.
+func body(size int) string {
+	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
+	const item = `{"sku":"A-1001","name":"Caf\u00e9 au lait","quantity":2,"price":4.5},`
+	const tail = `null]},"note":"`
+	const end = `"}`
+	items := (size - len(head) - len(tail) - len(end)) / len(item)
+	text := head + strings.Repeat(item, max(items, 0)) + tail
+	return text + strings.Repeat("x", size-len(text)-len(end)) + end
+}
+
+// request is what one connection sends, ready but for the delivery ID.
+type request struct {
+	text []byte
+	id   []byte // where the delivery ID is in text
+}
+
+const idLength = 25 // seed and number, in hexadecimal digits, and a hyphen
+
+func newRequest(to target, bodyBytes int) request {
+	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + "\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
+		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
+	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))
+	return request{text: text, id: text[len(head) : len(head)+idLength]}
+}
+
+// number makes it a delivery of its own.
+func (r request) number(seed, n uint64) {
+	fill := func(text []byte, value uint64) {
+		for i := len(text) - 1; i >= 0; i-- {
+			text[i] = "0123456789abcdef"[value&15]
+			value >>= 4
+		}
+	}
+	fill(r.id[:8], seed)
+	r.id[8] = '-'
+	fill(r.id[9:], n)
+}
+
+var (
+	statusOK      = []byte("HTTP/1.1 200 ")
+	headersEnd    = []byte("\r\n\r\n")
+	contentLength = []byte("Content-Length: ")
+	deduplicated  = []byte(`"deduplicated"`)
+)
+
+// answerLength is how long the answer is that text begins with; 0: not all of it is there.
+// It is an error if it is not the answer to a new delivery.
+func answerLength(text []byte) (int, error) {
+	header := bytes.Index(text, headersEnd)
+	if header < 0 {
+		return 0, nil
+	}
+	if !bytes.HasPrefix(text, statusOK) {
+		return 0, fmt.Errorf("answer %q", text)
+	}
+	_, value, found := bytes.Cut(text[:header+2], contentLength)
+	if !found {
+		return 0, fmt.Errorf("an answer of unknown length: %q", text)
+	}
+	value, _, _ = bytes.Cut(value, headersEnd[:2])
+	size, err := strconv.Atoi(string(value))
+	if err != nil {
+		return 0, fmt.Errorf("Content-Length %q", value)
+	}
+	whole := header + len(headersEnd) + size
+	if len(text) < whole {
+		return 0, nil
+	}
+	if bytes.Contains(text[header:whole], deduplicated) {
+		return 0, errors.New("a new delivery was taken for a repeat")
+	}
+	return whole, nil
+}

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/pprof"
+	"strings"
+	"syscall"
+
+	"github.com/hookstart/hookstart/deploy/local"
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+// The names under which a binary starts itself to be one of the programs. Those with the
+// prefix exist only here; the others are what make build makes.
+const (
+	ownPrefix    = "bench-"
+	roleNATS     = ownPrefix + "nats"
+	roleBare     = ownPrefix + "bare"
+	roleEmbedded = ownPrefix + "embedded"
+	roleHTTP     = ownPrefix + "http"
+	roleIngress  = "ingress"
+	roleExecutor = "executor"
+	roleLocal    = "hookstart-local"
+)
+
+// BeProgram makes this process the program whose name it was started under, and says
+// whether there was one. Every main that calls Run calls it first.
+func BeProgram() bool {
+	// The bench's own programs have Go's defaults: what they are is the least that anybody
+	// would write.
+	own := func(run func(context.Context) error) {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1) //nolint:gocritic // nothing to clean up
+		}
+	}
+	switch os.Args[0] {
+	case roleNATS:
+		own(func(ctx context.Context) error { return runNATS(ctx, os.Args[1]) })
+	case roleBare:
+		own(func(ctx context.Context) error { return runBare(ctx, os.Args[1]) })
+	case roleEmbedded:
+		own(func(ctx context.Context) error { return runEmbedded(ctx, os.Args[1]) })
+	case roleHTTP:
+		own(runHTTP)
+	case roleIngress:
+		defer profile()()
+		var c ingress.Config
+		program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
+	case roleExecutor:
+		var c executor.Config
+		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
+	case roleLocal:
+		defer profile()()
+		var c local.Config
+		program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
+			c.Out = os.Stdout
+			return local.Run(ctx, c)
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+// profileEnv is the file into which a program writes its CPU profile.
+const profileEnv = "BENCH_CPU_PROFILE"
+
+// profiled are the programs that can, and the variants under whose load they do.
+var profiled = map[string]string{"hookstart": roleIngress, "hookstart-local": roleLocal}
+
+// profile profiles this process, if it is to be profiled, until stop.
+func profile() (stop func()) {
+	path := os.Getenv(profileEnv) //nolint:forbidigo // not a flag: the programs have the flags that they have
+	if path == "" {
+		return func() {}
+	}
+	file, err := os.Create(path) //nolint:gosec // the one who measures says where
+	if err == nil {
+		err = pprof.StartCPUProfile(file)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}
+}
+
+// announce says that a program of the bench's own is ready.
+func announce(role, addr string) error {
+	return json.NewEncoder(os.Stdout).Encode(announcement{Message: isReady(role), Addr: addr})
+}
+
+// runNATS is a NATS server with its data in dir.
+func runNATS(ctx context.Context, dir string) error {
+	server, err := embednats.Start(embednats.Options{StoreDir: dir})
+	if err != nil {
+		return err
+	}
+	defer server.Shutdown()
+	if err := announce(roleNATS, strings.TrimPrefix(server.ClientURL(), "nats://")); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
