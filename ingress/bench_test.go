@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -140,15 +139,10 @@ func BenchmarkIngress(b *testing.B) {
 		if _, err := r.Activate(ctx, "bench"); err != nil {
 			b.Fatal(err)
 		}
-		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-		if err != nil {
-			b.Fatal(err)
-		}
 		log, err := ops.NewLog("ingress", "info")
 		if err != nil {
 			b.Fatal(err)
 		}
-		log.SetOutput(null)
 		ready := make(chan string, 1)
 		running, stop := context.WithCancel(context.Background())
 		ended := make(chan error, 1)

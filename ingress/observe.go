@@ -68,16 +68,10 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	if e.status >= http.StatusInternalServerError {
 		level = logrus.WarnLevel
 	}
-	if !h.log.IsLevelEnabled(level) {
-		return
-	}
-	fields := logrus.Fields{
-		"status":      e.status,
-		"duration_ms": milliseconds(took),
-	}
+	members := append(make([]ops.Member, 0, 10), ops.Number("status", e.status), ops.Number("duration_ms", milliseconds(took)))
 	put := func(name, value string) {
 		if value != "" {
-			fields[name] = value
+			members = append(members, ops.Text(name, value))
 		}
 	}
 	put("workflow_id", e.workflowID)
@@ -85,18 +79,18 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	put("execution_id", e.executionID)
 	put("code", string(e.code))
 	if e.duplicate {
-		fields["deduplicated"] = true
+		members = append(members, ops.True("deduplicated"))
 	}
 	if e.bodyBytes > 0 {
-		fields["body_bytes"] = e.bodyBytes
+		members = append(members, ops.Number("body_bytes", e.bodyBytes))
 	}
 	if e.publish > 0 {
-		fields["publish_ms"] = milliseconds(e.publish)
+		members = append(members, ops.Number("publish_ms", milliseconds(e.publish)))
 	}
 	if e.err != nil {
-		fields["error"] = e.err.Error()
+		put("error", e.err.Error())
 	}
-	h.log.WithFields(fields).Log(level, "webhook")
+	ops.Event(h.log, level, e.start.Add(took), "webhook", members)
 }
 
 // refuseAll answers every request with one code.

@@ -14,7 +14,7 @@ import (
 // for every request, and that was a third of a request's allocations.
 type jsonLines struct{ program string }
 
-// own are the members that every line has.
+// own are the members that every line has, in order.
 var own = []string{"level", "msg", "program", "time"}
 
 // Format implements logrus.Formatter. Members are in alphabetical order.
@@ -36,25 +36,32 @@ func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
 		if i > 0 {
 			line = append(line, ',')
 		}
-		line = appendText(line, name)
-		line = append(line, ':')
-		switch name {
-		case "level":
-			line = appendText(line, e.Level.String())
-		case "msg":
-			line = appendText(line, e.Message)
-		case "program":
-			line = appendText(line, f.program)
-		case "time":
-			line = append(line, '"')
-			line = e.Time.UTC().AppendFormat(line, time.RFC3339Nano)
-			line = append(line, '"')
-		default:
+		line = appendName(line, name)
+		if slices.Contains(own, name) {
+			line = f.appendOwn(line, name, e.Level, e.Time, e.Message)
+		} else {
 			line = appendValue(line, e.Data[name])
 		}
 	}
 	return append(line, '}', '\n'), nil
 }
+
+// appendOwn writes the value of a member that every line has.
+func (f jsonLines) appendOwn(line []byte, name string, level logrus.Level, at time.Time, message string) []byte {
+	switch name {
+	case "level":
+		return appendText(line, level.String())
+	case "msg":
+		return appendText(line, message)
+	case "program":
+		return appendText(line, f.program)
+	default:
+		line = at.UTC().AppendFormat(append(line, '"'), time.RFC3339Nano)
+		return append(line, '"')
+	}
+}
+
+func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
 
 func appendValue(line []byte, value any) []byte {
 	switch v := value.(type) {

@@ -130,7 +130,8 @@ func rootCause(err error) error {
 
 const levels = "error, warn, info or debug"
 
-// NewLog writes to stderr: JSON lines, or lines for people when that is a terminal.
+// NewLog writes to stderr: JSON lines, or lines for people when that is a terminal. Those
+// of Event may be some milliseconds late, so who ends the process calls Flush.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
@@ -139,7 +140,9 @@ func NewLog(program, level string) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetLevel(parsed)
 	log.SetFormatter(jsonLines{program})
+	log.SetOutput(stderr)
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		log.SetOutput(os.Stderr)
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, TimestampFormat: time.TimeOnly})
 	}
 	return log, nil

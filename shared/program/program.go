@@ -40,7 +40,9 @@ func Main(name, description string, config any, run func(context.Context) error)
 	// A second signal ends the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	if err := run(ctx); err != nil {
+	err = run(ctx)
+	ops.Flush()
+	if err != nil {
 		fail(name, err, 1)
 	}
 }

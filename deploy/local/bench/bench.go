@@ -31,6 +31,7 @@ type Config struct {
 	Variants    []string      `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
 	Seed        uint64        `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
 	Bin         string        `help:"Folder with the programs: make build." default:"bin" type:"path"`
+	Other       string        `help:"Folder with the programs of another build: the variants that end in -other, to see what a change brings." placeholder:"FOLDER" type:"path"`
 	Profile     string        `help:"Folder for CPU profiles of ingress and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 
 	// Out is where people read how it goes, and the tables. Required.
@@ -63,6 +64,9 @@ func (c *Config) validate() error {
 		within("body-bytes", float64(c.BodyBytes), minBody, maxBody),
 	}
 	for _, name := range c.Variants {
+		if strings.HasSuffix(name, "-other") && c.Other == "" {
+			problems = append(problems, fmt.Errorf("--variants: %s needs --other", name))
+		}
 		if variants[name].install == nil {
 			problems = append(problems, fmt.Errorf("--variants: %q is none of %s", name, strings.Join(variantNames, ", ")))
 		}
@@ -146,7 +150,7 @@ func (s *session) names() []string {
 func (s *session) install(ctx context.Context) error {
 	for _, name := range s.names() {
 		s.line.Show("starting %s", name)
-		one, err := variants[name].install(ctx, &builder{bin: s.Bin, folder: s.folder, name: name, profiles: s.Profile})
+		one, err := variants[name].install(ctx, &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile})
 		if one != nil {
 			s.systems = append(s.systems, one) // what runs of it is ended by close
 		}

@@ -123,6 +123,7 @@ func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
 // builder starts the processes of one variant.
 type builder struct {
 	bin      string // empty: this very binary is all programs
+	other    string // the same of another build
 	folder   string
 	name     string
 	profiles string // the folder for CPU profiles; empty: none

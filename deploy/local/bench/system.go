@@ -37,22 +37,36 @@ type system struct {
 // variant is one way to answer the requests.
 type variant struct {
 	what    string
-	install func(context.Context, *builder) (*system, error)
+	install installer
 }
 
 // bare is the name of the yardstick.
 const bare = "bare"
 
 // variantNames are all, in the order of the tables.
-var variantNames = []string{bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-local"}
+var variantNames = []string{bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-local", "hookstart-other", "hookstart-local-other"}
 
 var variants = map[string]variant{
-	bare:                  {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},
-	"http":                {"the same without the publish", installHTTP},
-	"bare-embedded":       {"bare, with the NATS server in the same process", installEmbedded},
-	"hookstart":           {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
-	"hookstart-recording": {"ingress, NATS server, and executor that records into SQLite", installRecording},
-	"hookstart-local":     {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
+	bare:                    {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},
+	"http":                  {"the same without the publish", installHTTP},
+	"bare-embedded":         {"bare, with the NATS server in the same process", installEmbedded},
+	"hookstart":             {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
+	"hookstart-recording":   {"ingress, NATS server, and executor that records into SQLite", installRecording},
+	"hookstart-local":       {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
+	"hookstart-other":       {"hookstart of the other build", otherBuild(installIngress)},
+	"hookstart-local-other": {"hookstart-local of the other build", otherBuild(installLocal)},
+}
+
+// installer starts a variant. What it returns has to be closed, with an error too.
+type installer func(context.Context, *builder) (*system, error)
+
+// otherBuild is a variant of the other build.
+func otherBuild(install installer) installer {
+	return func(ctx context.Context, b *builder) (*system, error) {
+		other := *b
+		other.bin = b.other
+		return install(ctx, &other)
+	}
 }
 
 func installBare(ctx context.Context, b *builder) (*system, error) {

@@ -1,0 +1,97 @@
+package ops
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+func newLog(t *testing.T, out io.Writer) *logrus.Logger {
+	t.Helper()
+	log, err := NewLog("ingress", "info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.SetOutput(out)
+	return log
+}
+
+// An event's line is the one that logrus would have written.
+func TestEventIsWhatLogrusWrites(t *testing.T) {
+	t.Parallel()
+	members := func() []Member {
+		return []Member{
+			Number("status", 200), Number("duration_ms", 0.25), Text("workflow_id", "a\"\n\u2028é"), Text("code", ""),
+			True("deduplicated"), Text("node", "n"), Text("publish", "p"), Text("zone", "z"),
+		}
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("", 3600))
+	for _, list := range [][]Member{members(), nil} {
+		var fast, slow bytes.Buffer
+		lines := &lineWriter{out: &fast}
+		Event(newLog(t, lines), logrus.WarnLevel, at, "webhook", list)
+		Event(newLog(t, &slow), logrus.WarnLevel, at, "webhook", list)
+		lines.flush()
+		if fast.String() != slow.String() || slow.Len() == 0 {
+			t.Errorf("%s instead of %s", fast.String(), slow.String())
+		}
+	}
+	var out bytes.Buffer
+	lines := &lineWriter{out: &out}
+	Event(newLog(t, lines), logrus.DebugLevel, at, "quiet", nil)
+	lines.flush()
+	if out.Len() > 0 {
+		t.Error("logged below the level:", out.String())
+	}
+}
+
+// counted counts writes, and says when one came.
+type counted struct {
+	mu     sync.Mutex
+	text   strings.Builder
+	writes int
+	came   chan struct{}
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes++
+	c.text.Write(p)
+	select {
+	case c.came <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// The first line does not wait. Those that follow are written together, by themselves; a
+// line of logrus comes after those that wait, at once.
+func TestLinesWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	out := &counted{came: make(chan struct{}, 1)}
+	lines := &lineWriter{out: out}
+	now := time.Now()
+	lines.add([]byte("1\n"), now)
+	<-out.came
+	for range 3 {
+		lines.add([]byte("2\n"), now)
+	}
+	<-out.came
+	lines.add([]byte("3\n"), now)
+	if _, err := lines.Write([]byte("4\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-out.came
+	lines.flush() // nothing is left
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if got := out.text.String(); got != "1\n2\n2\n2\n3\n4\n" || out.writes == 6 {
+		t.Errorf("%d writes: %q", out.writes, got)
+	}
+}
