@@ -151,6 +151,12 @@ func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
+// Values of headers that are always the same; nobody changes them.
+var (
+	contentTypeJSON = []string{"application/json"}
+	cacheNothing    = []string{"no-store"}
+)
+
 // accept answers that an execution is started, or was by an earlier delivery.
 func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, duplicate bool) {
 	body := make([]byte, 0, 128)
@@ -162,8 +168,7 @@ func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, du
 		body = append(body, `"}`...)
 	}
 	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
+	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }

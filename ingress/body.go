@@ -11,8 +11,9 @@ import (
 )
 
 // readBody reads the whole body, within the bounds on requests in flight and on bytes
-// in memory. release gives back what it took; it may always be called.
-func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event) (body []byte, release func(), refusal *admission.Refusal) {
+// in memory, into the request's buffers if its length is declared. release gives back what
+// it took of the bounds; it may always be called.
+func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *buffers) (body []byte, release func(), refusal *admission.Refusal) {
 	// A body of unknown length may grow to the limit.
 	reserved := r.ContentLength
 	if reserved < 0 {
@@ -37,14 +38,13 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event) (bo
 	if err := deadline(time.Now().Add(h.bodyTimeout)); err != nil {
 		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}
 	}
-	limited := http.MaxBytesReader(w, r.Body, h.maxBody)
 	var err error
-	if r.ContentLength > 0 {
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(limited, body)
+	if r.ContentLength > 0 { // at most maxBody: that was checked first of all
+		body = b.forBody(r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
 	} else {
 		var grown bytes.Buffer
-		_, err = grown.ReadFrom(limited)
+		_, err = grown.ReadFrom(http.MaxBytesReader(w, r.Body, h.maxBody))
 		body = grown.Bytes()
 	}
 	var tooLarge *http.MaxBytesError

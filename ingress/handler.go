@@ -109,7 +109,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		return
 	}
 
-	body, release, refusal := h.readBody(w, r, e)
+	buffers := takeBuffers()
+	defer buffers.give()
+	body, release, refusal := h.readBody(w, r, e, buffers)
 	defer release()
 	if refusal != nil {
 		h.refuse(w, r, e, refusal)
@@ -143,7 +145,11 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		Query:      query,
 		TokenID:    admitted.TokenID,
 	}
-	ack, refusal := h.publish(e, func() (*nats.Msg, error) { return stream.StartMessage(start) })
+	msg, err := stream.StartMessageIn(buffers.message, start)
+	if err == nil {
+		buffers.message = msg.Data // perhaps a larger one
+	}
+	ack, refusal := h.publish(e, msg, err)
 	if refusal != nil {
 		h.refuse(w, r, e, refusal)
 		return
@@ -176,7 +182,8 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 		rejection.DeliveryID = headerText(deliveryID)
 	}
 	e.executionID = rejection.ID
-	_, refusal := h.publish(e, func() (*nats.Msg, error) { return stream.RejectedMessage(rejection) })
+	msg, err := stream.RejectedMessage(rejection)
+	_, refusal := h.publish(e, msg, err)
 	if refusal != nil {
 		return refusal
 	}
@@ -187,11 +194,11 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 // new leader.
 const retryUnavailable = 2 * time.Second
 
-// publish stores a message and turns the stream's refusal into the sender's.
-func (h *handler) publish(e *event, message func() (*nats.Msg, error)) (publish.Ack, *admission.Refusal) {
-	msg, err := message()
-	if err != nil {
-		e.err = err
+// publish stores a message, unless it could not be encoded, and turns the stream's refusal
+// into the sender's.
+func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
+	if unencoded != nil {
+		e.err = unencoded
 		return publish.Ack{}, &admission.Refusal{Code: admission.Internal}
 	}
 	began := time.Now()

@@ -13,10 +13,13 @@ import (
 
 // encodeStart is proto.Marshal of a start, written out: it needs one allocation where
 // that, with the messages in between, needs about three for each header. A test holds it
-// against the generated code.
-func encodeStart(s *execution.Start) []byte {
-	size := 256 + len(s.Payload.Body) + len(s.Payload.ContentType) + valuesSize(s.Headers) + valuesSize(s.Query)
-	b := make([]byte, 0, size)
+// against the generated code. It is written into buffer, or into a new one if that is
+// too small.
+func encodeStart(buffer []byte, s *execution.Start) []byte {
+	b := buffer[:0]
+	if size := 256 + len(s.Payload.Body) + len(s.Payload.ContentType) + valuesSize(s.Headers) + valuesSize(s.Query); cap(b) < size {
+		b = make([]byte, 0, size)
+	}
 	b = appendString(b, 1, s.ID)
 	b = appendString(b, 2, s.WorkflowID)
 	b = appendString(b, 3, s.NodeID)

@@ -77,13 +77,13 @@ func (a *acks) close() {
 	a.fail(errDisconnected, func(*waiter) bool { return true })
 }
 
-// publish sends a message and waits for the stream's answer to it.
-func (a *acks) publish(msg *nats.Msg, timeout time.Duration) (Ack, error) {
+// publish sends a message and waits for the stream's answer to it until the deadline.
+func (a *acks) publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	w, ok := a.idle.Get().(*waiter)
 	if !ok {
 		panic("the pool holds waiters only")
 	}
-	w.deadline = time.Now().Add(timeout)
+	w.deadline = deadline
 	a.mu.Lock()
 	a.next++
 	number := a.next

@@ -81,9 +81,10 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	if repeatable {
 		patience = min(attemptTimeout, p.timeout)
 	}
+	now := start
 	unknown := false // whether an earlier attempt may have been stored
 	for attempt := 0; ; attempt++ {
-		ack, err := p.acks.publish(msg, patience)
+		ack, err := p.acks.publish(msg, now.Add(patience))
 		switch o := classify(err); {
 		case o == stored:
 			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg, deadline) {
@@ -108,6 +109,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		<-time.After(pause)
+		now = time.Now()
 	}
 }
 
