@@ -42,6 +42,9 @@ type Config struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
+	// SendersFirst makes the recorder rest while requests come in bursts: for a process that
+	// answers senders, too. Records are a little later then, and never much.
+	SendersFirst bool `kong:"-"`
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
 	// Listener is listened on instead of Addr.

@@ -135,6 +135,7 @@ func run(ctx context.Context, c Config) error {
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
 	r := recorder.New(js, records, changed, o, log)
+	r.SendersFirst = c.SendersFirst
 	background.Go(func() { r.Run(working) })
 	background.Go(func() { r.RunReports(working) })
 	background.Go(func() { prune(working, records, c.Retention, log) })

@@ -122,7 +122,8 @@ func Run(ctx context.Context, c Config) error {
 			DatabaseURL: "sqlite:" + filepath.Join(c.DataDir, "executions.db"),
 			AdminToken:  adminToken, SignInOnce: signInOnce, PublicURL: c.PublicURL,
 			Replicas: 1, StreamMaxAge: max(7*24*time.Hour, c.DedupWindow), DedupWindow: c.DedupWindow, Retention: 30 * 24 * time.Hour,
-			NATSOptions: inProcess, Ops: o, Log: log, OnReady: func(executor.Listening) { ready() },
+			SendersFirst: true,
+			NATSOptions:  inProcess, Ops: o, Log: log, OnReady: func(executor.Listening) { ready() },
 		})
 	})
 	// It stops last: what the ingress has accepted is still recorded.

@@ -35,6 +35,11 @@ const (
 
 // Recorder records. Several of them, in several executors, share the work.
 type Recorder struct {
+	// SendersFirst is for a process that answers senders, too: the recorder rests between its
+	// batches, so that a burst of requests is answered first and recorded right after. It is
+	// to be set before Run.
+	SendersFirst bool
+
 	js      jetstream.JetStream
 	store   store.Store
 	changes *changes.Changes
@@ -108,9 +113,42 @@ func (r *Recorder) consume(ctx context.Context) error {
 		}
 	}()
 	for batch := range batches(arrived) {
+		began := time.Now()
 		r.record(recording, batch)
+		if r.SendersFirst {
+			pause(ctx, rest(time.Since(began), pending(batch[len(batch)-1])))
+		}
 	}
 	return <-failed
+}
+
+const (
+	// restRatio is how much longer than a batch the rest after it is: a quarter of one core
+	// remains for recording, which is some thousands a second.
+	restRatio = 3
+	// maxRest keeps what has arrived, and waits, well within ackWait.
+	maxRest = 100 * time.Millisecond
+	// maxBehind is how many messages may wait. Past it there is no rest: what lasts longer
+	// than a burst must be kept up with.
+	maxBehind = 50_000
+)
+
+// rest is how long the recorder rests after a batch that took so long, when so many
+// messages wait.
+func rest(took time.Duration, waiting uint64) time.Duration {
+	if waiting > maxBehind {
+		return 0
+	}
+	return min(restRatio*took, maxRest)
+}
+
+// pending is how many messages waited in the stream when this one came.
+func pending(msg jetstream.Msg) uint64 {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0
+	}
+	return meta.NumPending
 }
 
 // batches gathers what is there: while one batch is recorded, the next one grows.

@@ -1,0 +1,25 @@
+package recorder
+
+import (
+	"testing"
+	"time"
+)
+
+// It rests in proportion, never for long, and not at all when it falls behind.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		took    time.Duration
+		waiting uint64
+		want    time.Duration
+	}{
+		{time.Millisecond, 0, restRatio * time.Millisecond},
+		{time.Millisecond, maxBehind, restRatio * time.Millisecond},
+		{time.Second, 0, maxRest},
+		{time.Second, maxBehind + 1, 0},
+	} {
+		if got := rest(c.took, c.waiting); got != c.want {
+			t.Errorf("after %s with %d waiting: %s, want %s", c.took, c.waiting, got, c.want)
+		}
+	}
+}
