@@ -22,11 +22,11 @@ PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test soak lint bench fuzz generate clean
+.PHONY: help run build test soak lint bench microbench fuzz generate clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: build ## build, then start everything in one process: make run ARGS="--no-demo"
 	@exec bin/hookstart-local $(ARGS)
@@ -74,7 +74,10 @@ lint-generated: $(BUF) $(PROTOC_GEN_GO)
 	(cd "$$scratch/proto" && $(BUF_GENERATE)) && \
 	diff -r proto "$$scratch/proto" || { echo 'generated code is stale: run make generate'; exit 1; }
 
-bench: ## run the benchmarks
+bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"
+	CGO_ENABLED=0 go build -o bin/bench ./deploy/local/cmd/bench && exec bin/bench --bin=bin $(if $(ROUNDS),--rounds=$(ROUNDS)) $(ARGS)
+
+microbench: ## run the Go benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem -short $(PACKAGES)
 
 fuzz: ## run every fuzz test for FUZZTIME each: make fuzz FUZZTIME=2m
