@@ -25,7 +25,7 @@ const (
 	boolMember
 )
 
-// Text, Number and True are members with such a value.
+// Text is a member with a text.
 func Text(name, value string) Member { return Member{Name: name, text: value} }
 
 // Number is a member with a number.

@@ -80,7 +80,7 @@ var profiled = map[string]string{"hookstart": roleIngress, "hookstart-local": ro
 
 // profile profiles this process, if it is to be profiled, until stop.
 func profile() (stop func()) {
-	path := os.Getenv(profileEnv) //nolint:forbidigo // not a flag: the programs have the flags that they have
+	path := os.Getenv(profileEnv)
 	if path == "" {
 		return func() {}
 	}
