@@ -78,8 +78,8 @@ func runHTTP(ctx context.Context) error {
 }
 
 const (
-	barePath    = "/webhooks/bench"
-	bareSubject = "executions.start.default.bench.node"
+	barePath    = "/webhooks/bench000000"
+	bareSubject = "executions.start.default.bench000000.node"
 	bareAnswer  = `{"success":true}`
 )
 

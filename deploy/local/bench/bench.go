@@ -28,6 +28,7 @@ type Config struct {
 	OpenRate    float64       `help:"Requests per second in the open loop." default:"2000"`
 	Connections int           `help:"Keep-alive connections that send at the same time." default:"64"`
 	BodyBytes   int           `help:"Size of a body, JSON." default:"1024"`
+	Workflows   int           `help:"Active workflows of hookstart; the requests go round them." default:"1"`
 	Variants    []string      `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
 	Seed        uint64        `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
 	Bin         string        `help:"Folder with the programs: make build." default:"bin" type:"path"`
@@ -45,6 +46,7 @@ const (
 	maxConnections = 1024
 	maxBody        = 102_400
 	maxRate        = 50_000
+	maxWorkflows   = 1_000_000
 )
 
 func (c *Config) validate() error {
@@ -61,6 +63,7 @@ func (c *Config) validate() error {
 		within("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
 		within("open-rate", c.OpenRate, 1, maxRate),
 		within("connections", float64(c.Connections), 1, maxConnections),
+		within("workflows", float64(c.Workflows), 1, maxWorkflows),
 		within("body-bytes", float64(c.BodyBytes), minBody, maxBody),
 	}
 	for _, name := range c.Variants {
@@ -120,6 +123,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	s.line.Done()
 	names := s.names()
 	writeClosed(c.Out, names, closed)
+	if c.Workflows > 1 {
+		if err := writeMemory(c.Out, s.systems); err != nil {
+			return err
+		}
+	}
 	if open != nil {
 		writeOpen(c.Out, names, open, c.OpenRate)
 	}
@@ -150,7 +158,7 @@ func (s *session) names() []string {
 func (s *session) install(ctx context.Context) error {
 	for _, name := range s.names() {
 		s.line.Show("starting %s", name)
-		one, err := variants[name].install(ctx, &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile})
+		one, err := variants[name].install(ctx, &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile, workflows: s.Workflows})
 		if one != nil {
 			s.systems = append(s.systems, one) // what runs of it is ended by close
 		}
@@ -213,7 +221,7 @@ func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 func (t turn) cpuPerThousand() float64 { return t.cpu.Seconds() / float64(t.count) * 1000 }
 
 func (s *session) turn(ctx context.Context, one *system, burst time.Duration, rate float64) (turn, error) {
-	g, err := newGenerator(one.target, s.Connections, s.BodyBytes, s.Seed, &s.sent)
+	g, err := newGenerator(one.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
 	if err != nil {
 		return turn{}, fmt.Errorf("%s: %w", one.name, err)
 	}

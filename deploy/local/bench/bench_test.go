@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 	}
 	err := Run(t.Context(), Config{
 		Rounds: 1, Burst: 50 * time.Millisecond, OpenRounds: 1, OpenBurst: 50 * time.Millisecond, OpenRate: 200,
-		Connections: 4, BodyBytes: 1024, Variants: names, Seed: 1, Profile: profiles, Out: &out,
+		Connections: 4, BodyBytes: 1024, Workflows: 10, Variants: names, Seed: 1, Profile: profiles, Out: &out,
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)

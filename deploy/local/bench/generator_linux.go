@@ -18,6 +18,7 @@ type generator struct {
 	epoll, timer int
 	connections  []*connection
 	events       []unix.EpollEvent
+	workflows    uint64
 	seed         uint64
 	sent         *uint64
 }
@@ -42,8 +43,8 @@ type result struct {
 const patience = 10 * time.Second
 
 // newGenerator connects. sent counts the delivery IDs: none is used twice under one seed.
-func newGenerator(to target, connections, bodyBytes int, seed uint64, sent *uint64) (g *generator, err error) {
-	g = &generator{epoll: -1, timer: -1, events: make([]unix.EpollEvent, connections+1), seed: seed, sent: sent}
+func newGenerator(to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64) (g *generator, err error) {
+	g = &generator{epoll: -1, timer: -1, events: make([]unix.EpollEvent, connections+1), workflows: uint64(workflows), seed: seed, sent: sent} //nolint:gosec // not negative
 	defer func() {
 		if err != nil {
 			g.close()
@@ -179,7 +180,7 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 
 func (g *generator) send(c *connection) error {
 	*g.sent++
-	c.request.number(g.seed, *g.sent)
+	c.request.number(g.seed, *g.sent, g.workflows)
 	n, err := unix.Write(c.fd, c.request.text)
 	if err == nil && n < len(c.request.text) {
 		err = errors.New("the server does not read")

@@ -11,6 +11,8 @@ var errLinux = errors.New("the benchmark needs Linux: epoll, and the clocks of o
 
 func cpuTime(int) (time.Duration, error) { return 0, errLinux }
 
+func residentMB(int) (int, error) { return 0, errLinux }
+
 type generator struct{}
 
 // result is what a burst showed.
@@ -20,7 +22,7 @@ type result struct {
 	latencies []time.Duration // sorted
 }
 
-func newGenerator(target, int, int, uint64, *uint64) (*generator, error) { return nil, errLinux }
+func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) { return nil, errLinux }
 
 func (*generator) run(time.Duration, float64) (result, error) { return result{}, errLinux }
 func (*generator) close()                                     {}

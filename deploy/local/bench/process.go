@@ -127,6 +127,8 @@ type builder struct {
 	folder   string
 	name     string
 	profiles string // the folder for CPU profiles; empty: none
+
+	workflows int
 }
 
 // start starts a program that make build has made, or one of the bench's own.

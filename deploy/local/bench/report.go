@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -96,4 +97,24 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 					quartilesOf(each(t, latency(0.999))).format("%.2f"), paired(t, turns[bare], latency(0.99)).format("%.2f"))
 			}
 		})
+}
+
+// writeMemory says how long an ingress took to start, and what all processes hold now.
+func writeMemory(out io.Writer, systems []*system) error {
+	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
+	for _, one := range systems {
+		line := one.name + ":"
+		for _, p := range one.processes {
+			size, err := residentMB(p.cmd.Process.Pid)
+			if err != nil {
+				return err
+			}
+			line += fmt.Sprintf(" %s %d", strings.TrimPrefix(p.name, one.name+"-"), size)
+		}
+		if one.readyAfter > 0 {
+			line += fmt.Sprintf("; the ingress was ready after %.2f s", one.readyAfter.Seconds())
+		}
+		_, _ = fmt.Fprintln(out, line)
+	}
+	return nil
 }

@@ -23,11 +23,18 @@ func body(size int) string {
 	return text + strings.Repeat("x", size-len(text)-len(end)) + end
 }
 
-// request is what one connection sends, ready but for the delivery ID.
+// request is what one connection sends, ready but for the workflow and the delivery ID.
 type request struct {
-	text []byte
-	id   []byte // where the delivery ID is in text
+	text     []byte
+	id       []byte // where the delivery ID is in text
+	workflow []byte // where the workflow's number is
 }
+
+// workflowDigits is the length of the number that every workflow's ID ends with.
+const workflowDigits = 6
+
+// workflowID is that of the bench's nth workflow.
+func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
 
 const idLength = 25 // seed and number, in hexadecimal digits, and a hyphen
 
@@ -35,20 +42,26 @@ func newRequest(to target, bodyBytes int) request {
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + "\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))
-	return request{text: text, id: text[len(head) : len(head)+idLength]}
+	workflow := len("POST "+barePath) - workflowDigits
+	return request{text: text, id: text[len(head) : len(head)+idLength], workflow: text[workflow : workflow+workflowDigits]}
 }
 
-// number makes it a delivery of its own.
-func (r request) number(seed, n uint64) {
-	fill := func(text []byte, value uint64) {
-		for i := len(text) - 1; i >= 0; i-- {
-			text[i] = "0123456789abcdef"[value&15]
-			value >>= 4
-		}
-	}
+// number makes it a delivery of its own, to one of the workflows. The next one goes to a
+// workflow far away: neighbours may share what is in the processor's cache.
+func (r request) number(seed, n, workflows uint64) {
+	const stride = 7_368_787 // a prime: every workflow has its turn
 	fill(r.id[:8], seed)
 	r.id[8] = '-'
 	fill(r.id[9:], n)
+	fill(r.workflow, n*stride%workflows)
+}
+
+// fill writes a value in hexadecimal digits, with zeros before it.
+func fill(text []byte, value uint64) {
+	for i := len(text) - 1; i >= 0; i-- {
+		text[i] = "0123456789abcdef"[value&15]
+		value >>= 4
+	}
 }
 
 var (

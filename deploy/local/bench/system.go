@@ -11,8 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -27,7 +25,8 @@ type system struct {
 	target
 	processes []*process
 	nats      *process // the one of them that is a NATS server and nothing else
-	opsAddr   string   // of the program that answers the requests; empty: it has none
+	// How long the ingress took to be ready, if it is a process of its own.
+	readyAfter time.Duration
 
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -125,8 +124,6 @@ func (s *system) connect(url string) (err error) {
 	return err
 }
 
-const adminToken = "the-admin-token-of-the-bench"
-
 func installRecording(ctx context.Context, b *builder) (*system, error) {
 	s, _, err := installServices(ctx, b)
 	s.records = true
@@ -158,16 +155,17 @@ func installServices(ctx context.Context, b *builder) (*system, *process, error)
 	if err != nil {
 		return s, executor, err
 	}
+	if err := s.makeWorkflows(ctx, executorAt.Addr, b.workflows); err != nil {
+		return s, executor, err
+	}
+	began := time.Now()
 	ingress, err := s.add(b.start(roleIngress, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr))
 	if err != nil {
 		return s, executor, err
 	}
 	ingressAt, err := ingress.awaitReady(ctx, roleIngress)
-	if err != nil {
-		return s, executor, err
-	}
-	s.opsAddr = ingressAt.OpsAddr
-	return s, executor, s.makeWorkflow(ctx, executorAt.Addr, ingressAt.Addr)
+	s.readyAfter, s.addr = time.Since(began), ingressAt.Addr
+	return s, executor, err
 }
 
 func installLocal(ctx context.Context, b *builder) (*system, error) {
@@ -196,27 +194,8 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	if err := s.connect(natsURL); err != nil {
 		return s, err
 	}
-	return s, s.makeWorkflow(ctx, executorAt.Addr, ingressAt.Addr)
-}
-
-// makeWorkflow makes the workflow that is called, under a rate limit that is not reached.
-func (s *system) makeWorkflow(ctx context.Context, executorAddr, ingressAddr string) error {
-	client := apiclient.New("http://"+executorAddr, adminToken)
-	if _, err := client.PutAccount(ctx, "bench", api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
-		return err
-	}
-	if _, err := client.PutWorkflow(ctx, "bench", api.PutWorkflow{
-		AccountID: "bench", Name: "Bench", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: "node"}},
-	}); err != nil {
-		return err
-	}
-	if _, err := client.Activate(ctx, "bench"); err != nil {
-		return err
-	}
-	trigger, err := client.Trigger(ctx, "bench", "node")
-	s.target = target{ingressAddr, barePath + "?token=" + trigger.Token}
-	return err
+	s.addr = ingressAt.Addr
+	return s, s.makeWorkflows(ctx, executorAt.Addr, b.workflows)
 }
 
 // cpu is the CPU time that the processes have used so far.

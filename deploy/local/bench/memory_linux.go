@@ -1,0 +1,19 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// residentMB is how much memory a process holds.
+func residentMB(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	pages, err := strconv.Atoi(fields[1])
+	return pages * os.Getpagesize() >> 20, err
+}

@@ -1,0 +1,92 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+const adminToken = "the-admin-token-of-the-bench"
+
+// makeWorkflows makes the workflows that are called, under a rate limit that is not
+// reached. The first one is made as operators make them. The others are copies of its
+// record, with its token: a million calls of the API would take half an hour.
+func (s *system) makeWorkflows(ctx context.Context, executorAddr string, count int) error {
+	client := apiclient.New("http://"+executorAddr, adminToken)
+	if _, err := client.PutAccount(ctx, "bench", api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
+		return err
+	}
+	first := workflowID(0)
+	if _, err := client.PutWorkflow(ctx, first, api.PutWorkflow{
+		AccountID: "bench", Name: "Bench", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers: []api.PutTrigger{{NodeID: "node"}},
+	}); err != nil {
+		return err
+	}
+	if _, err := client.Activate(ctx, first); err != nil {
+		return err
+	}
+	trigger, err := client.Trigger(ctx, first, "node")
+	if err != nil {
+		return err
+	}
+	s.path = barePath + "?token=" + trigger.Token
+	return s.copyWorkflow(ctx, count)
+}
+
+// copyTimeout is how long the stream may take for the last copies.
+const copyTimeout = time.Minute
+
+func (s *system) copyWorkflow(ctx context.Context, count int) error {
+	if count == 1 {
+		return nil
+	}
+	kv, err := s.js.KeyValue(ctx, registry.Bucket)
+	if err != nil {
+		return err
+	}
+	keys, err := kv.ListKeysFiltered(ctx, "*."+workflowID(0))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = keys.Stop() }()
+	key, found := <-keys.Keys()
+	if !found {
+		return fmt.Errorf("the registry has no %s", workflowID(0))
+	}
+	entry, err := kv.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	var record hookstartv1.Workflow
+	if err := proto.Unmarshal(entry.Value(), &record); err != nil {
+		return err
+	}
+	prefix := "$KV." + registry.Bucket + "." + key[:len(key)-len(workflowID(0))]
+	for n := 1; n < count; n++ {
+		record.Id = workflowID(n)
+		data, err := proto.Marshal(&record)
+		if err != nil {
+			return err
+		}
+		if _, err := s.js.PublishAsync(prefix+record.GetId(), data, jetstream.WithStallWait(copyTimeout)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-s.js.PublishAsyncComplete():
+		return nil
+	case <-time.After(copyTimeout):
+		return fmt.Errorf("the registry did not take %d workflows in time", count)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
