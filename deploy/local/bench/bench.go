@@ -212,6 +212,7 @@ func (s *session) rounds(ctx context.Context, what string, count int, burst time
 // turn is what one burst at one variant showed.
 type turn struct {
 	result
+	lag          time.Duration // from the last answer until everything was recorded
 	cpu, natsCPU time.Duration // of all its processes, and of the NATS server if it is one of them
 }
 
@@ -239,11 +240,13 @@ func (s *session) turn(ctx context.Context, one *system, burst time.Duration, ra
 			return turn{}, err
 		}
 		// What is still to be recorded belongs to this burst, and not to the next.
+		answered := time.Now()
 		if err := one.settle(ctx); err != nil {
 			return turn{}, err
 		}
+		lag := time.Since(answered)
 		cpuAfter, natsAfter, err := one.cpu()
-		return turn{result: r, cpu: cpuAfter - cpu, natsCPU: natsAfter - natsCPU}, err
+		return turn{result: r, lag: lag, cpu: cpuAfter - cpu, natsCPU: natsAfter - natsCPU}, err
 	}
 	if _, err := measure(min(leadIn, burst)); err != nil {
 		return turn{}, fmt.Errorf("%s: %w", one.name, err)

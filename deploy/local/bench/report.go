@@ -89,12 +89,16 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 
 func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate float64) {
 	table(out, fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, in ms. Median of the rounds (quartiles).", rate),
-		"\tp50\tp99\tp99.9\tp99 x bare", func(w io.Writer) {
+		"\tp50\tp99\tp99.9\tp99 x bare\tall recorded after", func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name,
+				recorded := "-"
+				if lag := quartilesOf(each(t, func(t turn) float64 { return float64(t.lag) / float64(time.Millisecond) })); lag.median > 1 {
+					recorded = lag.format("%.0f")
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name,
 					quartilesOf(each(t, latency(0.5))).format("%.2f"), quartilesOf(each(t, latency(0.99))).format("%.2f"),
-					quartilesOf(each(t, latency(0.999))).format("%.2f"), paired(t, turns[bare], latency(0.99)).format("%.2f"))
+					quartilesOf(each(t, latency(0.999))).format("%.2f"), paired(t, turns[bare], latency(0.99)).format("%.2f"), recorded)
 			}
 		})
 }
