@@ -123,23 +123,21 @@ func (r *Recorder) consume(ctx context.Context) error {
 }
 
 const (
-	// restRatio is how much longer than a batch the rest after it is: a quarter of one core
-	// remains for recording, which is some thousands a second.
+	// restRatio is how much longer than a batch the rest after it is, when nothing waits: a
+	// quarter of one core remains for recording.
 	restRatio = 3
 	// maxRest keeps what has arrived, and waits, well within ackWait.
 	maxRest = 100 * time.Millisecond
-	// maxBehind is how many messages may wait. Past it there is no rest: what lasts longer
-	// than a burst must be kept up with.
-	maxBehind = 50_000
+	// maxBehind is how many messages may wait. The nearer to it, the shorter the rest: what
+	// lasts longer than a burst is kept up with.
+	maxBehind = 30_000
 )
 
 // rest is how long the recorder rests after a batch that took so long, when so many
 // messages wait.
 func rest(took time.Duration, waiting uint64) time.Duration {
-	if waiting > maxBehind {
-		return 0
-	}
-	return min(restRatio*took, maxRest)
+	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
+	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
 }
 
 // pending is how many messages waited in the stream when this one came.

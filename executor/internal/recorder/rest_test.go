@@ -14,9 +14,10 @@ func TestRest(t *testing.T) {
 		want    time.Duration
 	}{
 		{time.Millisecond, 0, restRatio * time.Millisecond},
-		{time.Millisecond, maxBehind, restRatio * time.Millisecond},
+		{2 * time.Millisecond, maxBehind / 2, restRatio * time.Millisecond},
 		{time.Second, 0, maxRest},
-		{time.Second, maxBehind + 1, 0},
+		{time.Second, maxBehind, 0},
+		{time.Second, 10 * maxBehind, 0},
 	} {
 		if got := rest(c.took, c.waiting); got != c.want {
 			t.Errorf("after %s with %d waiting: %s, want %s", c.took, c.waiting, got, c.want)
