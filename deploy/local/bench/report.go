@@ -107,18 +107,18 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 func writeMemory(out io.Writer, systems []*system) error {
 	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
 	for _, one := range systems {
-		line := one.name + ":"
+		_, _ = fmt.Fprint(out, one.name, ":")
 		for _, p := range one.processes {
 			size, err := residentMB(p.cmd.Process.Pid)
 			if err != nil {
 				return err
 			}
-			line += fmt.Sprintf(" %s %d", strings.TrimPrefix(p.name, one.name+"-"), size)
+			_, _ = fmt.Fprint(out, " ", strings.TrimPrefix(p.name, one.name+"-"), " ", size)
 		}
 		if one.readyAfter > 0 {
-			line += fmt.Sprintf("; the ingress was ready after %.2f s", one.readyAfter.Seconds())
+			_, _ = fmt.Fprintf(out, "; the ingress was ready after %.2f s", one.readyAfter.Seconds())
 		}
-		_, _ = fmt.Fprintln(out, line)
+		_, _ = fmt.Fprintln(out)
 	}
 	return nil
 }
