@@ -119,7 +119,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("Referer", "https://x/?token=hst_token", "Webhook-Id", "")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil, nil)
+		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil, nil, nil)
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -166,6 +166,24 @@ func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return publish.Ack{Sequence: 1}, nil
 }
 
+// lastRefused keeps what is kept of a request that is refused.
+type lastRefused struct {
+	mu        sync.Mutex
+	userAgent string
+}
+
+func (l *lastRefused) Count(_, _ string, request stream.RefusedRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.userAgent = request.UserAgent
+}
+
+func (l *lastRefused) agent() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.userAgent
+}
+
 type alwaysValid struct{}
 
 func (alwaysValid) Valid(time.Time) bool { return true }
@@ -176,6 +194,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("&a=%ff", "X-GitHub-Delivery: 1", []byte("x"))
 	f.Add(" HTTP/1.0", "Expect: 100-continue", []byte(""))
 	f.Add("", "Transfer-Encoding: chunked", []byte("1\r\nx\r\n0\r\n\r\n"))
+	f.Add("", "User-Agent: x\r\nContent-Type: application/json", []byte(`{`))
 	f.Add("#", "Content-Length: 5", []byte("\x00"))
 	token := registry.NewToken()
 	snapshot := registry.NewSnapshot()
@@ -194,13 +213,14 @@ func FuzzRequest(f *testing.F) {
 	snapshot.Loaded()
 	var (
 		messages storedMessages
+		refused  lastRefused
 		logged   bytes.Buffer
 	)
 	log := logrus.New()
 	log.SetOutput(&logged)
 	h := newHandler(Config{
 		DeliveryIDHeaders: DefaultDeliveryIDHeaders, MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot, admission.NewLimits()), alwaysValid{}, &messages, nil, newRequestMetrics(prometheus.NewRegistry()), log)
+	}, admission.New(snapshot, admission.NewLimits()), alwaysValid{}, &messages, nil, &refused, newRequestMetrics(prometheus.NewRegistry()), log)
 	server := httptest.NewUnstartedServer(h.router())
 	server.Config.MaxHeaderBytes = maxHeaderBytes
 	server.Config.ErrorLog = nil
@@ -231,6 +251,9 @@ func FuzzRequest(f *testing.F) {
 		}
 		if strings.Contains(string(answer), token) || strings.Contains(logged.String(), token) || strings.Contains(logged.String(), "panic") {
 			t.Fatalf("answer %s, log %s", answer, logged.String())
+		}
+		if strings.Contains(refused.agent(), token) {
+			t.Fatalf("kept of a refusal: %q", refused.agent())
 		}
 		plain := !strings.ContainsAny(query, " \r\n#?") && !strings.ContainsAny(header, "\r\n")
 		if response.StatusCode == 200 && plain {

@@ -24,6 +24,7 @@ type handler struct {
 	lease      lease
 	publisher  publisher
 	duplicates *report.Duplicates
+	refused    refusalCounter
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil: tracing is off
 	log        *logrus.Logger
@@ -46,9 +47,14 @@ type lease interface {
 	Valid(now time.Time) bool
 }
 
-func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, m *requestMetrics, log *logrus.Logger) *handler {
+// refusalCounter counts refusals by workflow: *report.Refusals.
+type refusalCounter interface {
+	Count(workflowID, code string, request stream.RefusedRequest)
+}
+
+func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, refused refusalCounter, m *requestMetrics, log *logrus.Logger) *handler {
 	h := &handler{
-		admission: a, lease: l, publisher: p, duplicates: d, metrics: m, log: log,
+		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, metrics: m, log: log,
 		maxBody: c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
 		maxInFlight: c.MaxInFlight, maxBuffered: c.MaxBufferedBytes,
 	}
@@ -58,15 +64,18 @@ func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *repor
 	return h
 }
 
+// webhookPath is what the path of a webhook begins with; the workflow's ID follows.
+const webhookPath = "/webhooks/"
+
 // router never redirects and never guesses: what is not a webhook path is not found.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
-	router.POST("/webhooks/:workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	router.POST(webhookPath+":workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 		h.serve(w, r, p.ByName("workflowId"))
 	})
 	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h.serve(w, r, "") }
 	router.POST("/webhooks", missing)
-	router.POST("/webhooks/", missing)
+	router.POST(webhookPath, missing)
 	router.MethodNotAllowed = h.refuseAll(admission.MethodNotAllowed)
 	router.NotFound = h.refuseAll(admission.NotFound)
 	return router

@@ -115,6 +115,8 @@ func run(ctx context.Context, c Config) error {
 	defer publisher.Close()
 	duplicates := report.NewDuplicates(js, log) //nolint:contextcheck // the last report is sent after ctx has ended
 	defer duplicates.Stop()
+	refused := report.NewRefusals(js, log) //nolint:contextcheck // as above
+	defer refused.Stop()
 
 	limits := admission.NewLimits()
 	talk, err := gossip.Start(nc, limits, snapshot, log)
@@ -125,7 +127,7 @@ func run(ctx context.Context, c Config) error {
 
 	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
 	defer lease.Stop()
-	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, newRequestMetrics(o.Metrics), log)
+	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, newRequestMetrics(o.Metrics), log)
 	h.tracer = tracing.Tracer(o.Traces, "ingress")
 	registerState(o.Metrics, snapshot, follower, lease)
 	server := &http.Server{

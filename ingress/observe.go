@@ -56,6 +56,7 @@ func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	}
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
+	h.countRefusal(r, e)
 	h.logEvent(e, took)
 	e.endSpans()
 	if e.unread {

@@ -51,15 +51,7 @@ func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (
 	for id, count := range counts {
 		report.Counts = append(report.Counts, &hookstartv1.DuplicateCount{ExecutionId: id, Count: count})
 	}
-	data, err := proto.Marshal(report)
-	if err != nil {
-		return nil, fmt.Errorf("encode a report: %w", err)
-	}
-	return &nats.Msg{
-		Subject: DuplicatesSubject,
-		Header:  nats.Header{jetstream.MsgIDHeader: {reportID}, "Content-Type": {contentType}},
-		Data:    data,
-	}, nil
+	return reportMessage(DuplicatesSubject, reportID, report)
 }
 
 // DecodeDuplicates reads a report. All its errors are ErrUnreadable.

@@ -82,6 +82,15 @@ func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 	return admitted, nil
 }
 
+// Known returns the ID of a workflow that exists, "" for none.
+func (a *Admission) Known(workflowID string) string {
+	view, found := a.registry.Lookup(workflowID)
+	if !found {
+		return ""
+	}
+	return view.Workflow.ID // not the sender's string, which would keep the whole request in memory
+}
+
 // ExecutionID is the ID of the execution that an admitted request starts: a hash of
 // its delivery, so that a repeat has the same, or a random one.
 func (a Admitted) ExecutionID(deliveryID string) string {

@@ -1,9 +1,9 @@
-// Package report counts suppressed repeats and tells the executors, a few times a
-// second, in batches.
+// Package report counts what ingresses see and executors show, suppressed repeats and
+// refusals, and tells the executors, in batches. Nobody who counts waits for NATS: while
+// it is away, counts gather here, within bounds.
 package report
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// interval is how often counts are sent.
+// interval is how often repeats are sent.
 const interval = 200 * time.Millisecond
 
 // maxExecutions bounds the memory: repeats of further executions are not counted
@@ -24,21 +24,16 @@ const maxExecutions = 10_000
 
 // Duplicates counts repeats by execution. It is safe for concurrent use.
 type Duplicates struct {
-	js  jetstream.JetStream
-	log logrus.FieldLogger
+	*sender
 
 	mu     sync.Mutex
 	counts map[string]int64
-
-	pending *nats.Msg // a report that is not confirmed yet; sent again as it is, it counts once
-	stop    chan struct{}
-	done    chan struct{}
 }
 
-// NewDuplicates starts to report over nc.
+// NewDuplicates starts to report.
 func NewDuplicates(js jetstream.JetStream, log logrus.FieldLogger) *Duplicates {
-	d := &Duplicates{js: js, log: log, counts: map[string]int64{}, stop: make(chan struct{}), done: make(chan struct{})}
-	go d.run()
+	d := &Duplicates{counts: map[string]int64{}}
+	d.sender = startSender(js, log, "suppressed repeats", interval, d.message)
 	return d
 }
 
@@ -51,29 +46,16 @@ func (d *Duplicates) Count(executionID string) {
 	}
 }
 
-// Stop sends what is counted, if the stream takes it, and ends.
-func (d *Duplicates) Stop() {
-	close(d.stop)
-	<-d.done
-}
-
-func (d *Duplicates) run() {
-	defer close(d.done)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			d.send()
-		case <-d.stop:
-			d.send()
-			return
-		}
+func (d *Duplicates) message() (*nats.Msg, error) {
+	counts := d.taken()
+	if len(counts) == 0 {
+		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
+	return stream.DuplicatesMessage(uuid.NewString(), time.Now(), counts)
 }
 
-// take takes what is counted. An empty map stays where it is; nil is returned for it.
-func (d *Duplicates) take() map[string]int64 {
+// taken takes what is counted. An empty map stays where it is; nil is returned for it.
+func (d *Duplicates) taken() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.counts) == 0 {
@@ -82,26 +64,4 @@ func (d *Duplicates) take() map[string]int64 {
 	counts := d.counts
 	d.counts = map[string]int64{}
 	return counts
-}
-
-func (d *Duplicates) send() {
-	if d.pending == nil {
-		counts := d.take()
-		if len(counts) == 0 {
-			return
-		}
-		msg, err := stream.DuplicatesMessage(uuid.NewString(), time.Now(), counts)
-		if err != nil {
-			d.log.WithError(err).Error("a report of suppressed repeats cannot be encoded")
-			return
-		}
-		d.pending = msg
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if _, err := d.js.PublishMsg(ctx, d.pending); err != nil {
-		d.log.WithError(err).Debug("a report of suppressed repeats was not taken; it is sent again")
-		return
-	}
-	d.pending = nil
 }

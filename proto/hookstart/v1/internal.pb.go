@@ -308,6 +308,220 @@ func (x *DuplicateCount) GetCount() int64 {
 	return 0
 }
 
+// RefusalReport says which requests were refused: a message on reports.refusals. Its
+// Nats-Msg-Id is the report's ID, and is applied once.
+type RefusalReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A random UUID.
+	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
+	// How often, since the last report: one for each workflow, code and minute.
+	Counts []*RefusalCount `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty"`
+	// When the report was made.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusalReport) Reset() {
+	*x = RefusalReport{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusalReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusalReport) ProtoMessage() {}
+
+func (x *RefusalReport) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusalReport.ProtoReflect.Descriptor instead.
+func (*RefusalReport) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RefusalReport) GetReportId() string {
+	if x != nil {
+		return x.ReportId
+	}
+	return ""
+}
+
+func (x *RefusalReport) GetCounts() []*RefusalCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *RefusalReport) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// RefusalCount is how often requests to one workflow were refused with one code, within
+// one minute.
+type RefusalCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow. Empty: there is none with that ID, or more were called than an ingress
+	// counts.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// The refusal's code.
+	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	// The beginning of the minute.
+	Minute *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=minute,proto3" json:"minute,omitempty"`
+	// At least 1.
+	Count int64 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// The last of them.
+	Last          *RefusedRequest `protobuf:"bytes,5,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusalCount) Reset() {
+	*x = RefusalCount{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusalCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusalCount) ProtoMessage() {}
+
+func (x *RefusalCount) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusalCount.ProtoReflect.Descriptor instead.
+func (*RefusalCount) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RefusalCount) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *RefusalCount) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *RefusalCount) GetMinute() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Minute
+	}
+	return nil
+}
+
+func (x *RefusalCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *RefusalCount) GetLast() *RefusedRequest {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+// RefusedRequest is what is kept of a request that was refused. There is nothing in it of
+// its body, its path or its query.
+type RefusedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it came.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// The length of its body, as declared; -1: it was not declared.
+	BodyBytes int64 `protobuf:"varint,2,opt,name=body_bytes,json=bodyBytes,proto3" json:"body_bytes,omitempty"`
+	// What it says sent it: printable ASCII, cut short, without its token.
+	UserAgent     string `protobuf:"bytes,3,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedRequest) Reset() {
+	*x = RefusedRequest{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedRequest) ProtoMessage() {}
+
+func (x *RefusedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedRequest.ProtoReflect.Descriptor instead.
+func (*RefusedRequest) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RefusedRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RefusedRequest) GetBodyBytes() int64 {
+	if x != nil {
+		return x.BodyBytes
+	}
+	return 0
+}
+
+func (x *RefusedRequest) GetUserAgent() string {
+	if x != nil {
+		return x.UserAgent
+	}
+	return ""
+}
+
 // ExecutionsChanged tells the other executors which records changed, for those
 // who watch: a message on hookstart.executions.changed, at most once delivered.
 type ExecutionsChanged struct {
@@ -320,7 +534,7 @@ type ExecutionsChanged struct {
 
 func (x *ExecutionsChanged) Reset() {
 	*x = ExecutionsChanged{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +546,7 @@ func (x *ExecutionsChanged) String() string {
 func (*ExecutionsChanged) ProtoMessage() {}
 
 func (x *ExecutionsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +559,7 @@ func (x *ExecutionsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionsChanged.ProtoReflect.Descriptor instead.
 func (*ExecutionsChanged) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{4}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecutionsChanged) GetExecutionIds() []string {
@@ -369,7 +583,7 @@ type RateUsage struct {
 
 func (x *RateUsage) Reset() {
 	*x = RateUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +595,7 @@ func (x *RateUsage) String() string {
 func (*RateUsage) ProtoMessage() {}
 
 func (x *RateUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +608,7 @@ func (x *RateUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateUsage.ProtoReflect.Descriptor instead.
 func (*RateUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{5}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RateUsage) GetInstanceId() string {
@@ -425,7 +639,7 @@ type WorkflowUsage struct {
 
 func (x *WorkflowUsage) Reset() {
 	*x = WorkflowUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +651,7 @@ func (x *WorkflowUsage) String() string {
 func (*WorkflowUsage) ProtoMessage() {}
 
 func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +664,7 @@ func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{6}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WorkflowUsage) GetWorkflowId() string {
@@ -492,7 +706,24 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"I\n" +
 	"\x0eDuplicateCount\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05count\"8\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\x8c\x01\n" +
+	"\rRefusalReport\x12\x1b\n" +
+	"\treport_id\x18\x01 \x01(\tR\breportId\x122\n" +
+	"\x06counts\x18\x02 \x03(\v2\x1a.hookstart.v1.RefusalCountR\x06counts\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xbf\x01\n" +
+	"\fRefusalCount\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x122\n" +
+	"\x06minute\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06minute\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x03R\x05count\x120\n" +
+	"\x04last\x18\x05 \x01(\v2\x1c.hookstart.v1.RefusedRequestR\x04last\"z\n" +
+	"\x0eRefusedRequest\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1d\n" +
+	"\n" +
+	"body_bytes\x18\x02 \x01(\x03R\tbodyBytes\x12\x1d\n" +
+	"\n" +
+	"user_agent\x18\x03 \x01(\tR\tuserAgent\"8\n" +
 	"\x11ExecutionsChanged\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"g\n" +
 	"\tRateUsage\x12\x1f\n" +
@@ -516,27 +747,35 @@ func file_hookstart_v1_internal_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_internal_proto_rawDescData
 }
 
-var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*Presence)(nil),              // 0: hookstart.v1.Presence
 	(*IngressSettings)(nil),       // 1: hookstart.v1.IngressSettings
 	(*DuplicateReport)(nil),       // 2: hookstart.v1.DuplicateReport
 	(*DuplicateCount)(nil),        // 3: hookstart.v1.DuplicateCount
-	(*ExecutionsChanged)(nil),     // 4: hookstart.v1.ExecutionsChanged
-	(*RateUsage)(nil),             // 5: hookstart.v1.RateUsage
-	(*WorkflowUsage)(nil),         // 6: hookstart.v1.WorkflowUsage
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*RefusalReport)(nil),         // 4: hookstart.v1.RefusalReport
+	(*RefusalCount)(nil),          // 5: hookstart.v1.RefusalCount
+	(*RefusedRequest)(nil),        // 6: hookstart.v1.RefusedRequest
+	(*ExecutionsChanged)(nil),     // 7: hookstart.v1.ExecutionsChanged
+	(*RateUsage)(nil),             // 8: hookstart.v1.RateUsage
+	(*WorkflowUsage)(nil),         // 9: hookstart.v1.WorkflowUsage
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_hookstart_v1_internal_proto_depIdxs = []int32{
-	1, // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
-	3, // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
-	7, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
-	6, // 3: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	1,  // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
+	3,  // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
+	10, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
+	5,  // 3: hookstart.v1.RefusalReport.counts:type_name -> hookstart.v1.RefusalCount
+	10, // 4: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
+	10, // 5: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
+	6,  // 6: hookstart.v1.RefusalCount.last:type_name -> hookstart.v1.RefusedRequest
+	10, // 7: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
+	9,  // 8: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_internal_proto_init() }
@@ -550,7 +789,7 @@ func file_hookstart_v1_internal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_internal_proto_rawDesc), len(file_hookstart_v1_internal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// refusalsInterval is how often refusals are sent.
+const refusalsInterval = time.Second
+
+// maxRefusals bounds the memory, and keeps a report below the size of a NATS message:
+// what is past it is counted by its code alone.
+const maxRefusals = 2000
+
+// Refusals counts refused requests by workflow, code and minute. It is safe for
+// concurrent use.
+type Refusals struct {
+	*sender
+
+	mu      sync.Mutex
+	entries map[refusalKey]*refusalEntry
+}
+
+type refusalKey struct {
+	workflowID string
+	code       string
+	minute     int64 // since 1970; 0: that of the report
+}
+
+type refusalEntry struct {
+	count int64
+	last  stream.RefusedRequest
+}
+
+// NewRefusals starts to report.
+func NewRefusals(js jetstream.JetStream, log logrus.FieldLogger) *Refusals {
+	r := &Refusals{entries: map[refusalKey]*refusalEntry{}}
+	r.sender = startSender(js, log, "refusals", refusalsInterval, r.message)
+	return r
+}
+
+// Count counts one refusal. The workflow must exist; for a request to none it is "". So
+// strangers cannot make up what there is to count.
+func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest) {
+	key := refusalKey{workflowID, code, request.At.Unix() / 60}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entry := r.entries[key]
+	if entry == nil && len(r.entries) >= maxRefusals {
+		key = refusalKey{code: code} // of these there are as many as codes
+		entry = r.entries[key]
+	}
+	if entry == nil {
+		entry = &refusalEntry{}
+		r.entries[key] = entry
+	}
+	entry.count++
+	entry.last = request
+}
+
+func (r *Refusals) message() (*nats.Msg, error) {
+	r.mu.Lock()
+	entries := r.entries
+	if len(entries) == 0 {
+		r.mu.Unlock()
+		return nil, nil //nolint:nilnil // nothing to say is no error
+	}
+	r.entries = map[refusalKey]*refusalEntry{}
+	r.mu.Unlock()
+
+	now := time.Now()
+	counts := make([]stream.RefusalCount, 0, len(entries))
+	for key, entry := range entries {
+		minute := time.Unix(key.minute*60, 0)
+		if key.minute == 0 {
+			minute = now.Truncate(time.Minute)
+		}
+		counts = append(counts, stream.RefusalCount{WorkflowID: key.workflowID, Code: key.code, Minute: minute, Count: entry.count, Last: entry.last})
+	}
+	return stream.RefusalsMessage(uuid.NewString(), now, counts)
+}

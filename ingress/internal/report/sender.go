@@ -1,0 +1,69 @@
+package report
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+)
+
+// sender sends what was counted, again and again, until it is stopped.
+type sender struct {
+	js   jetstream.JetStream
+	log  logrus.FieldLogger
+	what string                    // for the log
+	take func() (*nats.Msg, error) // what was counted since the last call; nil: nothing
+
+	pending *nats.Msg // a report that is not confirmed yet; sent again as it is, it counts once
+	stop    chan struct{}
+	done    chan struct{}
+}
+
+func startSender(js jetstream.JetStream, log logrus.FieldLogger, what string, every time.Duration, take func() (*nats.Msg, error)) *sender {
+	s := &sender{js: js, log: log, what: what, take: take, stop: make(chan struct{}), done: make(chan struct{})}
+	go s.run(every)
+	return s
+}
+
+// Stop sends what is counted, if the stream takes it, and ends.
+func (s *sender) Stop() {
+	close(s.stop)
+	<-s.done
+}
+
+func (s *sender) run(every time.Duration) {
+	defer close(s.done)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.send()
+		case <-s.stop:
+			s.send()
+			return
+		}
+	}
+}
+
+func (s *sender) send() {
+	if s.pending == nil {
+		msg, err := s.take()
+		if err != nil {
+			s.log.WithError(err).Errorf("a report of %s cannot be encoded", s.what)
+			return
+		}
+		if s.pending = msg; msg == nil {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if _, err := s.js.PublishMsg(ctx, s.pending); err != nil {
+		s.log.WithError(err).Debugf("a report of %s was not taken; it is sent again", s.what)
+		return
+	}
+	s.pending = nil
+}
