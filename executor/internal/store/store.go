@@ -108,6 +108,21 @@ type Store interface {
 	// for it.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
+	// AddRefusals counts refused requests by workflow, code and minute, and by code and
+	// minute. A report is applied once, however often it comes; no report of duplicates may
+	// have its ID.
+	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []Refusal) error
+
+	// Refusals sums the refusals of one workflow ("": of none) since the minute of a time, by
+	// code, the last refused first.
+	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
+
+	// Minutes are the counts of all requests since the minute of a time, the oldest first:
+	// accepted ones by the records that Apply inserted, deduplicated ones by the reports that
+	// AddDuplicates applied, refused ones by code. It reads a few rows for each minute, however
+	// many requests there were.
+	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
+
 	// Get returns one record, or ErrNotFound.
 	Get(ctx context.Context, id string) (Record, error)
 
@@ -136,6 +151,12 @@ type Store interface {
 	// what belongs to them, and the unreadable messages, duplicate counts and report IDs of
 	// that age. It returns how many records it deleted: fewer than limit means that nothing is left to do.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
+
+	// PruneCounts deletes what AddRefusals and Minutes count by the minute, and report IDs,
+	// before a time; and of the refusals by workflow the oldest, until about keep rows are
+	// left. It deletes at most limit of those in one transaction and returns how many: fewer
+	// than limit means that nothing is left to do.
+	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error

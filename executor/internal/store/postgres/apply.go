@@ -57,6 +57,9 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown}
+		if err := s.addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
+			return err
+		}
 		// Last: the rows of busy tokens are what executors wait for each other on.
 		if uses := store.TokenUses(inserted); len(uses) > 0 {
 			_, err = tx.Exec(ctx, upsertTokenUses, tokenUseArrays(uses)...)

@@ -28,21 +28,29 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 		ids, ns = append(ids, id), append(ns, n)
 	}
 	return s.write(ctx, "add duplicates", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1)`, int64(pruneLock)); err != nil {
+		if fresh, err := isNewReport(ctx, tx, reportID, at); err != nil || !fresh {
 			return err
 		}
-		// A report that another transaction is just applying is waited for here.
-		added, err := tx.Exec(ctx, `INSERT INTO duplicate_reports (report_id, reported_at) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
-			store.Text(reportID), at)
-		if err != nil || added.RowsAffected() == 0 {
-			return err // without an error: it was applied before
-		}
-		_, err = tx.Exec(ctx, `INSERT INTO duplicate_counts AS c (execution_id, duplicates, counted_at)
+		_, err := tx.Exec(ctx, `INSERT INTO duplicate_counts AS c (execution_id, duplicates, counted_at)
 			SELECT execution_id, n, $3::timestamptz FROM unnest($1::text[], $2::bigint[]) AS r (execution_id, n)
 			ORDER BY execution_id COLLATE "C"
 			ON CONFLICT (execution_id) DO UPDATE
 			SET duplicates = c.duplicates + excluded.duplicates, counted_at = greatest(c.counted_at, excluded.counted_at)`,
 			ids, ns, at)
-		return err
+		if err != nil {
+			return err
+		}
+		return s.addMinutes(ctx, tx, store.DeduplicatedMinute(at, counts))
 	})
+}
+
+// isNewReport says whether a report has not been applied before, and remembers it. One
+// that another transaction is just applying is waited for. Until the end of the
+// transaction nothing is pruned.
+func isNewReport(ctx context.Context, tx pgx.Tx, reportID string, at time.Time) (bool, error) {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1)`, int64(pruneLock)); err != nil {
+		return false, err
+	}
+	added, err := tx.Exec(ctx, `INSERT INTO duplicate_reports (report_id, reported_at) VALUES ($1, $2) ON CONFLICT DO NOTHING`, store.Text(reportID), at)
+	return added.RowsAffected() > 0, err
 }

@@ -53,6 +53,9 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown}
+		if err := addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
+			return err
+		}
 		return each(ctx, tx, upsertTokenUse, store.TokenUses(inserted), func(u store.TokenUse) []any {
 			return []any{u.TokenID, u.At.UnixMicro()}
 		})

@@ -14,16 +14,25 @@ import (
 func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
 	micros := store.Time(at).UnixMicro()
 	return s.write(ctx, "add duplicates", func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx,
-			`INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(reportID), micros)
-		if err != nil {
+		if fresh, err := isNewReport(ctx, tx, reportID, micros); err != nil || !fresh {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			return err // with n == 0 it was applied before
+		if err := addMinutes(ctx, tx, store.DeduplicatedMinute(at, counts)); err != nil {
+			return err
 		}
 		return each(ctx, tx, `INSERT INTO duplicate_counts (execution_id, duplicates, counted_at) VALUES (?, ?, ?)
 			ON CONFLICT DO UPDATE SET duplicates = duplicates + excluded.duplicates, counted_at = max(counted_at, excluded.counted_at)`,
 			slices.Collect(maps.Keys(counts)), func(id string) []any { return []any{store.Text(id), counts[id], micros} })
 	})
+}
+
+// isNewReport says whether a report has not been applied before, and remembers it.
+func isNewReport(ctx context.Context, tx *sql.Tx, reportID string, micros int64) (bool, error) {
+	result, err := tx.ExecContext(ctx,
+		`INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(reportID), micros)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
 }

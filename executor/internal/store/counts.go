@@ -1,0 +1,155 @@
+package store
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Refusal is how often requests to one workflow were refused with one code, within one
+// minute.
+type Refusal struct {
+	WorkflowID string // "": none that exists, or more were called than are counted
+	Code       string
+	Minute     time.Time // its beginning
+	Count      int64
+	Last       RefusedRequest
+}
+
+// RefusedRequest is the last request that was refused with a code.
+type RefusedRequest struct {
+	At        time.Time
+	BodyBytes int64 // as declared; -1: it was not
+	UserAgent string
+}
+
+// RefusalSum is how often requests to one workflow were refused with one code.
+type RefusalSum struct {
+	Code  string
+	Count int64
+	Last  RefusedRequest
+}
+
+// MinuteCount is how many requests came to one end within one minute.
+type MinuteCount struct {
+	Minute time.Time // its beginning
+	Kind   string
+	Count  int64
+}
+
+// The kinds of counts by the minute.
+const (
+	// KindAccepted are requests that started an execution.
+	KindAccepted = "accepted"
+	// KindDeduplicated are repeats that started nothing.
+	KindDeduplicated = "deduplicated"
+	// KindRefused and a code are requests that were refused with it.
+	KindRefused = "refused:"
+)
+
+// MaxRefusals is about how many rows of refusals are kept: strangers who know many
+// workflows' IDs can make one for each, code and minute.
+const MaxRefusals = 200_000
+
+// AcceptedMinutes are the counts of those records that a request started, in the order of
+// minutes.
+func AcceptedMinutes(inserted []Record) []MinuteCount {
+	var counts []MinuteCount
+	for _, r := range inserted {
+		if r.Source != execution.Webhook || r.Status == execution.Rejected {
+			continue // a rejection is among the ingress's refusals
+		}
+		counts = addMinute(counts, MinuteCount{r.AcceptedAt.Truncate(time.Minute), KindAccepted, 1})
+	}
+	return sortMinutes(counts)
+}
+
+// DeduplicatedMinute is the count of a report of suppressed repeats.
+func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
+	total := int64(0)
+	for _, n := range counts {
+		total += n
+	}
+	if total == 0 {
+		return nil
+	}
+	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
+}
+
+// SortSums puts the codes that were refused last first.
+func SortSums(sums []RefusalSum) {
+	slices.SortFunc(sums, func(a, b RefusalSum) int {
+		if c := b.Last.At.Compare(a.Last.At); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Code, b.Code)
+	})
+}
+
+// RefusedMinutes are the counts of refusals by their codes alone.
+func RefusedMinutes(refusals []Refusal) []MinuteCount {
+	var counts []MinuteCount
+	for _, r := range refusals {
+		counts = addMinute(counts, MinuteCount{r.Minute, KindRefused + r.Code, r.Count})
+	}
+	return sortMinutes(counts)
+}
+
+// addMinute looks at the last one first: what comes together is mostly of one minute.
+func addMinute(counts []MinuteCount, one MinuteCount) []MinuteCount {
+	for i := range slices.Backward(counts) {
+		if counts[i].Kind == one.Kind && counts[i].Minute.Equal(one.Minute) {
+			counts[i].Count += one.Count
+			return counts
+		}
+	}
+	return append(counts, one)
+}
+
+func sortMinutes(counts []MinuteCount) []MinuteCount {
+	slices.SortFunc(counts, func(a, b MinuteCount) int {
+		if c := a.Minute.Compare(b.Minute); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Kind, b.Kind)
+	})
+	return counts
+}
+
+// StorableRefusals are refusals with every value as it is stored, each workflow, code and
+// minute once, in the order of keys.
+func StorableRefusals(refusals []Refusal) []Refusal {
+	type key struct {
+		workflow, code string
+		minute         int64
+	}
+	sums := make(map[key]Refusal, len(refusals))
+	for _, r := range refusals {
+		r.WorkflowID, r.Code, r.Minute = Text(r.WorkflowID), Text(r.Code), r.Minute.UTC().Truncate(time.Minute)
+		r.Last.At, r.Last.UserAgent = Time(r.Last.At), Text(r.Last.UserAgent)
+		k := key{r.WorkflowID, r.Code, r.Minute.Unix()}
+		if have, twice := sums[k]; twice {
+			r.Count += have.Count
+			if have.Last.At.After(r.Last.At) {
+				r.Last = have.Last
+			}
+		}
+		sums[k] = r
+	}
+	list := make([]Refusal, 0, len(sums))
+	for _, r := range sums {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b Refusal) int {
+		if c := strings.Compare(a.WorkflowID, b.WorkflowID); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Code, b.Code); c != 0 {
+			return c
+		}
+		return a.Minute.Compare(b.Minute)
+	})
+	return list
+}

@@ -1,0 +1,176 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// noon is the minute of the epoch.
+var noon = epoch.Truncate(time.Minute)
+
+// refusal is n refusals in the m-th minute, the last of them s seconds into it.
+func refusal(workflow, code string, m, s int, n int64) store.Refusal {
+	minute := noon.Add(time.Duration(m) * time.Minute)
+	return store.Refusal{
+		WorkflowID: workflow, Code: code, Minute: minute, Count: n,
+		Last: store.RefusedRequest{At: minute.Add(time.Duration(s) * time.Second), BodyBytes: int64(s), UserAgent: fmt.Sprintf("agent/%d.%d", m, s)},
+	}
+}
+
+var countsTests = map[string]func(*testing.T, store.Store){
+	"refusals by workflow and code, with the last request": func(t *testing.T, s store.Store) {
+		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3), refusal("b", "token_invalid", 0, 40, 1), refusal("", "workflow_not_found", 0, 1, 9))
+		addRefusals(t, s, "r2", refusal("a", "json_invalid", 1, 10, 2), refusal("a", "token_invalid", 2, 5, 4))
+		addRefusals(t, s, "late", refusal("a", "token_invalid", 0, 20, 10), refusal("a", "json_invalid", 1, 50, 1))
+		want := []store.RefusalSum{
+			{Code: "token_invalid", Count: 17, Last: refusal("a", "", 2, 5, 0).Last},
+			{Code: "json_invalid", Count: 3, Last: refusal("a", "", 1, 50, 0).Last},
+		}
+		wantRefusals(t, s, "a", noon, want...)
+		wantRefusals(t, s, "a", noon.Add(time.Minute+time.Second), store.RefusalSum{Code: "token_invalid", Count: 4, Last: want[0].Last}, want[1])
+		wantRefusals(t, s, "", noon, store.RefusalSum{Code: "workflow_not_found", Count: 9, Last: refusal("", "", 0, 1, 0).Last})
+		wantRefusals(t, s, "none", noon)
+		wantRefusals(t, s, "a", noon.Add(time.Hour))
+	},
+	"a report of refusals is applied once": func(t *testing.T, s store.Store) {
+		for range 3 {
+			addRefusals(t, s, "report", refusal("a", "token_invalid", 0, 30, 3))
+		}
+		wantRefusals(t, s, "a", noon, store.RefusalSum{Code: "token_invalid", Count: 3, Last: refusal("a", "", 0, 30, 0).Last})
+		wantMinutes(t, s, noon, minute(0, "refused:token_invalid", 3))
+	},
+	"one key twice in a report": func(t *testing.T, s store.Store) {
+		addRefusals(t, s, "report", refusal("a", "rate_limited", 0, 40, 1), refusal("a", "rate_limited", 0, 30, 2))
+		wantRefusals(t, s, "a", noon, store.RefusalSum{Code: "rate_limited", Count: 3, Last: refusal("a", "", 0, 40, 0).Last})
+		wantMinutes(t, s, noon, minute(0, "refused:rate_limited", 3))
+	},
+	"hostile texts": func(t *testing.T, s store.Store) {
+		r := refusal("a", "token_invalid", 0, 1, 1)
+		r.Last.UserAgent = "a\x00b\xff"
+		addRefusals(t, s, "r\x00", r)
+		addRefusals(t, s, "empty")
+		sums, err := s.Refusals(t.Context(), "a", noon)
+		if err != nil || len(sums) != 1 || sums[0].Last.UserAgent != "a\ufffdb\ufffd" {
+			t.Errorf("%+v, %v", sums, err)
+		}
+	},
+	"by the minute: accepted once, no reruns, no rejections": func(t *testing.T, s store.Store) {
+		records := several(100, func(i int, r *store.Record) {
+			switch i {
+			case 1:
+				r.Source = execution.Rerun
+			case 2:
+				r.Status = execution.Rejected
+			}
+		})
+		record(t, s, records...)
+		record(t, s, records...)
+		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
+		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
+		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
+		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2), refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
+		// One each second from the first one's fraction of a second: 60 and 40.
+		wantMinutes(t, s, noon, minute(0, "accepted", 58), minute(0, "deduplicated", 5),
+			minute(1, "accepted", 40), minute(1, "deduplicated", 1), minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
+		wantMinutes(t, s, noon.Add(90*time.Second),
+			minute(1, "accepted", 40), minute(1, "deduplicated", 1), minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
+	},
+	"pruned by age, and down to a number": func(t *testing.T, s store.Store) {
+		record(t, s, queued(0), queued(300))
+		var all []store.Refusal
+		for m := range 10 {
+			all = append(all, refusal("a", "token_invalid", m, 0, 1), refusal("b", "token_invalid", m, 0, 1))
+		}
+		addRefusals(t, s, "r", all...)
+		at := func(m int) time.Time { return noon.Add(time.Duration(m) * time.Minute) }
+		for _, c := range []struct{ before, keep, limit, want, left int }{
+			{0, 100, 100, 0, 20}, {2, 100, 3, 3, 17}, {2, 100, 3, 1, 16}, {2, 100, 3, 0, 16}, {2, 6, 0, 0, 16}, {2, 6, 100, 10, 6}, {2, 6, 100, 0, 6},
+		} {
+			n, err := s.PruneCounts(t.Context(), at(c.before), c.keep, c.limit)
+			if err != nil || n != c.want {
+				t.Errorf("%+v: pruned %d, %v", c, n, err)
+			}
+			left := int64(0)
+			for _, workflow := range []string{"a", "b"} {
+				sums, err := s.Refusals(t.Context(), workflow, noon)
+				if err != nil || len(sums) != 1 {
+					t.Fatalf("%+v: %+v, %v", c, sums, err)
+				}
+				left += sums[0].Count
+			}
+			if left != int64(c.left) {
+				t.Errorf("%+v: left %d", c, left)
+			}
+		}
+		counts, err := s.Minutes(t.Context(), time.Time{})
+		if err != nil || len(counts) != 9 || !counts[0].Minute.Equal(at(2)) {
+			t.Errorf("%v, %v", counts, err)
+		}
+		// Its report ID is of that age, too.
+		if _, err := s.PruneCounts(t.Context(), at(10), 100, 100); err != nil {
+			t.Fatal(err)
+		}
+		addRefusals(t, s, "r", refusal("c", "token_invalid", 11, 0, 1))
+		wantMinutes(t, s, noon, minute(11, "refused:token_invalid", 1))
+	},
+	"reports and batches at the same time": func(t *testing.T, s store.Store) {
+		const workers, rounds = 4, 10
+		inParallel(t, workers, func(worker int) error {
+			for n := range rounds {
+				batch := store.Batch{}
+				for i := range 20 {
+					batch.New = append(batch.New, queued((worker*rounds+n)*20+i))
+					batch.New[i].AcceptedAt = epoch
+				}
+				if _, err := s.Apply(t.Context(), batch); err != nil {
+					return err
+				}
+				var report []store.Refusal
+				for i := range 20 {
+					report = append(report, refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
+				}
+				// Every report comes from two of them.
+				if err := s.AddRefusals(t.Context(), fmt.Sprint("r", worker/2, n), epoch, report); err != nil {
+					return err
+				}
+				if _, err := s.PruneCounts(t.Context(), noon, 1000, 5); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		wantMinutes(t, s, noon, minute(0, "accepted", workers*rounds*20), minute(0, "refused:token_invalid", workers/2*rounds*20))
+	},
+}
+
+func minute(m int, kind string, n int64) store.MinuteCount {
+	return store.MinuteCount{Minute: noon.Add(time.Duration(m) * time.Minute), Kind: kind, Count: n}
+}
+
+func addRefusals(t *testing.T, s store.Store, report string, refusals ...store.Refusal) {
+	t.Helper()
+	if err := s.AddRefusals(t.Context(), report, epoch, refusals); err != nil {
+		t.Fatalf("AddRefusals: %v", err)
+	}
+}
+
+func wantRefusals(t *testing.T, s store.Store, workflow string, since time.Time, want ...store.RefusalSum) {
+	t.Helper()
+	got, err := s.Refusals(t.Context(), workflow, since)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("refusals of %q\n got %+v, %v\nwant %+v", workflow, got, err, want)
+	}
+}
+
+func wantMinutes(t *testing.T, s store.Store, since time.Time, want ...store.MinuteCount) {
+	t.Helper()
+	got, err := s.Minutes(t.Context(), since)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("minutes since %s\n got %v, %v\nwant %v", since, got, err, want)
+	}
+}
