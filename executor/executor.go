@@ -139,6 +139,7 @@ func run(ctx context.Context, c Config) error {
 	background.Go(func() { r.Run(working) })
 	background.Go(func() { r.RunReports(working) })
 	background.Go(func() { prune(working, records, c.Retention, log) })
+	background.Go(func() { pruneCounts(working, records, log) })
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
@@ -260,18 +261,34 @@ const (
 	pruneBatch = 5000
 )
 
+// countsRetention is how long is kept what is counted by the minute. Reports stay in their
+// stream for a day, and must be known for longer.
+const countsRetention = 7 * 24 * time.Hour
+
 // prune deletes the records that are past their retention.
 func prune(ctx context.Context, records store.Store, retention time.Duration, log logrus.FieldLogger) {
+	pruning(ctx, "records", log, func() (int, error) { return records.Prune(ctx, time.Now().Add(-retention), pruneBatch) })
+}
+
+// pruneCounts deletes what was counted by the minute and is old, or too much.
+func pruneCounts(ctx context.Context, records store.Store, log logrus.FieldLogger) {
+	pruning(ctx, "refusals", log, func() (int, error) {
+		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusals, pruneBatch)
+	})
+}
+
+// pruning deletes now and then, batch by batch.
+func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func() (int, error)) {
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for {
 		for more := true; more && ctx.Err() == nil; {
-			n, err := records.Prune(ctx, time.Now().Add(-retention), pruneBatch)
+			n, err := batch()
 			if err != nil && ctx.Err() == nil {
-				log.WithError(err).Warn("old records were not deleted; it is tried again later")
+				log.WithError(err).Warn("old " + what + " were not deleted; it is tried again later")
 			}
 			if n > 0 {
-				log.WithField("records", n).Info("old records deleted")
+				log.WithField(what, n).Info("old " + what + " deleted")
 			}
 			more = err == nil && n == pruneBatch
 		}

@@ -288,3 +288,22 @@ func TestItGoesOnAfterTheServerWasAway(t *testing.T) {
 	})
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
+
+func TestReportsOfRefusalsCountOnce(t *testing.T) {
+	r := start(t)
+	minute := time.Now().UTC().Truncate(time.Minute)
+	count := stream.RefusalCount{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 2, Last: stream.RefusedRequest{At: minute.Add(time.Second), BodyBytes: 7, UserAgent: "curl"}}
+	report, err := stream.RefusalsMessage("report", time.Now(), []stream.RefusalCount{count})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.publish(report, nil)
+	report.Header.Set(jetstream.MsgIDHeader, "the stream has forgotten the first")
+	r.publish(report, nil)
+	r.publish(&nats.Msg{Subject: stream.RefusalsSubject, Data: []byte("\xff")}, nil)
+	r.publish(stream.RefusalsMessage("another", time.Now(), []stream.RefusalCount{count}))
+	r.await("they are counted", func() bool {
+		sums, err := r.store.Refusals(t.Context(), "wf", minute)
+		return err == nil && len(sums) == 1 && sums[0] == store.RefusalSum{Code: "token_invalid", Count: 4, Last: store.RefusedRequest{At: minute.Add(time.Second), BodyBytes: 7, UserAgent: "curl"}}
+	})
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -55,19 +56,50 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 }
 
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
-	id, at, counts, err := stream.DecodeDuplicates(msg.Data())
-	if err != nil {
+	var err error
+	switch msg.Subject() {
+	case stream.RefusalsSubject:
+		err = r.applyRefusals(ctx, msg.Data())
+	default: // the first kind of report that there was
+		err = r.applyDuplicates(ctx, msg.Data())
+	}
+	switch {
+	case errors.Is(err, stream.ErrUnreadable):
 		r.log.WithError(err).Error("a report cannot be read; it is left out")
 		_ = msg.TermWithReason(err.Error())
-		return
-	}
-	if err := r.store.AddDuplicates(ctx, id, at, counts); err != nil {
+	case err != nil:
 		r.log.WithError(err).Warn("a report was not applied; it is tried again")
 		_ = msg.NakWithDelay(time.Second)
-		return
+	default:
+		_ = msg.Ack() // one that gets lost: the report comes again and changes nothing
 	}
-	_ = msg.Ack() // one that gets lost: the report comes again and changes nothing
+}
+
+func (r *Recorder) applyDuplicates(ctx context.Context, data []byte) error {
+	id, at, counts, err := stream.DecodeDuplicates(data)
+	if err != nil {
+		return err
+	}
+	if err := r.store.AddDuplicates(ctx, id, at, counts); err != nil {
+		return err
+	}
 	if err := r.changes.Tell(slices.Collect(maps.Keys(counts))); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
+	return nil
+}
+
+func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
+	id, at, counts, err := stream.DecodeRefusals(data)
+	if err != nil {
+		return err
+	}
+	refusals := make([]store.Refusal, len(counts))
+	for i, c := range counts {
+		refusals[i] = store.Refusal{
+			WorkflowID: c.WorkflowID, Code: c.Code, Minute: c.Minute, Count: c.Count,
+			Last: store.RefusedRequest{At: c.Last.At, BodyBytes: c.Last.BodyBytes, UserAgent: c.Last.UserAgent},
+		}
+	}
+	return r.store.AddRefusals(ctx, id, at, refusals)
 }
