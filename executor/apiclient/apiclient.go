@@ -141,6 +141,16 @@ func (c *Client) Deactivate(ctx context.Context, id string) (w api.Workflow, err
 	return w, c.call(ctx, http.MethodPost, workflow(id)+"/deactivate", nil, nil, &w)
 }
 
+// Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours),
+// by code.
+func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time) (list api.List[api.Refusal], err error) {
+	q := url.Values{}
+	if !since.IsZero() {
+		q.Set("since", since.UTC().Format(time.RFC3339Nano))
+	}
+	return list, c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", q, nil, &list)
+}
+
 // Trigger returns a trigger node with its URL and tokens.
 func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (t api.Trigger, err error) {
 	return t, c.call(ctx, http.MethodGet, trigger(workflowID, nodeID), nil, nil, &t)

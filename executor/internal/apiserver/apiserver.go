@@ -69,6 +69,7 @@ func (s *server) router() http.Handler {
 	}
 	s.routeAccounts(calls)
 	s.routeWorkflows(calls)
+	s.routeRefusals(calls)
 	s.routeTriggers(calls)
 	s.routeExecutions(calls)
 	s.routeEvents(fixedCalls)

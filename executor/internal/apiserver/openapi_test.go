@@ -60,6 +60,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"GET /plans": "200", "GET /accounts": "200", "GET /accounts/{id}": "200 404", "PUT /accounts/{id}": "200 201 413 422",
 		"GET /workflows": "200", "GET /workflows/{id}": "200 404", "PUT /workflows/{id}": "200 201 413 422",
 		"DELETE /workflows/{id}": "204 404", "POST /workflows/{id}/activate": "200 403 404", "POST /workflows/{id}/deactivate": "200 404",
+		"GET /workflows/{id}/refusals":                         "200 404 422",
 		"GET /workflows/{id}/triggers/{nodeId}":                "200 404",
 		"PUT /workflows/{id}/triggers/{nodeId}/sample-payload": "200 404 413 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rotate-token":  "200 404 409 422",

@@ -25,8 +25,10 @@ func TestEveryPageRequiresSignIn(t *testing.T) {
 			t.Errorf("%s: %d to %q", path, a.status, a.location)
 		}
 	}
-	if a := r.get("/fragments/executions"); a.status != http.StatusUnauthorized || a.body != "" {
-		t.Errorf("a fragment: %d %q", a.status, a.body)
+	for _, path := range []string{"/fragments/executions", "/fragments/refusals?workflow=any"} {
+		if a := r.get(path); a.status != http.StatusUnauthorized || a.body != "" {
+			t.Errorf("%s: %d %q", path, a.status, a.body)
+		}
 	}
 	for _, cookie := range []string{"", "x", strings.Repeat("A", 75), "Bearer " + adminToken} {
 		if a := r.get("/", with("Cookie", "hookstart_session="+cookie)); a.status != http.StatusSeeOther {

@@ -51,6 +51,7 @@ func TestEveryPage(t *testing.T) {
 	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"a":"</textarea><script>alert(1)</script>"}`)))
 	hostile := `{"<script>alert(1)</script>":["</script>",1e400,12345678901234567890,{"b":null}]}`
 	id := r.execution("orders", hostile)
+	r.refused("orders", "token_invalid", 17, `<script>alert(1)</script>`)
 	session := r.signIn()
 
 	pages := map[string]int{
@@ -75,7 +76,7 @@ func TestEveryPage(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []answer{r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"), r.get("/fragments/executions"), r.get("/fragments/executions", session)} {
+	for _, a := range []answer{r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"), r.get("/fragments/executions"), r.get("/fragments/executions", session), r.get("/fragments/refusals?workflow=none", session)} {
 		wantSecured(t, "outside", a)
 	}
 	if a := r.call(http.MethodDelete, "/workflows/orders", nil, session); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") == "" {
@@ -83,17 +84,18 @@ func TestEveryPage(t *testing.T) {
 	}
 
 	for path, parts := range map[string][]string{
-		"/":                        {"No ingress is alive", "in the last hour"},
-		"/workflows":               {"orders", "1 of 1 active", "Over the limit", "in 24 h"},
-		"/workflows?q=voic":        {"invoices"},
-		"/workflows?q=nothing":     {"No workflow has “nothing”"},
-		"/workflows/grown":         {"Its webhooks are refused", "change the plan"},
-		"/workflows/invoices":      {"Deactivate", `href="/workflows/orders"`},
-		"/workflows/orders":        {"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes", "X-GitHub-Delivery", "never used"},
-		"/executions/" + id:        {"12345678901234567890", "1e400", "Recorded", "X-Request", "debug"},
-		"/executions":              {id, "delivery", "3 repeats"},
-		"/accounts":                {"1 of 1 active", "1 active workflow refused"},
-		"/executions?source=rerun": {"Nothing matches"},
+		"/":                                   {"No ingress is alive", "in the last hour"},
+		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "in 24 h"},
+		"/workflows?q=voic":                   {"invoices"},
+		"/workflows?q=nothing":                {"No workflow has “nothing”"},
+		"/workflows/grown":                    {"Its webhooks are refused", "change the plan"},
+		"/workflows/invoices":                 {"Deactivate", `href="/workflows/orders"`},
+		"/workflows/orders":                   {"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes", "X-GitHub-Delivery", "never used", "17 refused:", "give the sender the new URL", "body of 2 KB", "&lt;script&gt;"},
+		"/executions/" + id:                   {"12345678901234567890", "1e400", "Recorded", "X-Request", "debug"},
+		"/executions":                         {id, "delivery", "3 repeats"},
+		"/fragments/refusals?workflow=orders": {"17 refused:", "token_invalid"},
+		"/accounts":                           {"1 of 1 active", "1 active workflow refused"},
+		"/executions?source=rerun":            {"Nothing matches"},
 	} {
 		body := r.get(path, session).body
 		for _, part := range parts {
@@ -152,6 +154,16 @@ func (r *rig) execution(workflowID, input string) string {
 	r.check(err)
 	r.check(r.store.AddDuplicates(r.t.Context(), "report", now, map[string]int64{id: 3}))
 	return id
+}
+
+// refused counts refused requests, as the recorder does.
+func (r *rig) refused(workflowID, code string, n int64, userAgent string) {
+	r.t.Helper()
+	now := time.Now()
+	r.check(r.store.AddRefusals(r.t.Context(), workflowID+code, now, []store.Refusal{{
+		WorkflowID: workflowID, Code: code, Minute: now.Truncate(time.Minute), Count: n,
+		Last: store.RefusedRequest{At: now, BodyBytes: 2048, UserAgent: userAgent},
+	}}))
 }
 
 func TestAssets(t *testing.T) {

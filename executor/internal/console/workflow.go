@@ -22,6 +22,7 @@ type workflowPage struct {
 	OwnRate         *hookstartv1.RateLimit
 	Nodes           []choice
 	Trigger         trigger
+	Refusals        refusals
 	Executions      panel
 }
 
@@ -73,6 +74,9 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if p.Trigger, err = c.trigger(r, id, node); err == nil {
 		p.Executions, err = c.panel(r, "/workflows/"+id, id)
+	}
+	if err == nil {
+		p.Refusals, err = c.refusals(r.Context(), id)
 	}
 	if err != nil {
 		c.failed(w, r, err)

@@ -8,6 +8,7 @@ import { watchForms } from "./forms.js";
 import { watchSwitch } from "./switch.js";
 import { watchSample } from "./sample.js";
 import { watchRotate } from "./rotate.js";
+import { watchRefusals } from "./refusals.js";
 
 keepTimes();
 watchToken();
@@ -19,4 +20,5 @@ watchForms();
 watchSwitch();
 watchSample();
 watchRotate();
+watchRefusals();
 document.documentElement.dataset.ready = "";

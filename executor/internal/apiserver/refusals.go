@@ -1,0 +1,59 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+func (s *server) routeRefusals(to huma.API) {
+	register(s, to, call{
+		method: http.MethodGet, path: "/workflows/{id}/refusals", id: "list-refusals", tag: tagWorkflows,
+		summary: "Count the refused requests",
+		description: "By code, the last refused first, on one page. Ingresses count, and report once a second; what they keep " +
+			"of a request is in `last`. Counts are kept for a week.",
+		codes: []string{api.CodeNotFound},
+	}, s.listRefusals)
+}
+
+// refusalsSpan is how far back refusals are counted unless somebody says since when.
+const refusalsSpan = 24 * time.Hour
+
+func (s *server) listRefusals(ctx context.Context, in *struct {
+	WorkflowID
+	Since time.Time `query:"since" doc:"Refused in that minute or later. Absent: in the last 24 hours."`
+},
+) (*listOutput[api.Refusal], error) {
+	if _, err := s.getWorkflow(ctx, &in.WorkflowID); err != nil {
+		return nil, err
+	}
+	since := in.Since
+	if since.IsZero() {
+		since = time.Now().Add(-refusalsSpan)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	sums, err := s.Store.Refusals(ctx, in.ID, since)
+	if err != nil {
+		return nil, s.databaseError(ctx, err)
+	}
+	out := &listOutput[api.Refusal]{}
+	out.Body.Items = make([]api.Refusal, len(sums))
+	for i, sum := range sums {
+		out.Body.Items[i] = refusalOnWire(sum)
+	}
+	return out, nil
+}
+
+func refusalOnWire(sum store.RefusalSum) api.Refusal {
+	wire := api.Refusal{Code: sum.Code, Count: sum.Count, Last: api.RefusedRequest{At: sum.Last.At, UserAgent: sum.Last.UserAgent}}
+	if sum.Last.BodyBytes >= 0 {
+		wire.Last.BodyBytes = &sum.Last.BodyBytes
+	}
+	return wire
+}

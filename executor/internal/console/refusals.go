@@ -1,0 +1,71 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// refusals are the requests to a workflow that were refused in the last day, by code.
+type refusals struct {
+	WorkflowID string
+	Rows       []refusal
+	Missing    bool // the database was too slow
+}
+
+type refusal struct {
+	store.RefusalSum
+	Advice string
+}
+
+// Fragment is where the refusals are, for refusals.js.
+func (r refusals) Fragment() string {
+	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
+}
+
+// advice is what an operator can do about what senders were refused for.
+var advice = map[string]string{
+	"method_not_allowed":   "A webhook is called with POST. A browser or a health check may have opened the URL.",
+	"token_missing":        "The URL was called without its token. Copy it again, whole.",
+	"token_invalid":        "The token is none of this workflow's. If it was rotated, give the sender the new URL.",
+	"webhooks_not_in_plan": "The account's plan has no webhook triggers.",
+	"plan_limit_exceeded":  "The workflow is active, but past its plan's number of active workflows.",
+	"rate_limited":         "It is called more often than its rate limit allows. The sender was told when to try again.",
+	"workflow_inactive":    "It is not active. Each is recorded as a rejected execution.",
+	"delivery_id_invalid":  "The delivery ID was longer than 255 bytes.",
+	"body_too_large":       "The body was longer than the limit.",
+	"body_unreadable":      "The body broke off, or did not come in time.",
+	"json_invalid":         "The body was declared as JSON and is none.",
+	"unavailable":          "The stream could not be reached. The sender was told to try again.",
+	"overloaded":           "Too much was going on. The sender was told to try again.",
+	"storage_full":         "The stream was full. The sender was told to try again.",
+	"internal":             "The ingress's log says why.",
+}
+
+func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	found := refusals{WorkflowID: workflowID}
+	sums, err := c.Store.Refusals(ctx, workflowID, time.Now().Add(-24*time.Hour))
+	if errors.Is(err, context.DeadlineExceeded) {
+		found.Missing = true
+		return found, nil
+	}
+	for _, sum := range sums {
+		found.Rows = append(found.Rows, refusal{sum, advice[sum.Code]})
+	}
+	return found, err
+}
+
+func (c *Console) refusalsFragment(w http.ResponseWriter, r *http.Request) {
+	found, err := c.refusals(r.Context(), r.URL.Query().Get("workflow"))
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.write(w, r, http.StatusOK, "fragment", "refusals", found)
+}
