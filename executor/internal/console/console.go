@@ -63,6 +63,7 @@ func (c *Console) routes() http.Handler {
 		"GET /executions/{id}":      c.showExecution,
 		"GET /accounts":             c.listAccounts,
 		"GET /fragments/executions": c.executionsFragment,
+		"GET /fragments/numbers":    c.numbersFragment,
 		"GET /fragments/refusals":   c.refusalsFragment,
 		"/":                         c.unknown,
 	} {

@@ -15,37 +15,57 @@ import (
 
 // overview is the data of the first page.
 type overview struct {
-	Accounts, Workflows bool // there are any
-	Hour, Day           chart
-	Ingresses           int
-	Unrecorded          *int64 // messages; nil: NATS did not say
+	Accounts, Workflows bool   // there are any
 	Loopback            string // the public URL, if only this machine can reach it
+	Numbers             numbers
 	Newest              panel
+}
+
+// numbers are the part of the page that changes by itself.
+type numbers struct {
+	Requests   requests
+	Day        chart
+	Ingresses  int
+	Unrecorded *int64 // messages; nil: NATS did not say
 }
 
 const newestRows = 10
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
-	now := time.Now()
 	o := overview{
 		Accounts:  len(c.Directory.Accounts("", 1)) > 0,
 		Workflows: len(c.Directory.Workflows("", "", 1)) > 0,
-		Ingresses: len(c.Roll.Ingress()), Unrecorded: c.unrecorded(r.Context()),
-		Loopback: loopback(c.publicURL()),
-		Newest:   panel{Path: "/executions", First: true, Limit: newestRows},
+		Loopback:  loopback(c.publicURL()),
+		Newest:    panel{Path: "/executions", First: true, Limit: newestRows},
 	}
 	err := c.fill(r.Context(), &o.Newest, store.Position{})
 	if err == nil {
-		o.Hour, err = c.chartOf(r.Context(), store.Filter{}, 60, time.Minute, now)
-	}
-	if err == nil {
-		o.Day, err = c.chartOf(r.Context(), store.Filter{}, 24, time.Hour, now)
+		o.Numbers, err = c.numbers(r.Context())
 	}
 	if err != nil {
 		c.failed(w, r, err)
 		return
 	}
 	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Body: o})
+}
+
+func (c *Console) numbers(ctx context.Context) (numbers, error) {
+	n := numbers{Ingresses: len(c.Roll.Ingress()), Unrecorded: c.unrecorded(ctx)}
+	now := time.Now()
+	var err error
+	if n.Requests, err = c.requests(ctx, now); err == nil {
+		n.Day, err = c.chartOf(ctx, store.Filter{}, 24, time.Hour, now)
+	}
+	return n, err
+}
+
+func (c *Console) numbersFragment(w http.ResponseWriter, r *http.Request) {
+	n, err := c.numbers(r.Context())
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.write(w, r, http.StatusOK, "fragment", "numbers", n)
 }
 
 // unrecorded is how many messages of the stream have no record yet.

@@ -76,7 +76,7 @@ func TestEveryPage(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []answer{r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"), r.get("/fragments/executions"), r.get("/fragments/executions", session), r.get("/fragments/refusals?workflow=none", session)} {
+	for _, a := range []answer{r.get("/sign-in"), r.get("/sign-in?once=x"), r.get("/workflows"), r.get("/fragments/executions"), r.get("/fragments/executions", session), r.get("/fragments/refusals?workflow=none", session), r.get("/fragments/numbers", session)} {
 		wantSecured(t, "outside", a)
 	}
 	if a := r.call(http.MethodDelete, "/workflows/orders", nil, session); a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") == "" {
@@ -84,7 +84,8 @@ func TestEveryPage(t *testing.T) {
 	}
 
 	for path, parts := range map[string][]string{
-		"/":                                   {"No ingress is alive", "in the last hour"},
+		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "17 refused", "deduplicated <b>3</b>", "accepted <b>1</b>"},
+		"/fragments/numbers":                  {"No ingress is alive", "17 token_invalid"},
 		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "in 24 h"},
 		"/workflows?q=voic":                   {"invoices"},
 		"/workflows?q=nothing":                {"No workflow has “nothing”"},

@@ -22,7 +22,7 @@ type refusal struct {
 	Advice string
 }
 
-// Fragment is where the refusals are, for refusals.js.
+// Fragment is where the refusals are, for fragments.js.
 func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }

@@ -8,7 +8,7 @@ import { watchForms } from "./forms.js";
 import { watchSwitch } from "./switch.js";
 import { watchSample } from "./sample.js";
 import { watchRotate } from "./rotate.js";
-import { watchRefusals } from "./refusals.js";
+import { watchFragments } from "./fragments.js";
 
 keepTimes();
 watchToken();
@@ -20,5 +20,5 @@ watchForms();
 watchSwitch();
 watchSample();
 watchRotate();
-watchRefusals();
+watchFragments();
 document.documentElement.dataset.ready = "";
