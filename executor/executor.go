@@ -19,6 +19,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/measured"
@@ -143,15 +144,16 @@ func run(ctx context.Context, c Config) error {
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
+	checker := reach.New(c.PublicURL, roll)
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
-		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Tracer: tracing.Tracer(o.Traces, "executor"), Log: log, Done: streaming.Done(),
+		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Reach: checker, Tracer: tracing.Tracer(o.Traces, "executor"), Log: log, Done: streaming.Done(),
 		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
 	})
 	pages = console.New(console.Config{
 		API: api, Directory: directory, Roll: roll, Store: records, JetStream: js, Consumer: recorder.Durable,
-		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, PublicURL: c.PublicURL, Log: log,
+		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, Reach: checker, Log: log,
 	})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,

@@ -25,6 +25,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -119,7 +120,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("Referer", "https://x/?token=hst_token", "Webhook-Id", "")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil, nil, nil)
+		h := newHandler(Config{DeliveryIDHeaders: DefaultDeliveryIDHeaders}, nil, nil, nil, nil, nil, nil, nil, nil)
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -220,7 +221,7 @@ func FuzzRequest(f *testing.F) {
 	log.SetOutput(&logged)
 	h := newHandler(Config{
 		DeliveryIDHeaders: DefaultDeliveryIDHeaders, MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot, admission.NewLimits()), alwaysValid{}, &messages, nil, &refused, newRequestMetrics(prometheus.NewRegistry()), log)
+	}, admission.New(snapshot, admission.NewLimits()), alwaysValid{}, &messages, nil, &refused, probe.NewAnswerer(probe.NewKey()), newRequestMetrics(prometheus.NewRegistry()), log)
 	server := httptest.NewUnstartedServer(h.router())
 	server.Config.MaxHeaderBytes = maxHeaderBytes
 	server.Config.ErrorLog = nil

@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -25,6 +26,7 @@ type handler struct {
 	publisher  publisher
 	duplicates *report.Duplicates
 	refused    refusalCounter
+	probes     *probe.Answerer
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil: tracing is off
 	log        *logrus.Logger
@@ -52,9 +54,9 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, refused refusalCounter, m *requestMetrics, log *logrus.Logger) *handler {
+func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, refused refusalCounter, probes *probe.Answerer, m *requestMetrics, log *logrus.Logger) *handler {
 	h := &handler{
-		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, metrics: m, log: log,
+		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, probes: probes, metrics: m, log: log,
 		maxBody: c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
 		maxInFlight: c.MaxInFlight, maxBuffered: c.MaxBufferedBytes,
 	}
@@ -93,6 +95,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	}
 	token, query := splitQuery(r.URL.RawQuery)
 	if token == "" {
+		h.answerProbe(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: admission.TokenMissing})
 		return
 	}

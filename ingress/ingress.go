@@ -24,6 +24,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
@@ -127,7 +128,8 @@ func run(ctx context.Context, c Config) error {
 
 	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
 	defer lease.Stop()
-	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, newRequestMetrics(o.Metrics), log)
+	probeKey := probe.NewKey()
+	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, probe.NewAnswerer(probeKey), newRequestMetrics(o.Metrics), log)
 	h.tracer = tracing.Tracer(o.Traces, "ingress")
 	registerState(o.Metrics, snapshot, follower, lease)
 	server := &http.Server{
@@ -140,7 +142,7 @@ func run(ctx context.Context, c Config) error {
 
 	// From here on changes of the registry wait for this process.
 	announcer, err := registry.Announce(starting, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
-		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: c.allDeliveryIDHeaders(),
+		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: c.allDeliveryIDHeaders(), ProbeKey: probeKey,
 	}, log)
 	if err != nil {
 		return err

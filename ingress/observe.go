@@ -27,6 +27,7 @@ type event struct {
 	executionID string
 	duplicate   bool
 	bodyBytes   int
+	probe       bool // an executor's, to see where the public URL leads
 	unread      bool // there is a body, and nobody has read it
 	publish     time.Duration
 	err         error
@@ -69,7 +70,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	if e.status >= http.StatusInternalServerError {
 		level = logrus.WarnLevel
 	}
-	members := append(make([]ops.Member, 0, 10), ops.Number("status", e.status), ops.Number("duration_ms", milliseconds(took)))
+	members := append(make([]ops.Member, 0, 11), ops.Number("status", e.status), ops.Number("duration_ms", milliseconds(took)))
 	put := func(name, value string) {
 		if value != "" {
 			members = append(members, ops.Text(name, value))
@@ -81,6 +82,9 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	put("code", string(e.code))
 	if e.duplicate {
 		members = append(members, ops.True("deduplicated"))
+	}
+	if e.probe {
+		members = append(members, ops.True("probe"))
 	}
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))
@@ -163,7 +167,9 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 
 func (m *requestMetrics) observe(e *event, took time.Duration) {
 	m.active.Dec()
-	m.requests[e.code].Inc()
+	if !e.probe {
+		m.requests[e.code].Inc()
+	}
 	m.duration.Observe(took.Seconds())
 	m.bodyBytes.Add(float64(e.bodyBytes))
 	if e.publish > 0 {

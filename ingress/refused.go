@@ -12,7 +12,7 @@ import (
 // countRefusal counts a request that was refused, so that operators see why a sender gets
 // nowhere. Of the request it keeps when it came, how long it says it is and who says so.
 func (h *handler) countRefusal(r *http.Request, e *event) {
-	if e.code == "" {
+	if e.code == "" || e.probe {
 		return
 	}
 	workflowID := ""

@@ -90,7 +90,7 @@ func retry(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 var (
-	verbLine    = regexp.MustCompile(`(?m)^  ([a-z]+ [a-z]+)  +\S`)
+	verbLine    = regexp.MustCompile(`(?m)^  ([a-z]+ [a-z-]+)  +\S`)
 	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 

@@ -151,6 +151,11 @@ func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Tim
 	return list, c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", q, nil, &list)
 }
 
+// PublicURL checks where the public URL leads.
+func (c *Client) PublicURL(ctx context.Context) (p api.PublicURL, err error) {
+	return p, c.call(ctx, http.MethodGet, "/public-url", nil, nil, &p)
+}
+
 // Trigger returns a trigger node with its URL and tokens.
 func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (t api.Trigger, err error) {
 	return t, c.call(ctx, http.MethodGet, trigger(workflowID, nodeID), nil, nil, &t)

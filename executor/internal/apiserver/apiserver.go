@@ -72,6 +72,7 @@ func (s *server) router() http.Handler {
 	s.routeRefusals(calls)
 	s.routeTriggers(calls)
 	s.routeExecutions(calls)
+	s.routePublicURL(calls)
 	s.routeEvents(fixedCalls)
 	document := openAPIDocument(config.OpenAPI)
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {

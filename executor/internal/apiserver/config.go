@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 )
@@ -40,6 +41,9 @@ type Config struct {
 	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: what a live
 	// ingress was told, else http://127.0.0.1:8080.
 	PublicURL string
+
+	// Reach checks where the public URL leads.
+	Reach *reach.Checker
 
 	// Done ends the event streams when it is closed: at the beginning of a shutdown, which
 	// would wait for them. nil: never.

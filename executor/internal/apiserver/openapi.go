@@ -20,6 +20,8 @@ const (
 	tagWorkflows  = "Workflows"
 	tagTriggers   = "Triggers"
 	tagExecutions = "Executions"
+
+	tagInstallation = "Installation"
 )
 
 const (
@@ -48,6 +50,7 @@ func humaConfig() huma.Config {
 		{Name: tagWorkflows, Description: "What webhooks start."},
 		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
 		{Name: tagExecutions, Description: "What was started, and what became of it."},
+		{Name: tagInstallation, Description: "What all workflows share."},
 	}
 	return config
 }

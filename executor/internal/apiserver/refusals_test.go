@@ -34,7 +34,7 @@ func TestRefusalsAreListed(t *testing.T) {
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
 	token := `{"code":"token_invalid","count":17,"last":{"at":"` + at(now) + `","bodyBytes":5,"userAgent":"curl/8"}}`
 	for query, want := range map[string]string{
-		"": token + `,{"code":"json_invalid","count":2,"last":{"at":"` + at(now.Add(-time.Hour)) + `","bodyBytes":null,"userAgent":""}}`,
+		"":                                   token + `,{"code":"json_invalid","count":2,"last":{"at":"` + at(now.Add(-time.Hour)) + `","bodyBytes":null,"userAgent":""}}`,
 		"?since=" + url.QueryEscape(at(old)): token + `,{"code":"json_invalid","count":3,"last":{"at":"` + at(now.Add(-time.Hour)) + `","bodyBytes":null,"userAgent":""}}`,
 		"?since=" + url.QueryEscape(at(now)): token,
 	} {

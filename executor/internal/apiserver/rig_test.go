@@ -21,6 +21,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -63,7 +64,7 @@ func start(t *testing.T, change ...func(*apiserver.Config, *http.Server)) *rig {
 	log.SetLevel(logrus.TraceLevel)
 	config := apiserver.Config{
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes,
-		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com/",
+		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll),
 	}
 	r.server = httptest.NewUnstartedServer(nil)
 	for _, c := range change {

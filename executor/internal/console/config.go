@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 )
@@ -34,8 +35,8 @@ type Config struct {
 	AdminToken string
 	// SignInOnce signs in without the token, once: GET /sign-in?once=… Empty: nothing does.
 	SignInOnce string
-	// PublicURL is where senders reach the ingresses. Empty: what a live ingress was told.
-	PublicURL string
+	// Reach knows the public URL, and checks where it leads.
+	Reach *reach.Checker
 
 	// Log gets one event for each request.
 	Log logrus.FieldLogger

@@ -64,6 +64,7 @@ func (c *Console) routes() http.Handler {
 		"GET /accounts":             c.listAccounts,
 		"GET /fragments/executions": c.executionsFragment,
 		"GET /fragments/numbers":    c.numbersFragment,
+		"GET /fragments/reach":      c.reachFragment,
 		"GET /fragments/refusals":   c.refusalsFragment,
 		"/":                         c.unknown,
 	} {

@@ -2,11 +2,7 @@ package console
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -35,7 +31,7 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
 	o := overview{
 		Accounts:  len(c.Directory.Accounts("", 1)) > 0,
 		Workflows: len(c.Directory.Workflows("", "", 1)) > 0,
-		Loopback:  loopback(c.publicURL()),
+		Loopback:  loopback(c.Reach.URL()),
 		Newest:    panel{Path: "/executions", First: true, Limit: newestRows},
 	}
 	err := c.fill(r.Context(), &o.Newest, store.Position{})
@@ -79,35 +75,4 @@ func (c *Console) unrecorded(ctx context.Context) *int64 {
 	info := consumer.CachedInfo()                                 // a moment old
 	waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
 	return &waiting
-}
-
-// publicURL is the base of webhook URLs; "": nobody has said.
-func (c *Console) publicURL() string {
-	if c.PublicURL != "" {
-		return strings.TrimRight(c.PublicURL, "/")
-	}
-	var told []string
-	for _, ingress := range c.Roll.Ingress() {
-		if ingress.GetPublicUrl() != "" {
-			told = append(told, strings.TrimRight(ingress.GetPublicUrl(), "/"))
-		}
-	}
-	if len(told) == 0 {
-		return ""
-	}
-	return slices.Min(told)
-}
-
-// loopback is the base of a URL that only its own machine can reach, else "".
-func loopback(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return ""
-	}
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") || (ip != nil && (ip.IsLoopback() || ip.IsUnspecified())) {
-		return u.Scheme + "://" + u.Host
-	}
-	return ""
 }

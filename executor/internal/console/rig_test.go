@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
@@ -53,15 +54,16 @@ func start(t *testing.T) *rig {
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
 
+	checker := reach.New("https://hooks.example.com", r.Roll)
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
-		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com",
+		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com", Reach: checker,
 		Authorized: func(request *http.Request) bool { return pages.Authorized(request) },
 	})
 	pages = console.New(console.Config{
 		API: api, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Consumer: recorder.Durable,
-		AdminToken: adminToken, SignInOnce: nonce, PublicURL: "https://hooks.example.com", Log: log,
+		AdminToken: adminToken, SignInOnce: nonce, Reach: checker, Log: log,
 	})
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/api/") {

@@ -143,4 +143,3 @@ func BenchmarkRefusals(b *testing.B) {
 		}
 	})
 }
-

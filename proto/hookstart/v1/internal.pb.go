@@ -133,8 +133,11 @@ type IngressSettings struct {
 	MaxBodyBytes int64 `protobuf:"varint,2,opt,name=max_body_bytes,json=maxBodyBytes,proto3" json:"max_body_bytes,omitempty"`
 	// The delivery ID headers in order.
 	DeliveryIdHeaders []string `protobuf:"bytes,3,rep,name=delivery_id_headers,json=deliveryIdHeaders,proto3" json:"delivery_id_headers,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// A secret that it made at its start: who has it may ask whether a URL leads to it. Empty:
+	// it is of a version that cannot be asked.
+	ProbeKey      []byte `protobuf:"bytes,4,opt,name=probe_key,json=probeKey,proto3" json:"probe_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IngressSettings) Reset() {
@@ -184,6 +187,13 @@ func (x *IngressSettings) GetMaxBodyBytes() int64 {
 func (x *IngressSettings) GetDeliveryIdHeaders() []string {
 	if x != nil {
 		return x.DeliveryIdHeaders
+	}
+	return nil
+}
+
+func (x *IngressSettings) GetProbeKey() []byte {
+	if x != nil {
+		return x.ProbeKey
 	}
 	return nil
 }
@@ -694,12 +704,13 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\aserving\x18\x04 \x01(\bR\aserving\x12\x18\n" +
 	"\aleaving\x18\x05 \x01(\bR\aleaving\x127\n" +
 	"\aingress\x18\x06 \x01(\v2\x1d.hookstart.v1.IngressSettingsR\aingress\x12\x12\n" +
-	"\x04echo\x18\a \x01(\x04R\x04echo\"\x86\x01\n" +
+	"\x04echo\x18\a \x01(\x04R\x04echo\"\xa3\x01\n" +
 	"\x0fIngressSettings\x12\x1d\n" +
 	"\n" +
 	"public_url\x18\x01 \x01(\tR\tpublicUrl\x12$\n" +
 	"\x0emax_body_bytes\x18\x02 \x01(\x03R\fmaxBodyBytes\x12.\n" +
-	"\x13delivery_id_headers\x18\x03 \x03(\tR\x11deliveryIdHeaders\"\x90\x01\n" +
+	"\x13delivery_id_headers\x18\x03 \x03(\tR\x11deliveryIdHeaders\x12\x1b\n" +
+	"\tprobe_key\x18\x04 \x01(\fR\bprobeKey\"\x90\x01\n" +
 	"\x0fDuplicateReport\x12\x1b\n" +
 	"\treport_id\x18\x01 \x01(\tR\breportId\x124\n" +
 	"\x06counts\x18\x02 \x03(\v2\x1c.hookstart.v1.DuplicateCountR\x06counts\x12*\n" +

@@ -15,6 +15,7 @@ import (
 )
 
 type adminVerbs struct {
+	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation."`
 	Replicas adminReplicas `cmd:"" help:"Change how many servers keep the streams and the registry."`
 }
 

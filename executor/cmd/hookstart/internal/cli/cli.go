@@ -88,10 +88,14 @@ type session struct {
 	now    func() time.Time
 }
 
+// withoutAPI says whether a command does its work without the operators' API.
+func withoutAPI(command string) bool {
+	return strings.HasPrefix(command, "admin replicas")
+}
+
 func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
-	// The verbs of admin talk to NATS, not to the API.
-	if token == "" && !strings.HasPrefix(command, "admin ") {
+	if token == "" && !withoutAPI(command) {
 		return nil, &usageError{"the admin token is missing", setToken}
 	}
 	at, err := url.Parse(f.APIURL)

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+type adminCheckURL struct{}
+
+func (*adminCheckURL) Help() string {
+	return `The executor calls the public URL, and sees whether an ingress of this installation
+answers. It starts nothing. If none does, the exit code is 1.
+
+Example:
+
+  hookstart admin check-url`
+}
+
+// Run implements the verb.
+func (*adminCheckURL) Run(s *session) error {
+	found, err := s.client.PublicURL(s.ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.print(func() error {
+		return s.rows([][]string{
+			{"URL", found.URL},
+			{"State", found.State},
+			{"", found.Detail},
+			{"Checked", both(found.CheckedAt, s.now())},
+		})
+	}); err != nil {
+		return err
+	}
+	if found.OnlyThisMachine {
+		s.note("Only this machine reaches it: start the executor and the ingress with --public-url set to the address that senders use.")
+	}
+	if found.State != api.PublicURLReached {
+		return errors.New("the public URL does not lead to an ingress of this installation, as far as the executor can tell")
+	}
+	return nil
+}

@@ -1,0 +1,26 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+func (s *server) routePublicURL(to huma.API) {
+	register(s, to, call{
+		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
+		summary: "Check the public URL",
+		description: "The executor sends a signed request there, which starts nothing and uses up nobody's rate limit, and which " +
+			"only an ingress of this installation can answer. It follows no redirect.",
+	}, s.checkPublicURL)
+}
+
+func (s *server) checkPublicURL(ctx context.Context, _ *struct{}) (*struct{ Body api.PublicURL }, error) {
+	found := s.Reach.Check(ctx)
+	return &struct{ Body api.PublicURL }{api.PublicURL{
+		URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
+	}}, nil
+}

@@ -1,0 +1,195 @@
+// Package reach finds out whether the public URL, which operators give to senders, leads
+// to an ingress of this installation.
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/probe"
+)
+
+// State is where the public URL leads.
+type State string
+
+// The states.
+const (
+	Reached     State = "reached"     // to an ingress of this installation
+	Unreachable State = "unreachable" // nobody answers
+	Redirected  State = "redirected"  // somebody answers that it is elsewhere; senders do not follow, or lose the body
+	Stranger    State = "stranger"    // something answers that is no hookstart
+	Another     State = "another"     // the answer is a hookstart's, but not of this installation
+	Unknown     State = "unknown"     // it could not be asked
+)
+
+const (
+	probePath  = "/webhooks/-" // below what senders call; any ID will do
+	askTimeout = 5 * time.Second
+	// freshFor is how long an answer is shown to further people who ask.
+	freshFor = 30 * time.Second
+	// maxAnswer is how much of an answer is read.
+	maxAnswer = 4 << 10
+)
+
+// Result is what came of asking.
+type Result struct {
+	URL      string // without a slash at its end; "": nobody has said
+	Loopback bool   // only this machine can reach it
+	State    State
+	Detail   string // what that means, for people
+	At       time.Time
+}
+
+// Ingresses knows the ingresses that live: *registry.Roll.
+type Ingresses interface {
+	Ingress() []*hookstartv1.IngressSettings
+}
+
+// Checker asks. It is safe for concurrent use.
+type Checker struct {
+	configured string
+	ingresses  Ingresses
+	client     *http.Client
+
+	mu   sync.Mutex // also held while it asks: one question for all who wait
+	last Result
+}
+
+// New checks the executor's public URL, or if it has none, what a live ingress was told.
+func New(publicURL string, ingresses Ingresses) *Checker {
+	transport := &http.Transport{
+		Proxy:             http.ProxyFromEnvironment,
+		DisableKeepAlives: true, // each question takes the way that a sender's first request takes
+		// The answer of whoever may be there.
+		MaxResponseHeaderBytes: 16 << 10,
+	}
+	return &Checker{
+		configured: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
+		client: &http.Client{
+			Transport: transport,
+			// Only what is configured is asked, wherever the answer points.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// URL is the base of webhook URLs, without a slash at its end; "": nobody has said.
+func (c *Checker) URL() string {
+	if c.configured != "" {
+		return c.configured
+	}
+	var told []string
+	for _, ingress := range c.ingresses.Ingress() {
+		if ingress.GetPublicUrl() != "" {
+			told = append(told, strings.TrimRight(ingress.GetPublicUrl(), "/"))
+		}
+	}
+	if len(told) == 0 {
+		return ""
+	}
+	return slices.Min(told) // they come in no order
+}
+
+// Check asks, unless it was asked a moment ago.
+func (c *Checker) Check(ctx context.Context) Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > freshFor {
+		// The answer is for others, too: it does not end with who asked first.
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		state, detail := c.ask(asking, base)
+		c.last = Result{URL: base, Loopback: Loopback(base), State: state, Detail: detail, At: time.Now()}
+	}
+	return c.last
+}
+
+// ask sends what starts nothing: a POST without a token. The answer is the same as ever,
+// but for the header that an ingress of this installation adds.
+func (c *Checker) ask(ctx context.Context, base string) (State, string) {
+	if base == "" {
+		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."
+	}
+	ingresses := c.ingresses.Ingress()
+	var keys [][]byte
+	for _, ingress := range ingresses {
+		if len(ingress.GetProbeKey()) > 0 {
+			keys = append(keys, ingress.GetProbeKey())
+		}
+	}
+	switch {
+	case len(ingresses) == 0:
+		return Unknown, "No ingress is alive, so there is nobody to reach."
+	case len(keys) == 0:
+		return Unknown, "The ingresses that live are of an older version, which cannot be asked."
+	}
+
+	question := probe.Ask(keys)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+probePath, http.NoBody)
+	if err != nil {
+		return Unknown, "The public URL cannot be called: " + err.Error()
+	}
+	request.Header.Set(probe.Header, question.Header())
+	request.Header.Set("User-Agent", "hookstart")
+	response, err := c.client.Do(request)
+	if err != nil {
+		return Unreachable, "Nobody answers there: " + cause(err) + ". Check the name, the proxy and the firewalls on the way."
+	}
+	defer func() { _ = response.Body.Close() }()
+	if question.AnsweredBy(response.Header.Get(probe.Header)) {
+		return Reached, "It leads to an ingress of this installation."
+	}
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // what came is enough to tell
+	return unexpected(response, body)
+}
+
+// unexpected says who else answered.
+func unexpected(response *http.Response, body []byte) (State, string) {
+	if to := response.Header.Get("Location"); response.StatusCode >= 300 && response.StatusCode < 400 {
+		where := "elsewhere"
+		if at, err := response.Request.URL.Parse(to); err == nil && at.Host != "" {
+			where = at.Scheme + "://" + at.Host
+		}
+		return Redirected, fmt.Sprintf("It answers %d and sends callers to %s. Most senders do not follow: make it the URL that answers itself.", response.StatusCode, where)
+	}
+	var problem struct {
+		Code string `json:"code"`
+	}
+	if json.Unmarshal(body, &problem) == nil && problem.Code == "token_missing" && response.StatusCode == http.StatusBadRequest {
+		return Another, "Another hookstart answers there: no ingress that is connected to the same NATS servers as this executor."
+	}
+	return Stranger, fmt.Sprintf("Something else answers there, with status %d. Check that the proxy passes /webhooks/ on to the ingress.", response.StatusCode)
+}
+
+// cause is a failure without the URL, which is shown beside it.
+func cause(err error) string {
+	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() {
+		return fmt.Sprintf("no answer within %s", askTimeout)
+	}
+	if outer, is := errors.AsType[*url.Error](err); is {
+		return outer.Err.Error()
+	}
+	return err.Error()
+}
+
+// Loopback says whether only its own machine can reach a URL.
+func Loopback(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || (ip != nil && (ip.IsLoopback() || ip.IsUnspecified()))
+}

@@ -1,0 +1,109 @@
+package reach_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/reach"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/probe"
+)
+
+type ingresses []*hookstartv1.IngressSettings
+
+func (i ingresses) Ingress() []*hookstartv1.IngressSettings { return i }
+
+// Who may be behind a public URL. An ingress itself is there in deploy/local's test.
+func TestWhoAnswers(t *testing.T) {
+	key := probe.NewKey()
+	asked := atomic.Int32{}
+	serve := func(answer http.HandlerFunc) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			if r.Method != http.MethodPost || r.URL.RawQuery != "" || r.ContentLength != 0 || r.Header.Get("Authorization") != "" {
+				t.Errorf("the probe is %s %s", r.Method, r.URL)
+			}
+			answer(w, r)
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	refuse := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"code":"token_missing"}`)
+	}
+	ours := probe.NewAnswerer(key)
+	ingress := serve(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/webhooks/-" && r.URL.Path != "/below/webhooks/-" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.Header().Set(probe.Header, ours.Answer(r.Header.Get(probe.Header)))
+		refuse(w)
+	})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	alive := ingresses{{PublicUrl: "http://127.0.0.1:1"}, {ProbeKey: key}, {ProbeKey: probe.NewKey()}}
+
+	for _, c := range []struct {
+		what, url string
+		alive     ingresses
+		state     reach.State
+		detail    string
+		asks      int32
+	}{
+		{"an ingress of ours", ingress, alive, reach.Reached, "of this installation", 1},
+		{"below a path, with a slash", ingress + "/below/", alive, reach.Reached, "", 1},
+		{"what an ingress was told", "", ingresses{{PublicUrl: ingress + "/", ProbeKey: key}}, reach.Reached, "", 1},
+		{"another installation", serve(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }), alive, reach.Another, "Another hookstart", 1},
+		{"somebody who guesses", serve(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(probe.Header, r.Header.Get(probe.Header))
+			refuse(w)
+		}), alive, reach.Another, "", 1},
+		{"a page", serve(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<h1>It works</h1>") }), alive, reach.Stranger, "status 200", 1},
+		{"an endless answer", serve(func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, strings.Repeat("x", 1<<10)); err != nil {
+					return
+				}
+			}
+		}), alive, reach.Stranger, "status 200", 1},
+		{"a redirect, even to the ingress", serve(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, ingress+"/webhooks/-?secret=1", http.StatusPermanentRedirect)
+		}), alive, reach.Redirected, "308 and sends callers to " + ingress + ". ", 1},
+		{"nobody", "http://" + closed.Addr().String(), alive, reach.Unreachable, "refused", 0},
+		{"no such scheme", "gopher://x", alive, reach.Unreachable, "", 0},
+		{"no ingress", ingress, nil, reach.Unknown, "No ingress is alive", 0},
+		{"old ingresses", ingress, ingresses{{}}, reach.Unknown, "older version", 0},
+		{"no URL", "", ingresses{{ProbeKey: key}}, reach.Unknown, "--public-url", 0},
+	} {
+		asked.Store(0)
+		checker := reach.New(c.url, c.alive)
+		got := checker.Check(t.Context())
+		if got.State != c.state || !strings.Contains(got.Detail, c.detail) || strings.Contains(got.Detail, "secret") || asked.Load() != c.asks {
+			t.Errorf("%s: %+v, asked %d times", c.what, got, asked.Load())
+		}
+		if again := checker.Check(t.Context()); again != got || asked.Load() > c.asks {
+			t.Errorf("%s, a moment later: %+v, asked %d times", c.what, again, asked.Load())
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for base, want := range map[string]bool{
+		"http://127.0.0.1:8080": true, "https://localhost": true, "http://a.localhost:1": true, "http://[::1]:8080": true, "http://0.0.0.0:8080": true,
+		"": false, "https://hooks.example.com": false, "http://10.0.0.1": false, "http://localhost.example.com": false, "%": false,
+	} {
+		if reach.Loopback(base) != want {
+			t.Errorf("%q: %t", base, !want)
+		}
+	}
+}

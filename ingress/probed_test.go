@@ -1,0 +1,64 @@
+package ingress_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/probe"
+)
+
+// An executor that asks gets the answer that everybody gets, and one header more. Nobody
+// else does.
+func TestProbe(t *testing.T) {
+	s := startSituations(t)
+	var keys [][]byte
+	for _, settings := range s.Roll.Ingress() {
+		keys = append(keys, settings.GetProbeKey())
+	}
+	if len(keys) != 1 || len(keys[0]) != 32 {
+		t.Fatalf("%d keys", len(keys))
+	}
+	ask := func(path, token, question string) answer {
+		return s.send(request{path: path, token: token, header: map[string]string{probe.Header: question}})
+	}
+	plain := s.send(request{path: "/webhooks/-"})
+	before := s.messages()
+	for _, path := range []string{"/webhooks/-", "/webhooks/active", "/webhooks/once"} {
+		for range 3 { // more than the rate limit of "once"
+			question := probe.Ask(keys)
+			a := ask(path, "", question.Header())
+			if !question.AnsweredBy(a.header.Get(probe.Header)) {
+				t.Errorf("%s: %v", path, a.header)
+			}
+			a.header.Del(probe.Header)
+			a.header.Set("Date", plain.header.Get("Date"))
+			if a.status != 400 || a.raw != plain.raw || !maps.EqualFunc(a.header, plain.header, func(a, b []string) bool { return strings.Join(a, "") == strings.Join(b, "") }) {
+				t.Errorf("%s: the answer is not as ever: %+v", path, a)
+			}
+		}
+	}
+	used := probe.Ask(keys)
+	ask("/webhooks/-", "", used.Header())
+	for what, a := range map[string]answer{
+		"used before":          ask("/webhooks/-", "", used.Header()),
+		"of a stranger":        ask("/webhooks/-", "", probe.Ask([][]byte{probe.NewKey()}).Header()),
+		"nonsense":             ask("/webhooks/-", "", "x.y"),
+		"where it might start": ask("/webhooks/active", s.token["active"], probe.Ask(keys).Header()),
+		"elsewhere":            ask("/", "", probe.Ask(keys).Header()),
+	} {
+		if _, has := a.header[probe.Header]; has {
+			t.Errorf("%s: %v", what, a.header)
+		}
+	}
+	if n := s.messages() - before; n != 1 { // the one with the token
+		t.Errorf("%d messages were stored", n)
+	}
+	if a := s.to("once", request{}); a.status != 200 {
+		t.Errorf("the probe has used up the rate limit: %+v", a)
+	}
+	// The plain one, the three that were none, and the one that was elsewhere.
+	if got := s.refusals(5); got[[2]string{"", "token_missing"}].Count != 4 || got[[2]string{"", "not_found"}].Count != 1 || len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,113 @@
+// Package probe is how an executor finds out whether a URL leads to an ingress of its own
+// installation: it asks with a header on a request that starts nothing, and an ingress
+// adds one to the answer that it gives anyway.
+//
+// Each ingress makes a key and tells it to the executors over NATS. Questions and answers
+// are signed with it, so only an executor can ask, only an ingress of this installation
+// can answer, and to anybody else an ingress shows nothing of this.
+package probe
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Header has the question in a request, and the answer in its answer.
+const Header = "Hookstart-Probe"
+
+// maxKeys is how many ingresses are asked at once: whichever of them the URL leads to can
+// answer. With more of them, ask again.
+const maxKeys = 50
+
+// NewKey is a key for one ingress.
+func NewKey() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails: crypto/rand says so
+	return key
+}
+
+// Question asks those who have one of the keys. It may be asked once.
+type Question struct {
+	nonce string
+	keys  [][]byte
+}
+
+// Ask makes a question.
+func Ask(keys [][]byte) Question {
+	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
+}
+
+// Header is the question as it is sent.
+func (q Question) Header() string {
+	parts := []string{q.nonce}
+	for _, key := range q.keys {
+		parts = append(parts, sign(key, "question", q.nonce))
+	}
+	return strings.Join(parts, ".")
+}
+
+// AnsweredBy says whether an answer is of somebody who has one of the keys.
+func (q Question) AnsweredBy(answer string) bool {
+	return slices.ContainsFunc(q.keys, func(key []byte) bool { return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce))) })
+}
+
+// Answerer answers an ingress's questions. It is safe for concurrent use.
+type Answerer struct {
+	key []byte
+
+	mu    sync.Mutex
+	asked [remembered]string // the last questions' nonces
+	next  int
+}
+
+// remembered is after how many further questions one could be asked again, by who has
+// seen it.
+const remembered = 1000
+
+// NewAnswerer answers questions to who has the key.
+func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
+
+// longest is the length of a question to maxKeys.
+const longest = 2 << 10
+
+// Answer answers a question. What is no question to this ingress, or was asked before, has
+// no answer: "".
+func (a *Answerer) Answer(question string) string {
+	if question == "" || len(question) > longest {
+		return ""
+	}
+	nonce, signatures, _ := strings.Cut(question, ".")
+	want := []byte(sign(a.key, "question", nonce))
+	asked := false
+	for signature := range strings.SplitSeq(signatures, ".") {
+		asked = asked || hmac.Equal([]byte(signature), want)
+	}
+	if !asked || !a.first(nonce) {
+		return ""
+	}
+	return sign(a.key, "answer", nonce)
+}
+
+// first says whether a nonce comes for the first time.
+func (a *Answerer) first(nonce string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Contains(a.asked[:], nonce) {
+		return false
+	}
+	a.asked[a.next] = nonce
+	a.next = (a.next + 1) % remembered
+	return true
+}
+
+// sign is half an HMAC, which is enough for what is asked once.
+func sign(key []byte, what, nonce string) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(what + " " + nonce))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:sha256.Size/2])
+}

@@ -1,0 +1,63 @@
+package probe_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/probe"
+)
+
+func TestWhoCanAnswer(t *testing.T) {
+	mine, mate, stranger := probe.NewKey(), probe.NewKey(), probe.NewKey()
+	keys := [][]byte{mate, mine}
+	question := probe.Ask(keys)
+	ingress := probe.NewAnswerer(mine)
+	answer := ingress.Answer(question.Header())
+	if answer == "" || !question.AnsweredBy(answer) {
+		t.Errorf("the answer %q to %q", answer, question.Header())
+	}
+	if again := ingress.Answer(question.Header()); again != "" {
+		t.Errorf("the same question is answered twice: %q", again)
+	}
+	if answer := probe.NewAnswerer(mate).Answer(question.Header()); !question.AnsweredBy(answer) {
+		t.Error("another ingress of the installation cannot answer")
+	}
+	if answer := probe.NewAnswerer(stranger).Answer(question.Header()); answer != "" {
+		t.Errorf("a stranger's ingress answers %q", answer)
+	}
+	// What somebody else says, or what was said to another question.
+	old := probe.Ask(keys)
+	for _, wrong := range []string{"", question.Header(), strings.Split(question.Header(), ".")[2], ingress.Answer(old.Header()), answer + "."} {
+		if question.AnsweredBy(wrong) {
+			t.Errorf("%q is taken for an answer", wrong)
+		}
+	}
+	if probe.Ask(nil).AnsweredBy("") {
+		t.Error("nobody's answer is taken for one")
+	}
+}
+
+func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
+	key := probe.NewKey()
+	ingress := probe.NewAnswerer(key)
+	asked := probe.Ask([][]byte{key}).Header()
+	for _, text := range []string{
+		"", ".", "x", asked[:len(asked)-1], asked + "x", "y" + asked, strings.Replace(asked, ".", "", 1), asked + strings.Repeat(".x", 2000),
+		probe.Ask([][]byte{probe.NewKey()}).Header(), probe.Ask(nil).Header(),
+	} {
+		if answer := ingress.Answer(text); answer != "" {
+			t.Errorf("%q is answered %q", text, answer)
+		}
+	}
+	if ingress.Answer(asked) == "" {
+		t.Error("what was tried before kept it from answering")
+	}
+	many := make([][]byte, 60)
+	for i := range many {
+		many[i] = probe.NewKey()
+	}
+	question := probe.Ask(many)
+	if answer := probe.NewAnswerer(many[0]).Answer(question.Header()); !question.AnsweredBy(answer) {
+		t.Error("of many ingresses, none can answer")
+	}
+}
