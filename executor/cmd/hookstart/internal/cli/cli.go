@@ -31,6 +31,8 @@ type flags struct {
 	Trigger   triggerVerbs   `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
 	Execution executionVerbs `cmd:"" help:"What was started, and what came of it."`
 	Admin     adminVerbs     `cmd:"" help:"The installation itself."`
+
+	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
 
 // Streams are where a program reads and writes.
@@ -70,7 +72,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	}
 	s, err := given.session(ctx, std, command.Command())
 	if err == nil {
-		err = command.Run(s)
+		err = command.Run(s, parser.Model)
 	}
 	if err != nil {
 		return explain(std.Err, given.hinted(ctx, command.Command(), err))
@@ -90,7 +92,7 @@ type session struct {
 
 // withoutAPI says whether a command does its work without the operators' API.
 func withoutAPI(command string) bool {
-	return strings.HasPrefix(command, "admin replicas")
+	return strings.HasPrefix(command, "admin replicas") || strings.HasPrefix(command, "completion")
 }
 
 func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,9 @@ type executionArg struct {
 	Execution string `arg:"" help:"The execution's ID, or latest."`
 }
 
+// errNoExecution means that there is no newest execution.
+var errNoExecution = errors.New("there is no execution yet")
+
 func (e *executionArg) id(s *session) (string, error) {
 	if e.Execution != latest {
 		return e.Execution, nil
@@ -35,7 +39,7 @@ func (e *executionArg) id(s *session) (string, error) {
 		return "", err
 	}
 	if len(newest.Items) == 0 {
-		return "", &hintError{fmt.Errorf("there is no execution yet"), "hookstart trigger send demo"}
+		return "", &hintError{errNoExecution, "hookstart trigger send demo"}
 	}
 	return newest.Items[0].ExecutionID, nil
 }

@@ -33,11 +33,16 @@ type step struct {
 
 // Run implements the verb.
 func (v *executionVerify) Run(s *session) error {
-	id, err := v.id(s)
+	// The newest one is waited for, too: it may not be recorded yet.
+	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
+	id, err := awaited(s, v.Wait, isNone, func() (string, error) { return v.id(s) })
 	if err != nil {
 		return err
 	}
-	e, err := v.await(s, id)
+	e, err := awaited(s, v.Wait, isNotFound, func() (verified, error) {
+		e, err := s.client.Execution(s.ctx, id)
+		return verified{e}, err
+	})
 	if err != nil && !isNotFound(err) {
 		return err
 	}
@@ -70,21 +75,21 @@ func (e verified) kept() bool {
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// await returns an execution as soon as it is recorded.
-func (v *executionVerify) await(s *session, id string) (verified, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
+// awaited looks again and again while it fails in a way that may pass, for as long as one
+// wants to wait.
+func awaited[T any](s *session, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, wait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// A look that has begun ends in its own time.
-		e, err := s.client.Execution(s.ctx, id)
-		if !isNotFound(err) {
-			return verified{e}, err
+		found, err := look() // one that has begun ends in its own time
+		if !mayPass(err) {
+			return found, err
 		}
 		select {
 		case <-ctx.Done():
-			return verified{}, errors.Join(err, s.ctx.Err())
+			return found, errors.Join(err, s.ctx.Err())
 		case <-tick.C:
 		}
 	}
