@@ -226,7 +226,7 @@ func (s Started) print(out io.Writer, dataDir string) {
 		dataDir = whole
 	}
 	// A token that somebody gave is not shown: it may open more than this.
-	token, shown := "$"+program.EnvPrefix+"_ADMIN_TOKEN", "the one that was given"
+	token, shown := "$"+program.EnvPrefix+"_ADMIN_TOKEN", "as you set it, by --admin-token or "+program.EnvPrefix+"_ADMIN_TOKEN"
 	if s.AdminTokenMade {
 		token, shown = s.AdminToken, s.AdminToken
 	}

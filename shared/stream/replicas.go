@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,7 +33,7 @@ func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, re
 		if config.Replicas != replicas {
 			config.Replicas = replicas
 			if s, err = js.UpdateStream(ctx, config); err != nil {
-				return fmt.Errorf("stream %s: %w; a stream with %d replicas needs %d servers", name, err, replicas, replicas)
+				return fmt.Errorf("stream %s: %w", name, tooFewServers(err, replicas))
 			}
 		}
 		if err := awaitReplicas(ctx, s, replicas, progress); err != nil {
@@ -40,6 +41,28 @@ func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, re
 		}
 	}
 	return nil
+}
+
+// ErrTooFewServers means that there are not as many NATS servers as replicas were asked for.
+var ErrTooFewServers = errors.New("too few NATS servers")
+
+// The server's error codes; see errors.json of nats-server.
+const (
+	codeNoCluster = 10074
+	codeNoPeers   = 10005
+)
+
+// tooFewServers says in words what the server says in codes.
+func tooFewServers(err error, replicas int) error {
+	api, is := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case is && uint16(api.ErrorCode) == codeNoCluster:
+		return fmt.Errorf("%w: %d replicas need a cluster of %d, and this one is on its own", ErrTooFewServers, replicas, replicas)
+	case is && uint16(api.ErrorCode) == codeNoPeers:
+		return fmt.Errorf("%w: %d replicas need a cluster of %d that are all there (%s)", ErrTooFewServers, replicas, replicas, api.Description)
+	default:
+		return err
+	}
 }
 
 func awaitReplicas(ctx context.Context, s jetstream.Stream, replicas int, progress func(Replication)) error {

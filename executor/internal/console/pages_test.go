@@ -96,7 +96,8 @@ func TestEveryPage(t *testing.T) {
 		"/executions":                         {id, "delivery", "3 repeats"},
 		"/fragments/refusals?workflow=orders": {"17 refused:", "token_invalid"},
 		"/accounts":                           {"1 of 1 active", "1 active workflow refused"},
-		"/executions?source=rerun":            {"Nothing matches"},
+		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is no status; “x” is no way to start an execution; “9y” is no span of time; “nonsense” is no place in the list", id},
+		"/executions?source=rerun":                                    {"Nothing matches"},
 	} {
 		body := r.get(path, session).body
 		for _, part := range parts {

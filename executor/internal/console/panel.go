@@ -27,6 +27,7 @@ type panel struct {
 	WorkflowID string // "": of all workflows
 	NodeID     string // the node that the page shows, to be kept in links
 	Filter     panelFilter
+	Ignored    []string // parts of the query that say nothing, for people
 	Rows       []row
 	First      bool         // the newest page: the one that is kept up to date
 	Older      template.URL // the query of the next page; "": this is the last
@@ -59,25 +60,41 @@ func (r row) Took() time.Duration {
 	return r.FinishedAt.Sub(r.AcceptedAt)
 }
 
-func panelFilterOf(query url.Values) panelFilter {
-	f := panelFilter{DeliveryID: strings.TrimSpace(query.Get("delivery"))}
-	if status := query.Get("status"); slices.Contains(statuses, status) {
-		f.Status = status
+// panelFilterOf reads the filters of a query. What is none is left out, and named.
+func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
+	known := func(name, what string, is bool) string {
+		value := query.Get(name)
+		if value == "" || is {
+			return value
+		}
+		ignored = append(ignored, "“"+shortened(value)+"” is no "+what)
+		return ""
 	}
-	if source := execution.Source(query.Get("source")); slices.Contains(execution.Sources, source) {
-		f.Source = string(source)
+	f.DeliveryID = strings.TrimSpace(query.Get("delivery"))
+	f.Status = known("status", "status", slices.Contains(statuses, query.Get("status")))
+	f.Source = known("source", "way to start an execution", slices.Contains(execution.Sources, execution.Source(query.Get("source"))))
+	f.Within = known("within", "span of time", spans[query.Get("within")] > 0)
+	return f, ignored
+}
+
+// shortened is a text that may be of any length.
+func shortened(text string) string {
+	const longest = 40
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest]) + "…"
 	}
-	if within := query.Get("within"); spans[within] > 0 {
-		f.Within = within
-	}
-	return f
+	return text
 }
 
 // panel lists what a request asks for, with its filters and position.
 func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error) {
 	query := r.URL.Query()
-	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Filter: panelFilterOf(query), Limit: panelRows}
+	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
+	p.Filter, p.Ignored = panelFilterOf(query)
 	after, first := positionOf(query.Get("after"))
+	if first && query.Get("after") != "" {
+		p.Ignored = append(p.Ignored, "“"+shortened(query.Get("after"))+"” is no place in the list")
+	}
 	p.First = first
 	err := c.fill(r.Context(), &p, after)
 	return p, err
@@ -180,7 +197,8 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 // executionsFragment is the newest rows of a panel, for live.js.
 func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	p := panel{WorkflowID: query.Get("workflow"), Filter: panelFilterOf(query), First: true}
+	p := panel{WorkflowID: query.Get("workflow"), First: true}
+	p.Filter, _ = panelFilterOf(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
 	if err := c.fill(r.Context(), &p, store.Position{}); err != nil {

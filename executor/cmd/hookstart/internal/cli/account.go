@@ -15,7 +15,7 @@ type accountVerbs struct {
 }
 
 type accountPut struct {
-	Account string `arg:"" help:"The account's ID."`
+	Account string `arg:"" type:"id" help:"The account's ID."`
 	Name    string `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
 	Plan    string `help:"The ID of a plan; a change takes effect at once. Default: what it is." placeholder:"PLAN"`
 }
@@ -53,7 +53,7 @@ func (v *accountPut) Run(s *session) error {
 }
 
 type accountGet struct {
-	Account string `arg:"" help:"The account's ID."`
+	Account string `arg:"" type:"id" help:"The account's ID."`
 }
 
 func (*accountGet) Help() string {

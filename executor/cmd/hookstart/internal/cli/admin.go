@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -75,7 +76,7 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	names := append([]string{stream.Name, stream.ReportsName}, registry.Streams()...)
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
-		return err
+		return explained(err)
 	}
 	copies, err := jetstream.NewWithAPIPrefix(nc, v.Copy)
 	if err != nil {
@@ -83,5 +84,13 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	last = stream.Replication{} // the copy has the original's name
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
-	return stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress)
+	return explained(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress))
+}
+
+// explained adds what to do when there are too few servers.
+func explained(err error) error {
+	if errors.Is(err, stream.ErrTooFewServers) {
+		return &hintError{err, "deploy/nats has the configuration of a cluster; --nats-url names its servers"}
+	}
+	return err
 }

@@ -45,7 +45,7 @@ func (e *executionArg) id(s *session) (string, error) {
 }
 
 type executionList struct {
-	Workflow   string `help:"Only this workflow's." placeholder:"ID"`
+	Workflow   string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 	Status     string `help:"queued, running, succeeded, failed or rejected." enum:",queued,running,succeeded,failed,rejected" default:"" placeholder:"STATUS"`
 	Source     string `help:"webhook or rerun." enum:",webhook,rerun" default:"" placeholder:"SOURCE"`
 	DeliveryID string `name:"delivery-id" help:"Only this delivery's." placeholder:"ID"`

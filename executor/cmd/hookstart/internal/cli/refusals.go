@@ -7,7 +7,7 @@ import (
 )
 
 type workflowRefusals struct {
-	Workflow string `arg:"" help:"The workflow's ID."`
+	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 	Since    moment `help:"Refused then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'. Default: 24h; a week is kept." placeholder:"TIME"`
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 type executionTail struct {
-	Workflow string `help:"Only this workflow's." placeholder:"ID"`
+	Workflow string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 }
 
 func (*executionTail) Help() string {

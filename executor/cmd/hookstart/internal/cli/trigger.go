@@ -18,8 +18,8 @@ type triggerVerbs struct {
 
 // node names a trigger node.
 type node struct {
-	Workflow string `arg:"" help:"The workflow's ID."`
-	Node     string `arg:"" optional:"" help:"The trigger node's ID. Default: its only one."`
+	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
+	Node     string `arg:"" optional:"" type:"id" help:"The trigger node's ID. Default: its only one."`
 }
 
 // id is the node's ID.

@@ -19,7 +19,7 @@ type workflowVerbs struct {
 }
 
 type workflowGet struct {
-	Workflow string `arg:"" help:"The workflow's ID."`
+	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
 
 func (*workflowGet) Help() string {
@@ -38,7 +38,7 @@ func (v *workflowGet) Run(s *session) error {
 }
 
 type workflowList struct {
-	Account string `help:"Only this account's." placeholder:"ID"`
+	Account string `type:"id" help:"Only this account's." placeholder:"ID"`
 	paging
 }
 
@@ -62,7 +62,7 @@ func (v *workflowList) Run(s *session) error {
 }
 
 type workflowActivate struct {
-	Workflow string `arg:"" help:"The workflow's ID."`
+	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
 
 func (*workflowActivate) Help() string {
@@ -81,7 +81,7 @@ func (v *workflowActivate) Run(s *session) error {
 }
 
 type workflowDeactivate struct {
-	Workflow string `arg:"" help:"The workflow's ID."`
+	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
 
 func (*workflowDeactivate) Help() string {
@@ -101,7 +101,7 @@ func (v *workflowDeactivate) Run(s *session) error {
 }
 
 type workflowDelete struct {
-	Workflow string `arg:"" help:"The workflow's ID."`
+	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
 
 func (*workflowDelete) Help() string {

@@ -10,8 +10,8 @@ import (
 )
 
 type workflowPut struct {
-	Workflow     string   `arg:"" help:"The workflow's ID."`
-	Account      string   `help:"The account that owns it. A new workflow needs one." placeholder:"ID"`
+	Workflow     string   `arg:"" type:"id" help:"The workflow's ID."`
+	Account      string   `type:"id" help:"The account that owns it. A new workflow needs one." placeholder:"ID"`
 	Name         string   `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
 	Queue        string   `help:"Which pool of runners gets its executions." placeholder:"QUEUE"`
 	RateRequests *int64   `help:"A rate limit of its own. 0: the plan's." placeholder:"N"`
