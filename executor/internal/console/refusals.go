@@ -22,6 +22,14 @@ type refusal struct {
 	Advice string
 }
 
+// Total is how many there are.
+func (r refusals) Total() (n int64) {
+	for _, row := range r.Rows {
+		n += row.Count
+	}
+	return n
+}
+
 // Fragment is where the refusals are, for fragments.js.
 func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
