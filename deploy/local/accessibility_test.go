@@ -35,6 +35,8 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 		b.do(chromedp.EmulateViewport(look.width, 900))
 		for _, path := range paths {
 			b.visit(path)
+			b.wait(fragmentsAreThere)
+			b.evaluate(`document.querySelectorAll("#refusals details").forEach((each) => { each.open = true }) ?? ""`)
 			b.do(chromedp.Evaluate[chromedp.Void](string(axe)))
 			violations := b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
 				v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)

@@ -195,6 +195,9 @@ func (b *tab) text(selector, part string) string {
 	return b.evaluate(element + `.innerText`)
 }
 
+// fragmentsAreThere: parts of the page that are fetched apart from it have come.
+const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
+
 // page waits until a page with that heading is there, and its scripts run.
 func (b *tab) page(heading string) {
 	b.t.Helper()

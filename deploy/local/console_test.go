@@ -39,12 +39,13 @@ func TestConsole(t *testing.T) {
 	arrived := arriveLive(t, b, url)
 	showIt(b, arrived)
 	runAgain(b, arrived)
+	refuseSome(t, b, url)
 	rotate(t, b, url)
 	hitTheLimit(b)
 
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
-			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed",
+			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
 			"/executions/" + arrived, "/accounts", "/no/such/page",
 		})
 	})
@@ -169,6 +170,41 @@ func runAgain(b *tab, executionID string) {
 	b.visit("/workflows/new-orders?delivery=delivery-1")
 	b.text(".executions", "1 repeat")
 	b.wait(`document.querySelectorAll(".execution").length === 1`)
+}
+
+// refuseSome sends what is refused: the page that is open says why, and so does the overview.
+func refuseSome(t *testing.T, b *tab, url string) {
+	t.Helper()
+	b.visit("/workflows/new-orders")
+	b.text("#reach", "leads to an ingress of this installation")
+	b.wait(`!document.querySelector("#refusals li")`)
+	wrong := url + "x"
+	for range 2 {
+		if a, err := post(t.Context(), wrong, map[string]string{"User-Agent": "a sender with " + wrong}, strings.NewReader("12345")); err != nil || a.status != 403 {
+			t.Fatalf("a wrong token: %+v, %v", a, err)
+		}
+	}
+	b.text("#refusals", "2 refused: token_invalid, last ")
+	b.click("#refusals summary")
+	said := b.text("#refusals", "body of 5 bytes")
+	if !strings.Contains(said, "token=[token]") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
+		t.Errorf("of a refused request it says: %s", said)
+	}
+	// What is open stays open, when there is something new.
+	b.evaluate(`document.activeElement.blur() ?? ""`)
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
+	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"}, strings.NewReader("{")); err != nil || a.status != 400 {
+		t.Fatalf("what is no JSON: %+v, %v", a, err)
+	}
+	b.text("#refusals", "1 refused: json_invalid")
+	b.see(`#refusals [data-code="token_invalid"][open] p`)
+
+	b.visit("/")
+	b.text("#numbers", "token_invalid 2")
+	b.text("#numbers", "refused 3")
+	b.text("#reach", "leads to an ingress of this installation")
+	b.visit("/executions?status=broken")
+	b.text("main", "“broken” is no status")
 }
 
 // rotate makes a new token; the old one works a while longer.

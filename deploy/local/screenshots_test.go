@@ -12,11 +12,15 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // TestScreenshots writes a picture of every page to a folder, light and dark, for a desk and for a
@@ -78,6 +82,8 @@ func TestScreenshots(t *testing.T) {
 			}},
 			{name: "not-found", path: "/no/such/page"}, {name: "execution-not-found", path: "/executions/none"},
 		})
+		c.takeForREADME("overview", "/")
+		c.takeForREADME("workflow", "/workflows/orders")
 		signOut(c.tab)
 		c.takeAll("", []scene{
 			{name: "sign-in", path: "/sign-in"}, {name: "sign-in-used", path: "/sign-in?once=used"},
@@ -118,23 +124,39 @@ func (c *camera) takeAll(prefix string, scenes []scene) {
 		scheme string
 		width  int64
 	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
-		_, err := chromedp.Call(c.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: look.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-		}})
-		c.check(err)
-		c.do(chromedp.EmulateViewport(look.width, 900))
+		c.look(look.scheme, look.width, 900)
 		for _, s := range scenes {
 			c.visit(s.path)
 			if s.do != nil {
 				s.do(c.tab)
 			}
-			c.wait(`[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`)
+			c.wait(fragmentsAreThere)
 			picture, err := chromedp.Run(c.ctx, chromedp.FullScreenshot(100))
 			c.check(err)
 			name := fmt.Sprintf("%s%s-%s-%d.png", prefix, s.name, look.scheme, look.width)
 			c.check(os.WriteFile(filepath.Join(c.folder, name), picture, 0o600))
 		}
 	}
+}
+
+// takeForREADME takes what is seen first. Those in testdata/screenshots are such pictures, copied.
+func (c *camera) takeForREADME(name, path string) {
+	c.t.Helper()
+	c.look("light", 1120, 800)
+	c.visit(path)
+	c.wait(fragmentsAreThere)
+	picture, err := chromedp.Run(c.ctx, chromedp.CaptureScreenshot())
+	c.check(err)
+	c.check(os.WriteFile(filepath.Join(c.folder, "readme-"+name+".png"), picture, 0o600))
+}
+
+func (c *camera) look(scheme string, width, height int64) {
+	c.t.Helper()
+	_, err := chromedp.Call(c.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	c.check(err)
+	c.do(chromedp.EmulateViewport(width, height))
 }
 
 // fill makes some of everything that pages show, and returns an execution in each state.
@@ -218,6 +240,7 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	for i := range 6 {
 		send(strings.Replace(urls["orders"], "orders", fmt.Sprint("order", i), 1), "", order)
 	}
+	check(past(ctx, nc))
 	awaitShown(t, client, ids)
 	again, err := client.RerunExecution(ctx, ids["succeeded"])
 	check(err)
@@ -229,6 +252,58 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	send(urls["shrunk"], "", order)
 	awaitShown(t, client, ids)
 	return ids
+}
+
+// past puts into the streams what a day would have left there.
+func past(ctx context.Context, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Minute)
+	publish := func(msg *nats.Msg, err error) error {
+		if err == nil {
+			_, err = js.PublishMsg(ctx, msg)
+		}
+		return err
+	}
+	start := func(n int, at time.Time) error {
+		id := uuid.NewString()
+		payload, err := execution.NewPayload("application/json", []byte(`{}`))
+		if err != nil {
+			return err
+		}
+		progress := execution.Progress{ID: id, Status: execution.Succeeded, At: at.Add(time.Duration(n%7) * time.Second)}
+		if n%13 == 0 {
+			progress.Status, progress.Error = execution.Failed, "no luck"
+		}
+		return errors.Join(publish(stream.StartMessage(execution.Start{
+			ID: id, WorkflowID: "ledger", NodeID: "webhook", AccountID: "umbrella", Queue: "past", Source: execution.Webhook, AcceptedAt: at, Payload: payload,
+		})), publish(stream.ProgressMessage("past", "ledger", "webhook", "", progress)))
+	}
+	for m := 2; m < 60; m++ {
+		at := now.Add(-time.Duration(m) * time.Minute)
+		for n := range 4 + (m*m)%9 {
+			if err := start(m+n, at.Add(time.Duration(n)*time.Second)); err != nil {
+				return err
+			}
+		}
+		refused := []stream.RefusalCount{{Code: "workflow_not_found", Minute: at, Count: 1 + int64(m*m%3), Last: stream.RefusedRequest{At: at}}}
+		if m > 20 && m < 30 {
+			refused = append(refused, stream.RefusalCount{WorkflowID: "ledger", Code: "rate_limited", Minute: at, Count: int64(m*m) % 7, Last: stream.RefusedRequest{At: at}})
+		}
+		if err := publish(stream.RefusalsMessage(uuid.NewString(), at, refused)); err != nil {
+			return err
+		}
+	}
+	for h := 1; h < 24; h++ {
+		for n := range 20 + (h*h)%37 {
+			if err := start(h+n, now.Add(-time.Duration(h)*time.Hour-time.Duration(n)*time.Second)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // awaitShown waits until all is recorded and counted.
