@@ -49,8 +49,11 @@ func TestRefusalsAreReported(t *testing.T) {
 		{method: "GET", path: "/webhooks/active", token: right, header: agent(right + "!" + right)},
 		{path: "/webhooks/active", token: right, body: "{", header: map[string]string{"Content-Type": "application/json", "User-Agent": "sender"}},
 		{path: "/webhooks/inactive", token: s.token["inactive"], header: agent("echo " + s.token["inactive"])},
-		{path: "/webhooks/nobody-1", token: "x"}, {path: "/webhooks/nobody-2", token: "x", header: agent("XxX")},
-		{path: "/webhooks/active/more", token: right}, {path: "/webhooks"}, {path: "/favicon.ico", method: "GET"},
+		{path: "/webhooks/nobody-1", token: "x"},
+		{path: "/webhooks/nobody-2", token: "x", header: agent("XxX")},
+		{path: "/webhooks/active/more", token: right},
+		{path: "/webhooks"},
+		{path: "/favicon.ico", method: "GET"},
 	} {
 		if a := s.send(r); a.status < 400 {
 			t.Errorf("%+v: %d", r, a.status)

@@ -39,8 +39,11 @@ func TestScreenshots(t *testing.T) {
 		c := newCamera(t, folder, launch(t, "hookstart-local", "--data-dir", t.TempDir(), "--no-demo", "--ingress-addr=127.0.0.1:0",
 			"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken))
 		c.takeAll("empty-", []scene{
-			{name: "overview", path: "/"}, {name: "workflows", path: "/workflows"}, {name: "executions", path: "/executions"},
-			{name: "accounts", path: "/accounts"}, {name: "new-workflow", path: "/new-workflow"},
+			{name: "overview", path: "/"},
+			{name: "workflows", path: "/workflows"},
+			{name: "executions", path: "/executions"},
+			{name: "accounts", path: "/accounts"},
+			{name: "new-workflow", path: "/new-workflow"},
 		})
 	})
 	t.Run("busy", func(t *testing.T) {
@@ -49,7 +52,9 @@ func TestScreenshots(t *testing.T) {
 		ids := fill(t, l)
 		c.takeAll("", []scene{
 			{name: "overview", path: "/"},
-			{name: "workflows", path: "/workflows"}, {name: "workflows-none-found", path: "/workflows?q=nothing"}, {name: "workflows-of-account", path: "/workflows?account=acme"},
+			{name: "workflows", path: "/workflows"},
+			{name: "workflows-none-found", path: "/workflows?q=nothing"},
+			{name: "workflows-of-account", path: "/workflows?account=acme"},
 			{name: "workflow", path: "/workflows/orders"},
 			{name: "workflow-open", path: "/workflows/orders", do: func(b *tab) {
 				b.click("[data-show-token]")
@@ -65,28 +70,37 @@ func TestScreenshots(t *testing.T) {
 			}},
 			{name: "workflow-over", path: "/workflows/shrunk"},
 			{name: "workflow-github", path: "/workflows/demo", do: func(b *tab) { b.click("#tab-github") }},
-			{name: "execution-succeeded", path: "/executions/" + ids["succeeded"]}, {name: "execution-failed", path: "/executions/" + ids["failed"]},
-			{name: "execution-queued", path: "/executions/" + ids["queued"]}, {name: "execution-rejected", path: "/executions/" + ids["rejected"]},
-			{name: "execution-rerun", path: "/executions/" + ids["rerun"]}, {name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
+			{name: "execution-succeeded", path: "/executions/" + ids["succeeded"]},
+			{name: "execution-failed", path: "/executions/" + ids["failed"]},
+			{name: "execution-queued", path: "/executions/" + ids["queued"]},
+			{name: "execution-rejected", path: "/executions/" + ids["rejected"]},
+			{name: "execution-rerun", path: "/executions/" + ids["rerun"]},
+			{name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
 				b.click("#tab-raw")
 				b.click("[data-run-again]")
 				b.text("[data-said]", "Started")
 			}},
-			{name: "executions", path: "/executions"}, {name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},
-			{name: "executions-no-filter", path: "/executions?status=broken"}, {name: "executions-no-match", path: "/executions?delivery=none"},
-			{name: "accounts", path: "/accounts"}, {name: "accounts-chosen", path: "/accounts#account-acme"}, {name: "new-workflow", path: "/new-workflow", do: func(b *tab) {
+			{name: "executions", path: "/executions"},
+			{name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},
+			{name: "executions-no-filter", path: "/executions?status=broken"},
+			{name: "executions-no-match", path: "/executions?delivery=none"},
+			{name: "accounts", path: "/accounts"},
+			{name: "accounts-chosen", path: "/accounts#account-acme"},
+			{name: "new-workflow", path: "/new-workflow", do: func(b *tab) {
 				b.click("summary")
 				b.write("#name", "Demo")
 				b.click("[data-create-workflow] .primary")
 				b.text("[data-create-workflow] [data-refusal]", "already")
 			}},
-			{name: "not-found", path: "/no/such/page"}, {name: "execution-not-found", path: "/executions/none"},
+			{name: "not-found", path: "/no/such/page"},
+			{name: "execution-not-found", path: "/executions/none"},
 		})
 		c.takeForREADME("overview", "/")
 		c.takeForREADME("workflow", "/workflows/orders")
 		signOut(c.tab)
 		c.takeAll("", []scene{
-			{name: "sign-in", path: "/sign-in"}, {name: "sign-in-used", path: "/sign-in?once=used"},
+			{name: "sign-in", path: "/sign-in"},
+			{name: "sign-in-used", path: "/sign-in?once=used"},
 			{name: "sign-in-wrong", path: "/sign-in", do: func(b *tab) {
 				b.write("#token", "wrong")
 				b.do(chromedp.Submit(chromedp.CSS("#token")))
@@ -180,7 +194,12 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 			return nil, runner.Permanent(errors.New("the ledger is closed: period 2026-10 was settled on 2 November"))
 		})
 	}()
-	t.Cleanup(func() { stop(); <-ended })
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 
 	for id, plan := range map[string]string{"acme": "free", "umbrella": "pro", "globex": "none"} {
 		_, err := client.PutAccount(ctx, id, api.PutAccount{Name: strings.ToUpper(id[:1]) + id[1:] + " Inc.", Plan: plan})
@@ -188,8 +207,11 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	}
 	urls := map[string]string{}
 	for _, w := range []struct{ id, name, account, queue string }{
-		{"orders", "New orders", "acme", ""}, {"invoices", "Invoices", "acme", ""}, {"ledger", "Book into the ledger", "umbrella", "bills"},
-		{"shrunk", "A workflow with a rather long name that somebody gave it", "umbrella", "a-queue-with-a-long-name"}, {"off", "Switched off", "globex", ""},
+		{"orders", "New orders", "acme", ""},
+		{"invoices", "Invoices", "acme", ""},
+		{"ledger", "Book into the ledger", "umbrella", "bills"},
+		{"shrunk", "A workflow with a rather long name that somebody gave it", "umbrella", "a-queue-with-a-long-name"},
+		{"off", "Switched off", "globex", ""},
 	} {
 		_, err := client.PutWorkflow(ctx, w.id, api.PutWorkflow{AccountID: w.account, Name: w.name, Queue: w.queue, Triggers: []api.PutTrigger{
 			{NodeID: "webhook", Name: "Webhook", SamplePayload: []byte(`{"order": 17, "customer": {"name": "Ada", "vip": true}, "items": [{"sku": "A-1", "n": 2}]}`)},

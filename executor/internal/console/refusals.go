@@ -36,7 +36,7 @@ func (r refusals) Fragment() string {
 }
 
 // advice is what an operator can do about what senders were refused for.
-var advice = map[string]string{
+var advice = map[string]string{ //nolint:gosec // words about tokens, no token
 	"method_not_allowed":   "A webhook is called with POST. A browser or a health check may have opened the URL.",
 	"token_missing":        "The URL was called without its token. Copy it again, whole.",
 	"token_invalid":        "The token is none of this workflow's. If it was rotated, give the sender the new URL.",

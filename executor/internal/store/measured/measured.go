@@ -30,7 +30,9 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 			Name: "hookstart_executor_database_failures_total", Help: "Operations that the database did not do.",
 		}, []string{"operation"}),
 	}
-	for _, operation := range []string{"apply", "add_duplicates", "get", "get_many", "list", "count_by_time", "tokens_last_used", "prune"} {
+	for _, operation := range []string{
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "minutes", "prune", "prune_counts",
+	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
 	}
@@ -83,4 +85,24 @@ func (m *measured) TokensLastUsed(ctx context.Context, tokenIDs []string) (used 
 func (m *measured) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	defer func(began time.Time) { m.observe(ctx, "prune", began, err) }(time.Now())
 	return m.Store.Prune(ctx, before, limit)
+}
+
+func (m *measured) AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []store.Refusal) (err error) {
+	defer func(began time.Time) { m.observe(ctx, "add_refusals", began, err) }(time.Now())
+	return m.Store.AddRefusals(ctx, reportID, at, refusals)
+}
+
+func (m *measured) Refusals(ctx context.Context, workflowID string, since time.Time) (sums []store.RefusalSum, err error) {
+	defer func(began time.Time) { m.observe(ctx, "refusals", began, err) }(time.Now())
+	return m.Store.Refusals(ctx, workflowID, since)
+}
+
+func (m *measured) Minutes(ctx context.Context, since time.Time) (counts []store.MinuteCount, err error) {
+	defer func(began time.Time) { m.observe(ctx, "minutes", began, err) }(time.Now())
+	return m.Store.Minutes(ctx, since)
+}
+
+func (m *measured) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (n int, err error) {
+	defer func(began time.Time) { m.observe(ctx, "prune_counts", began, err) }(time.Now())
+	return m.Store.PruneCounts(ctx, before, keep, limit)
 }

@@ -276,23 +276,23 @@ complete -c hookstart -f`)
 			script(to, "complete -c hookstart "+condition+" -a "+quoted(w.text)+" -d "+quoted(w.help))
 		}
 		for _, f := range p.flags {
-			line := "complete -c hookstart " + condition
+			line := []string{"complete -c hookstart", condition}
 			for _, name := range f.names {
 				if long, is := strings.CutPrefix(name, "--"); is {
-					line += " -l " + long
+					line = append(line, "-l", long)
 				} else {
-					line += " -s " + strings.TrimPrefix(name, "-")
+					line = append(line, "-s", strings.TrimPrefix(name, "-"))
 				}
 			}
 			switch {
 			case f.file:
-				line += " -rF"
+				line = append(line, "-rF")
 			case len(f.values) > 0:
-				line += " -x -a " + quoted(strings.Join(f.values, " "))
+				line = append(line, "-x -a", quoted(strings.Join(f.values, " ")))
 			case f.takes:
-				line += " -x"
+				line = append(line, "-x")
 			}
-			script(to, line+" -d "+quoted(f.help))
+			script(to, strings.Join(line, " ")+" -d "+quoted(f.help))
 		}
 	}
 }
