@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,21 +16,28 @@ func (s *server) routeRefusals(to huma.API) {
 	register(s, to, call{
 		method: http.MethodGet, path: "/workflows/{id}/refusals", id: "list-refusals", tag: tagWorkflows,
 		summary: "Count the refused requests",
-		description: "By code, the last refused first, on one page. Ingresses count, and report once a second; what they keep " +
+		description: "By code, the last refused first. Ingresses count, and report once a second; what they keep " +
 			"of a request is in `last`. Counts are kept for a week.",
 		codes: []string{api.CodeNotFound},
 	}, s.listRefusals)
 }
+
+const refusalsList = "refusals"
 
 // refusalsSpan is how far back refusals are counted unless somebody says since when.
 const refusalsSpan = 24 * time.Hour
 
 func (s *server) listRefusals(ctx context.Context, in *struct {
 	WorkflowID
+	Paging
 	Since time.Time `query:"since" doc:"Refused in that minute or later. Absent: in the last 24 hours."`
 },
 ) (*listOutput[api.Refusal], error) {
 	if _, err := s.getWorkflow(ctx, &in.WorkflowID); err != nil {
+		return nil, err
+	}
+	after, err := in.after(refusalsList)
+	if err != nil {
 		return nil, err
 	}
 	since := in.Since
@@ -42,12 +50,9 @@ func (s *server) listRefusals(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, s.databaseError(ctx, err)
 	}
-	out := &listOutput[api.Refusal]{}
-	out.Body.Items = make([]api.Refusal, len(sums))
-	for i, sum := range sums {
-		out.Body.Items[i] = refusalOnWire(sum)
-	}
-	return out, nil
+	// There are no more than codes.
+	sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool { return sum.Code == after })+1:]
+	return page(refusalsList, sums, in.Limit, refusalOnWire, func(sum store.RefusalSum) string { return sum.Code }), nil
 }
 
 func refusalOnWire(sum store.RefusalSum) api.Refusal {

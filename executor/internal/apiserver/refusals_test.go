@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"encoding/json"
 	"net/url"
 	"testing"
 	"time"
@@ -31,6 +32,14 @@ func TestRefusalsAreListed(t *testing.T) {
 	r.check(r.store.AddRefusals(t.Context(), "report", now, []store.Refusal{
 		refused("token_invalid", now, 17, 5, "curl/8"), refused("json_invalid", now.Add(-time.Hour), 2, -1, ""), refused("json_invalid", old, 1, 0, "old"),
 	}))
+	r.get("/workflows/wf/refusals?limit=201").refused(422, api.CodeInvalid)
+	r.get("/workflows/wf/refusals?cursor=x").refused(422, api.CodeInvalid)
+	var first, second api.List[api.Refusal]
+	r.check(json.Unmarshal(r.get("/workflows/wf/refusals?limit=1").is(200).body, &first))
+	r.check(json.Unmarshal(r.get("/workflows/wf/refusals?limit=1&cursor="+first.NextCursor).is(200).body, &second))
+	if len(first.Items) != 1 || len(second.Items) != 1 || first.Items[0].Code != "token_invalid" || second.Items[0].Code != "json_invalid" || second.NextCursor != "" {
+		t.Errorf("%+v, %+v", first, second)
+	}
 	at := func(t time.Time) string { return t.Format(time.RFC3339) }
 	token := `{"code":"token_invalid","count":17,"last":{"at":"` + at(now) + `","bodyBytes":5,"userAgent":"curl/8"}}`
 	for query, want := range map[string]string{
