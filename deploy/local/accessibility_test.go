@@ -43,9 +43,23 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 			if violations != "" {
 				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, violations)
 			}
-			if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
-				t.Errorf("%s is wider than the window of %d px", path, look.width)
-			}
+			checkWidth(t, b, path, look.width)
 		}
+	}
+	for _, width := range []int64{320, 640, 768, 1024} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		for _, path := range paths {
+			b.visit(path)
+			b.wait(fragmentsAreThere)
+			checkWidth(t, b, path, width)
+		}
+	}
+}
+
+// checkWidth finds what one would have to scroll sideways for.
+func checkWidth(t *testing.T, b *tab, path string, width int64) {
+	t.Helper()
+	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
+		t.Errorf("%s is wider than the window of %d px", path, width)
 	}
 }
