@@ -78,8 +78,15 @@ func (h *handler) router() http.Handler {
 	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h.serve(w, r, "") }
 	router.POST("/webhooks", missing)
 	router.POST(webhookPath, missing)
-	router.MethodNotAllowed = h.refuseAll(admission.MethodNotAllowed)
 	router.NotFound = h.refuseAll(admission.NotFound)
+	notAllowed := h.refuseAll(admission.MethodNotAllowed)
+	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "*" { // which to the router is every path
+			router.NotFound.ServeHTTP(w, r)
+			return
+		}
+		notAllowed.ServeHTTP(w, r)
+	})
 	return router
 }
 

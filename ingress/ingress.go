@@ -138,6 +138,8 @@ func run(ctx context.Context, c Config) error {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          stdlog.New(errorLog{log}, "", 0),
+		// OPTIONS * is like every other path that is no webhook.
+		DisableGeneralOptionsHandler: true,
 	}
 
 	// From here on changes of the registry wait for this process.

@@ -136,6 +136,9 @@ func TestRefusals(t *testing.T) {
 	if a := s.send(request{method: "HEAD", path: "/webhooks/active"}); a.status != 405 || a.header.Get("Allow") != "POST" {
 		t.Errorf("HEAD: %+v", a)
 	}
+	for _, method := range []string{"GET", "POST", "OPTIONS"} {
+		s.expect(method+" *", s.raw(method+" * HTTP/1.1\r\nHost: test\r\n\r\n", false), 404, "not_found")
+	}
 	s.expect("1 before 2", s.send(request{method: "GET", path: "/webhooks/"}), 405, "method_not_allowed")
 	for _, path := range []string{"/webhooks", "/webhooks/"} {
 		s.expect("2", s.send(request{path: path, token: "hst_x"}), 400, "workflow_id_missing")
