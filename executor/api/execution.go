@@ -15,6 +15,7 @@ type Execution struct {
 	Status         string    `json:"status" enum:"queued,running,succeeded,failed,rejected" doc:"queued, then running, then succeeded or failed; or rejected. The last three are final."`
 	DeliveryID     string    `json:"deliveryId,omitempty" doc:"The sender's. Absent: it sent none."`
 	RerunOf        string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
+	RequeuedAs     string    `json:"requeuedAs,omitempty" doc:"The execution that an operator started in its place, after it had failed."`
 	AcceptedAt     time.Time `json:"acceptedAt" doc:"When the request was answered, or the rerun started."`
 	RecordedAt     time.Time `json:"recordedAt"`
 	StartedAt      time.Time `json:"startedAt,omitzero" doc:"Absent until a runner says so."`

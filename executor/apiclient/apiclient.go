@@ -182,6 +182,22 @@ func (c *Client) RerunExecution(ctx context.Context, id string) (s api.Started, 
 	return s, c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil, nil, &s)
 }
 
+// RequeueExecution starts a failed execution again, on its original body. Called again, it
+// answers the same and starts nothing.
+func (c *Client) RequeueExecution(ctx context.Context, id string) (s api.Started, err error) {
+	return s, c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil, nil, &s)
+}
+
+// DeadLetters lists the dead letters of a workflow, or all when workflowID is empty, the
+// newest first.
+func (c *Client) DeadLetters(ctx context.Context, workflowID string, page Page) (list api.List[api.DeadLetter], err error) {
+	q := page.query()
+	if workflowID != "" {
+		q.Set("workflowId", workflowID)
+	}
+	return list, c.call(ctx, http.MethodGet, "/dead-letters", q, nil, &list)
+}
+
 // Executions lists executions, the newest first.
 func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (list api.List[api.Execution], err error) {
 	q := page.query()

@@ -93,11 +93,15 @@ type Rejection struct {
 
 // Progress is what a runner reports of an execution.
 type Progress struct {
-	ID     string
-	Status Status // Running, Succeeded or Failed
-	At     time.Time
-	Error  string // with Failed
-	Output []byte // with Succeeded: one JSON text, or empty
+	ID string
+	// Queue and WorkflowID are what the report was addressed to. A runner can report on its
+	// own queue only, but can name any execution there: the recorder compares them.
+	Queue      string
+	WorkflowID string
+	Status     Status // Running, Succeeded or Failed
+	At         time.Time
+	Error      string // with Failed
+	Output     []byte // with Succeeded: one JSON text, or empty
 }
 
 // NamePattern is the form of workflow, node and account IDs and of queues.

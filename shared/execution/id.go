@@ -20,6 +20,12 @@ func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
 
+// IDForRequeue is the ID of the execution that an operator starts when a failed one is
+// requeued: always the same for the same one, so that requeueing twice starts one.
+func IDForRequeue(executionID string) string {
+	return hashUUID("requeue", "", "", executionID)
+}
+
 // hashUUID hashes its parts. Only the last one, the delivery ID, can hold a NUL;
 // so no two lists of parts are joined to the same text.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {

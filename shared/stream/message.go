@@ -137,7 +137,7 @@ func Decode(subject string, header nats.Header, data []byte) (Event, error) {
 	case strings.HasPrefix(subject, rejectedPrefix):
 		event.Rejection, err = decodeRejection(data, trace)
 	case strings.HasPrefix(subject, progressPrefix):
-		event.Progress, err = decodeProgress(data)
+		event.Progress, err = decodeProgress(subject, data)
 	default:
 		err = errors.New("no such subject")
 	}
@@ -211,13 +211,17 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 	}, nil
 }
 
-func decodeProgress(data []byte) (*execution.Progress, error) {
+func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 	var m hookstartv1.ExecutionProgress
 	if err := proto.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
 	if !isUUID(m.GetExecutionId()) {
 		return nil, fmt.Errorf("%.80q is not an execution ID", m.GetExecutionId())
+	}
+	of := strings.Split(strings.TrimPrefix(subject, progressPrefix), ".")
+	if len(of) != 3 || of[2] != m.GetExecutionId() {
+		return nil, fmt.Errorf("it is about execution %s, its subject is not", m.GetExecutionId())
 	}
 	status, err := stateFromWire(m.GetState())
 	if err != nil {
@@ -227,7 +231,8 @@ func decodeProgress(data []byte) (*execution.Progress, error) {
 		return nil, errors.New("the output is not one JSON text")
 	}
 	return &execution.Progress{
-		ID: m.GetExecutionId(), Status: status, At: timeFromWire(m.GetAt()), Error: m.GetError(), Output: m.GetOutput(),
+		ID: m.GetExecutionId(), Queue: of[0], WorkflowID: of[1],
+		Status: status, At: timeFromWire(m.GetAt()), Error: m.GetError(), Output: m.GetOutput(),
 	}, nil
 }
 

@@ -73,6 +73,7 @@ func (s *server) router() http.Handler {
 	s.routeTriggers(calls)
 	s.routeExecutions(calls)
 	s.routePublicURL(calls)
+	s.routeDeadLetters(calls)
 	s.routeEvents(fixedCalls)
 	document := openAPIDocument(config.OpenAPI)
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {

@@ -97,7 +97,7 @@ func TestEvents(t *testing.T) {
 	if listed := decode[api.List[api.Execution]](r.get("/executions?workflowId=wf").is(200)); listed.Items[0] != got {
 		t.Errorf("the event is %+v, the record %+v", got, listed.Items[0])
 	}
-	r.records(store.Batch{Progress: []execution.Progress{{ID: id(1), Status: execution.Running, At: epoch}}})
+	r.records(store.Batch{Progress: []execution.Progress{{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Running, At: epoch}}})
 	for _, s := range []*eventStream{all, ofWF} {
 		if got := s.next(); got.ExecutionID != id(1) || got.Status != "running" {
 			t.Errorf("event %+v", got)

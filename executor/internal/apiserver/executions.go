@@ -32,6 +32,14 @@ func (s *server) routeExecutions(to huma.API) {
 			"`active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, s.rerunExecution)
+	register(s, to, call{
+		method: http.MethodPost, path: "/executions/{id}/requeue", id: "requeue-execution", tag: tagDeadLetters,
+		summary: "Requeue a failed execution",
+		description: "Starts a new execution on the original's body, headers and query, with `rerunOf` the original, which stays " +
+			"`failed`, gets `requeuedAs` and is a dead letter no more. A repeat of the call answers the same `executionId` and starts " +
+			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` keeps it from starting.",
+		codes: []string{api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable},
+	}, s.requeueExecution)
 }
 
 const executionsList = "executions"
@@ -100,7 +108,7 @@ func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*executionO
 	}
 	detail := api.ExecutionDetail{
 		Execution: executionOnWire(record), Output: record.Output,
-		Input: request.input, InputExpired: request.expired,
+		Input: request.payload.Input(), InputExpired: request.expired,
 		Headers: valuesOnWire(request.headers), Query: valuesOnWire(request.query),
 	}
 	if record.Error != "" {
@@ -122,7 +130,7 @@ func (s *server) record(ctx context.Context, id string) (store.Record, error) {
 func executionOnWire(r store.Record) api.Execution {
 	return api.Execution{
 		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
-		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, RerunOf: r.RerunOf,
+		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, RerunOf: r.RerunOf, RequeuedAs: r.RequeuedAs,
 		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, StreamSequence: r.StreamSequence,
 	}

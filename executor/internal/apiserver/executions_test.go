@@ -97,8 +97,8 @@ func TestExecutionRecord(t *testing.T) {
 	r.records(store.Batch{
 		New: []store.Record{record(id(1), func(rec *store.Record) { rec.DeliveryID, rec.StreamSequence, rec.BodyBytes = "d-1", sequence, 15 })},
 		Progress: []execution.Progress{
-			{ID: id(1), Status: execution.Running, At: epoch.Add(time.Second)},
-			{ID: id(1), Status: execution.Succeeded, At: epoch.Add(2 * time.Second), Output: []byte(`{ "out" : 1.50 }`)},
+			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Running, At: epoch.Add(time.Second)},
+			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: epoch.Add(2 * time.Second), Output: []byte(`{ "out" : 1.50 }`)},
 		},
 	})
 	r.check(r.store.AddDuplicates(t.Context(), "report", epoch, map[string]int64{id(1): 3}))
@@ -156,7 +156,7 @@ func TestExecutionErrors(t *testing.T) {
 			}),
 			record(id(2), func(rec *store.Record) { rec.StreamSequence = failed }),
 		},
-		Progress: []execution.Progress{{ID: id(2), Status: execution.Failed, At: epoch, Error: "it broke"}},
+		Progress: []execution.Progress{{ID: id(2), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch, Error: "it broke"}},
 	})
 	rejected := r.get("/executions/" + id(1)).is(200)
 	detail := decode[api.ExecutionDetail](rejected)
@@ -184,7 +184,7 @@ func TestInputsAreUnchanged(t *testing.T) {
 		}))
 		r.records(store.Batch{
 			New:      []store.Record{record(id(i), func(rec *store.Record) { rec.StreamSequence = sequence })},
-			Progress: []execution.Progress{{ID: id(i), Status: execution.Succeeded, At: epoch, Output: []byte(input)}},
+			Progress: []execution.Progress{{ID: id(i), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: epoch, Output: []byte(input)}},
 		})
 		body := r.get("/executions/" + id(i)).is(200).body
 		text := strings.TrimSpace(input)

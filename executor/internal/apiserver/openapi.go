@@ -22,6 +22,7 @@ const (
 	tagExecutions = "Executions"
 
 	tagInstallation = "Installation"
+	tagDeadLetters  = "Dead letters"
 )
 
 const (
@@ -51,6 +52,7 @@ func humaConfig() huma.Config {
 		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
 		{Name: tagExecutions, Description: "What was started, and what became of it."},
 		{Name: tagInstallation, Description: "What all workflows share."},
+		{Name: tagDeadLetters, Description: "What nobody works on any more, until an operator requeues it."},
 	}
 	return config
 }

@@ -67,6 +67,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /workflows/{id}/triggers/{nodeId}/rerun":         "200 404 409",
 		"GET /public-url": "200",
 		"GET /executions": "200 422", "GET /executions/{id}": "200 404", "POST /executions/{id}/rerun": "200 404 409",
+		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
 		"GET /executions/stream": "200",
 	}
 	seen := map[string]bool{}

@@ -56,6 +56,18 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Too many tokens",
 		detail: fmt.Sprintf("%d tokens of this trigger node still work. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", registry.MaxTokens),
 	},
+	api.CodeNotFailed: {
+		status: http.StatusConflict, title: "Not failed",
+		detail: "Only an execution that has failed can be requeued.",
+	},
+	api.CodeInputExpired: {
+		status: http.StatusConflict, title: "Input expired",
+		detail: "The stream no longer has the original message, so its body cannot run again. The sender can send it anew, or run the trigger on its sample payload.",
+	},
+	api.CodeUndecodable: {
+		status: http.StatusConflict, title: "Undecodable",
+		detail: "A message that cannot be decoded holds nothing that could run. It goes off the list with its age.",
+	},
 	api.CodeNotConfirmed: {status: http.StatusServiceUnavailable, title: "Not confirmed", retryAfter: 1},
 	api.CodeUnavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,

@@ -14,7 +14,7 @@ import (
 
 // request is what started an execution, as the stream still has it.
 type request struct {
-	input          []byte // one JSON text; nil: the body was not read
+	payload        execution.Payload // none: the body was not read
 	headers, query execution.Values
 	expired        bool // the stream has the message no more
 }
@@ -38,7 +38,7 @@ func (s *server) request(ctx context.Context, r store.Record) (request, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {
 	case err == nil && event.Start != nil && event.Start.ID == r.ID:
-		return request{input: event.Start.Payload.Input(), headers: event.Start.Headers, query: event.Start.Query}, nil
+		return request{payload: event.Start.Payload, headers: event.Start.Headers, query: event.Start.Query}, nil
 	case err == nil && event.Rejection != nil && event.Rejection.ID == r.ID:
 		return request{headers: event.Rejection.Headers, query: event.Rejection.Query}, nil
 	default:

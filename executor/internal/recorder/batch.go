@@ -15,6 +15,7 @@ type batch struct {
 	store.Batch
 	starts     int
 	progressOf map[jetstream.Msg]string // message → execution ID
+	withID     int                      // reports with a Nats-Msg-Id
 	unreadable map[jetstream.Msg]string // message → reason
 
 	// The message behind each entry of New and Progress: what is put aside names it.
@@ -52,6 +53,9 @@ func decode(messages []jetstream.Msg, now time.Time) *batch {
 			b.origins = append(b.origins, from)
 		case event.Progress != nil:
 			b.progressOf[msg] = event.Progress.ID
+			if len(msg.Headers()[jetstream.MsgIDHeader]) > 0 {
+				b.withID++
+			}
 			p := *event.Progress
 			p.At = orElse(p.At, meta.Timestamp)
 			b.Progress = append(b.Progress, p)

@@ -198,6 +198,14 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	if err := r.changes.Tell(applied.Changed); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
+	if len(applied.Foreign) > 0 {
+		r.log.WithField("executions", applied.Foreign[:min(len(applied.Foreign), 10)]).
+			Warn("progress was reported on another queue or workflow than the execution's; it changed nothing")
+	}
+	if b.withID > 0 {
+		r.log.WithField("messages", b.withID).
+			Warn("progress was reported with a Nats-Msg-Id, which is for starts: a delivery of that ID would be taken for a repeat")
+	}
 	took := time.Since(began)
 	r.metrics.observe(b, applied, took)
 	if meta, err := messages[0].Metadata(); err == nil {
@@ -250,6 +258,7 @@ func (r *Recorder) applySingly(ctx context.Context, b *batch) (store.Applied, er
 		}
 		all.Changed = append(all.Changed, applied.Changed...)
 		all.Unknown = append(all.Unknown, applied.Unknown...)
+		all.Foreign = append(all.Foreign, applied.Foreign...)
 	}
 	return all, nil
 }
@@ -321,6 +330,8 @@ func pause(ctx context.Context, d time.Duration) {
 type metrics struct {
 	records    *prometheus.CounterVec
 	unreadable prometheus.Counter
+	foreign    prometheus.Counter
+	withID     prometheus.Counter
 	failures   prometheus.Counter
 	batch      prometheus.Histogram
 	duration   prometheus.Histogram
@@ -337,6 +348,14 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		}, []string{"kind"}),
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_unreadable_total", Help: "Messages that could not be decoded and were put aside.",
+		}),
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_foreign_progress_total",
+			Help: "Executions of which progress was reported on another queue or workflow than theirs: a runner that is wrong, or forges.",
+		}),
+		withID: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_progress_with_id_total",
+			Help: "Progress with a Nats-Msg-Id: a runner that is wrong, or uses up a delivery's ID.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_transaction_failures_total", Help: "Transactions that failed and were tried again.",
@@ -361,15 +380,17 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		m.records.WithLabelValues(kind) // zero is a value, too
 	}
 	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.records, m.unreadable, m.failures, m.batch, m.duration, m.lag)
+	registry.MustRegister(m.records, m.unreadable, m.foreign, m.withID, m.failures, m.batch, m.duration, m.lag)
 	return m
 }
 
-func (m *metrics) observe(b *batch, _ store.Applied, took time.Duration) {
+func (m *metrics) observe(b *batch, applied store.Applied, took time.Duration) {
 	m.records.WithLabelValues("start").Add(float64(b.starts))
 	m.records.WithLabelValues("rejection").Add(float64(len(b.New) - b.starts))
 	m.records.WithLabelValues("progress").Add(float64(len(b.Progress)))
 	m.unreadable.Add(float64(len(b.Unreadable)))
+	m.foreign.Add(float64(len(applied.Foreign)))
+	m.withID.Add(float64(b.withID))
 	m.batch.Observe(float64(len(b.New) + len(b.Progress) + len(b.Unreadable)))
 	m.duration.Observe(took.Seconds())
 }

@@ -222,7 +222,7 @@ func TestPoison(t *testing.T) {
 	var aside []store.Unreadable
 	r.await("two are put aside", func() bool {
 		var err error
-		aside, err = r.store.ListUnreadable(t.Context(), 0, 10)
+		aside, err = r.store.ListUnreadable(t.Context(), "", store.UnreadablePosition{}, 10)
 		return err == nil && len(aside) == 2
 	})
 	if aside[0].StreamSequence != 3 || aside[1].StreamSequence != 2 || aside[1].Subject != "executions.start.q.wf.node" || aside[1].Reason == "" {
@@ -232,6 +232,51 @@ func TestPoison(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r.await("all is acknowledged or given up", func() bool { return r.pending() == 0 })
+}
+
+// A runner reports of what it was given. What it says of another's execution, or under an
+// ID that could be a delivery's, changes nothing and is counted.
+func TestForgedProgress(t *testing.T) {
+	r := start(t)
+	id := r.begin("wf")
+	forged := func(queue, workflowID string) (*nats.Msg, error) {
+		return stream.ProgressMessage(queue, workflowID, "node", "", execution.Progress{ID: id, Status: execution.Failed, At: time.Now(), Error: "forged"})
+	}
+	r.publish(forged("gpu", "wf"))
+	r.publish(forged("q", "mine"))
+	of, err := forged("q", "wf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString()) // says one thing and means another
+	r.publish(of, nil)
+	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: execution.Running, At: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withID.Header.Set(jetstream.MsgIDHeader, "a delivery's")
+	r.publish(withID, nil)
+	r.await("all is recorded or given up", func() bool { return r.has(id, execution.Running) && r.pending() == 0 })
+	families, err := r.ops.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			counted[family.GetName()] += m.GetCounter().GetValue()
+		}
+	}
+	// How many batches there were decides whether the two are one execution or two.
+	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
+		t.Errorf("%v foreign", n)
+	}
+	if n := counted["hookstart_executor_progress_with_id_total"]; n != 1 {
+		t.Errorf("%v with an ID", n)
+	}
+	if n := counted["hookstart_executor_unreadable_total"]; n != 1 {
+		t.Errorf("%v unreadable", n)
+	}
 }
 
 // Progress may come before its start: another executor may be slower.

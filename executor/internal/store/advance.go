@@ -29,16 +29,24 @@ func StepIDs(steps []execution.Progress) []string {
 	return slices.Compact(ids)
 }
 
-// Advance applies steps in order to records whose present states are given by ID, as
-// Batch.Progress promises. It returns one move per record that changes, by ID, and the
-// IDs that are not recorded, each once. Drivers call it inside their transaction, with
-// the states locked, so that the rule exists once.
-func Advance(states map[string]execution.Status, steps []execution.Progress) (moves []Move, unknown []string) {
+// Standing is what a record must say for its next step to be decided.
+type Standing struct {
+	Status     execution.Status
+	Queue      string
+	WorkflowID string
+}
+
+// Advance applies steps in order to records that stand as given by ID, as Batch.Progress
+// promises. It returns one move per record that changes, by ID, the IDs that are not
+// recorded, and those of steps that were addressed to another queue or workflow than the
+// record's, each once. Drivers call it inside their transaction, with the records locked,
+// so that the rule exists once.
+func Advance(standing map[string]Standing, steps []execution.Progress) (moves []Move, unknown, foreign []string) {
 	moving := make(map[string]*Move)
-	missing := make(map[string]bool)
+	missing, alien := make(map[string]bool), make(map[string]bool)
 	for _, step := range steps {
 		id := Text(step.ID)
-		state, recorded := states[id]
+		record, recorded := standing[id]
 		if !recorded {
 			if !missing[step.ID] {
 				missing[step.ID] = true
@@ -46,7 +54,14 @@ func Advance(states map[string]execution.Status, steps []execution.Progress) (mo
 			}
 			continue
 		}
-		move := moving[id]
+		if step.Queue != record.Queue || step.WorkflowID != record.WorkflowID {
+			if !alien[step.ID] {
+				alien[step.ID] = true
+				foreign = append(foreign, step.ID)
+			}
+			continue
+		}
+		state, move := record.Status, moving[id]
 		if move != nil {
 			state = move.Status
 		}
@@ -63,7 +78,7 @@ func Advance(states map[string]execution.Status, steps []execution.Progress) (mo
 		moves = append(moves, *move)
 	}
 	slices.SortFunc(moves, func(a, b Move) int { return strings.Compare(a.ID, b.ID) })
-	return moves, unknown
+	return moves, unknown, foreign
 }
 
 func (m *Move) take(step execution.Progress) {

@@ -82,7 +82,7 @@ func (b Batch) Storable() Batch {
 func (r Record) storable() Record {
 	for _, text := range []*string{
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source), (*string)(&r.Status),
-		&r.DeliveryID, &r.RerunOf, &r.TokenID, &r.ContentType, &r.Error,
+		&r.DeliveryID, &r.RerunOf, &r.RequeuedAs, &r.TokenID, &r.ContentType, &r.Error,
 	} {
 		*text = Text(*text)
 	}
@@ -93,4 +93,11 @@ func (r Record) storable() Record {
 		*t = Time(*t)
 	}
 	return r
+}
+
+// SubjectPattern is the LIKE pattern of the subjects of one workflow's messages. All
+// subjects of the stream have five parts, so each % is a part; the escape is \.
+func SubjectPattern(workflowID string) string {
+	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(Text(workflowID))
+	return "%.%.%." + escaped + ".%"
 }

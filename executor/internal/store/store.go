@@ -30,6 +30,7 @@ type Record struct {
 	Status         execution.Status
 	DeliveryID     string // "" for none
 	RerunOf        string // "" for none
+	RequeuedAs     string // the execution that was started in its place, "" for none
 	TokenID        string // which token opened the webhook, "" for a rerun
 	AcceptedAt     time.Time
 	RecordedAt     time.Time
@@ -49,7 +50,8 @@ type Batch struct {
 	// already is left as it is: the message came twice.
 	New []Record
 	// Progress is applied after New, in order. A step that execution.Status.Follows does
-	// not allow changes nothing: it is late or repeated.
+	// not allow changes nothing: it is late or repeated. Nor does one whose Queue or
+	// WorkflowID is not the record's: no runner reports of what it was not given.
 	Progress []execution.Progress
 	// Unreadable are messages that could not be decoded. One whose stream sequence is kept
 	// already is left as it is.
@@ -63,6 +65,9 @@ type Applied struct {
 	// Unknown are the IDs that Progress named and that are not recorded (yet): the start
 	// may be in another executor's hands.
 	Unknown []string
+	// Foreign are the IDs of records that Progress named with a queue or a workflow that
+	// is not theirs.
+	Foreign []string
 }
 
 // Unreadable is a message of the stream that could not be decoded.
@@ -81,6 +86,7 @@ type Filter struct {
 	DeliveryID string
 	Since      time.Time // AcceptedAt not before
 	Until      time.Time // AcceptedAt before
+	DeadLetter bool      // failed, and not requeued
 }
 
 // Position is a place in a list, after the record of that time and ID. The zero
@@ -88,6 +94,13 @@ type Filter struct {
 type Position struct {
 	AcceptedAt time.Time
 	ID         string
+}
+
+// UnreadablePosition is a place in the list of unreadable messages, after the one of that
+// time and sequence. The zero UnreadablePosition is the beginning.
+type UnreadablePosition struct {
+	At             time.Time
+	StreamSequence uint64
 }
 
 // Count is how many records were accepted in one step of time.
@@ -143,9 +156,15 @@ type Store interface {
 	// use outlives the record: pruning does not make a used token look unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
-	// ListUnreadable returns at most limit unreadable messages with a stream sequence below
-	// the given one (0: from the newest), the newest first.
-	ListUnreadable(ctx context.Context, below uint64, limit int) ([]Unreadable, error)
+	// MarkRequeued says of a failed record which execution was started in its place. Only
+	// the first one counts: however many callers there are at once, one gets true. It is
+	// false, and changes nothing, for any other record, and for none.
+	MarkRequeued(ctx context.Context, id, as string) (marked bool, err error)
+
+	// ListUnreadable returns at most limit unreadable messages after a position, the newest
+	// first: by At, then by stream sequence, both descending. workflowID is the one in their
+	// subject; "" does not filter.
+	ListUnreadable(ctx context.Context, workflowID string, after UnreadablePosition, limit int) ([]Unreadable, error)
 
 	// Prune deletes at most limit records accepted before a time, whatever their state, and
 	// what belongs to them, and the unreadable messages, duplicate counts and report IDs of

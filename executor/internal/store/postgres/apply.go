@@ -14,14 +14,14 @@ const (
 	insertRecords = `INSERT INTO executions (` + columns + `)
 		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
 			$9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-			$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[])
+			$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[])
 		ON CONFLICT DO NOTHING RETURNING id`
 
 	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[]) ON CONFLICT DO NOTHING`
 
 	// The locks are taken in the order of IDs: locking comes after sorting.
-	lockStates = `SELECT id, status FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+	lockStanding = `SELECT id, status, queue, workflow_id FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
 	updateRecords = `UPDATE executions e SET status = m.status, started_at = coalesce(m.started_at, e.started_at),
 			finished_at = coalesce(m.finished_at, e.finished_at), error = coalesce(nullif(m.error, ''), e.error),
@@ -52,11 +52,11 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 				return err
 			}
 		}
-		moves, unknown, err := advance(ctx, tx, batch.Progress)
+		moves, unknown, foreign, err := advance(ctx, tx, batch.Progress)
 		if err != nil {
 			return err
 		}
-		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown}
+		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
 		if err := s.addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
 			return err
 		}
@@ -97,25 +97,26 @@ func insertNew(ctx context.Context, tx pgx.Tx, records []store.Record) (inserted
 	return inserted, nil
 }
 
-func advance(ctx context.Context, tx pgx.Tx, steps []execution.Progress) (moves []store.Move, unknown []string, err error) {
+func advance(ctx context.Context, tx pgx.Tx, steps []execution.Progress) (moves []store.Move, unknown, foreign []string, err error) {
 	if len(steps) == 0 {
-		return nil, nil, nil
+		return nil, nil, nil, nil
 	}
-	rows, err := tx.Query(ctx, lockStates, store.StepIDs(steps))
+	rows, err := tx.Query(ctx, lockStanding, store.StepIDs(steps))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	states := make(map[string]execution.Status)
-	var id, state string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error {
-		states[id] = execution.Status(state)
+	standing := make(map[string]store.Standing)
+	var id string
+	var at store.Standing
+	if _, err := pgx.ForEachRow(rows, []any{&id, &at.Status, &at.Queue, &at.WorkflowID}, func() error {
+		standing[id] = at
 		return nil
 	}); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	moves, unknown = store.Advance(states, steps)
+	moves, unknown, foreign = store.Advance(standing, steps)
 	if len(moves) > 0 {
 		_, err = tx.Exec(ctx, updateRecords, moveArrays(moves)...)
 	}
-	return moves, unknown, err
+	return moves, unknown, foreign, err
 }

@@ -37,6 +37,8 @@ func TestListUsesItsIndex(t *testing.T) {
 			{store.Filter{DeliveryID: "delivery-77"}, "executions_by_delivery"},
 			{store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, "executions_by_"}, // of few records either will do
 			{store.Filter{Status: execution.Failed}, "executions_in_trouble"},
+			{store.Filter{DeadLetter: true}, "executions_dead"},
+			{store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, "executions_dead"},
 		} {
 			for _, position := range []store.Position{{}, after} {
 				where, args := conditions(c.filter, position)

@@ -70,6 +70,9 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 	default:
 		add(`status = ?`, store.Text(string(filter.Status)))
 	}
+	if filter.DeadLetter {
+		add(`trouble = 'failed' AND requeued_as = ''`) // as in the index
+	}
 	if filter.Source != "" {
 		add(`source = ?`, store.Text(string(filter.Source)))
 	}
@@ -116,15 +119,20 @@ func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[stri
 }
 
 // ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(ctx context.Context, below uint64, limit int) ([]store.Unreadable, error) {
+func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable`, []any{limit}
-	if below > 0 {
-		query, args = query+` WHERE stream_sequence < $2`, append(args, store.Sequence(below))
+	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE true`, []any{limit}
+	if after != (store.UnreadablePosition{}) {
+		query += ` AND (at, stream_sequence) < ($2, $3)`
+		args = append(args, store.Time(after.At), store.Sequence(after.StreamSequence))
 	}
-	found, err := read(ctx, s, "list unreadable", pgx.RowToStructByPos[store.Unreadable], query+` ORDER BY stream_sequence DESC LIMIT $1`, args...)
+	if workflowID != "" {
+		args = append(args, store.SubjectPattern(workflowID))
+		query += ` AND subject LIKE $` + strconv.Itoa(len(args))
+	}
+	found, err := read(ctx, s, "list unreadable", pgx.RowToStructByPos[store.Unreadable], query+` ORDER BY at DESC, stream_sequence DESC LIMIT $1`, args...)
 	for i := range found {
 		found[i].At = found[i].At.UTC()
 	}

@@ -10,7 +10,7 @@ import (
 
 // columns are what a record writes, in the order of recordArrays.
 const columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
-	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output`
+	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as`
 
 // selectRecords is the beginning of every query that scan reads.
 const selectRecords = `SELECT ` + columns + `,
@@ -22,7 +22,7 @@ func scan(row pgx.CollectableRow) (store.Record, error) {
 	var sequence int64
 	err := row.Scan(
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
-		&r.AcceptedAt, &r.RecordedAt, &started, &finished, &r.ContentType, &r.BodyBytes, &sequence, &r.Error, &r.Output,
+		&r.AcceptedAt, &r.RecordedAt, &started, &finished, &r.ContentType, &r.BodyBytes, &sequence, &r.Error, &r.Output, &r.RequeuedAs,
 		&r.Duplicates,
 	)
 	r.StreamSequence = uint64(sequence) //nolint:gosec // written by store.Sequence, never negative
@@ -58,6 +58,7 @@ func recordArrays(records []store.Record) []any {
 		column(records, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }),
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
+		text(func(r store.Record) string { return r.RequeuedAs }),
 	}
 }
 

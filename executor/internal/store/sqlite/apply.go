@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/execution"
 )
 
 const (
 	insertRecord = `INSERT INTO executions (` + columns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)
 		VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
@@ -42,17 +41,17 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		}); err != nil {
 			return err
 		}
-		states, err := statesOf(ctx, tx, store.StepIDs(batch.Progress))
+		standing, err := standingOf(ctx, tx, store.StepIDs(batch.Progress))
 		if err != nil {
 			return err
 		}
-		moves, unknown := store.Advance(states, batch.Progress)
+		moves, unknown, foreign := store.Advance(standing, batch.Progress)
 		if err := each(ctx, tx, updateRecord, moves, func(m store.Move) []any {
 			return []any{string(m.Status), micros(m.StartedAt), micros(m.FinishedAt), m.Error, m.Output, m.ID}
 		}); err != nil {
 			return err
 		}
-		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown}
+		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
 		if err := addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
 			return err
 		}
@@ -107,25 +106,25 @@ func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args 
 	return nil
 }
 
-func statesOf(ctx context.Context, tx *sql.Tx, ids []string) (map[string]execution.Status, error) {
-	states := make(map[string]execution.Status, len(ids))
+func standingOf(ctx context.Context, tx *sql.Tx, ids []string) (map[string]store.Standing, error) {
+	standing := make(map[string]store.Standing, len(ids))
 	if len(ids) == 0 {
-		return states, nil
+		return standing, nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT id, status FROM executions WHERE id IN (SELECT value FROM json_each(?))`, list(ids))
+	rows, err := tx.QueryContext(ctx, `SELECT id, status, queue, workflow_id FROM executions WHERE id IN (SELECT value FROM json_each(?))`, list(ids))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var id string
-		var state execution.Status
-		if err := rows.Scan(&id, &state); err != nil {
+		var at store.Standing
+		if err := rows.Scan(&id, &at.Status, &at.Queue, &at.WorkflowID); err != nil {
 			return nil, err
 		}
-		states[id] = state
+		standing[id] = at
 	}
-	return states, rows.Err()
+	return standing, rows.Err()
 }
 
 // list is a JSON array for json_each: SQLite has no array parameters.

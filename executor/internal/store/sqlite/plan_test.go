@@ -34,6 +34,8 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, "executions_by_delivery"},
 		{store.Filter{Status: execution.Failed}, "executions_in_trouble"},
 		{store.Filter{Status: execution.Rejected}, "executions_in_trouble"},
+		{store.Filter{DeadLetter: true}, "executions_dead"},
+		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_by_workflow"},
 	} {
 		for _, position := range []store.Position{{}, after} {
 			where, args := conditions(c.filter, position)

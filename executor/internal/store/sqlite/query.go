@@ -72,6 +72,9 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 			add(`status IN ('failed', 'rejected')`)
 		}
 	}
+	if filter.DeadLetter {
+		add(`status = 'failed' AND requeued_as = ''`) // as in the index
+	}
 	if filter.Source != "" {
 		add(`source = ?`, store.Text(string(filter.Source)))
 	}
@@ -130,13 +133,17 @@ func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[stri
 }
 
 // ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(ctx context.Context, below uint64, limit int) ([]store.Unreadable, error) {
+func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable`, []any{}
-	if below > 0 {
-		query, args = query+` WHERE stream_sequence < ?`, append(args, store.Sequence(below))
+	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE true`, []any{}
+	if after != (store.UnreadablePosition{}) {
+		query += ` AND (at, stream_sequence) < (?, ?)`
+		args = append(args, store.Time(after.At).UnixMicro(), store.Sequence(after.StreamSequence))
+	}
+	if workflowID != "" {
+		query, args = query+` AND subject LIKE ? ESCAPE '\'`, append(args, store.SubjectPattern(workflowID))
 	}
 	var found []store.Unreadable
 	err := s.read(ctx, "list unreadable", func(rows *sql.Rows) error {
@@ -148,7 +155,7 @@ func (s *Store) ListUnreadable(ctx context.Context, below uint64, limit int) ([]
 		u.At = fromMicros(at)
 		found = append(found, u)
 		return nil
-	}, query+` ORDER BY stream_sequence DESC LIMIT ?`, append(args, limit)...)
+	}, query+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(args, limit)...)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 // columns are what a record writes, in the order of values.
 const columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
-	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output`
+	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as`
 
 // selectRecords is the beginning of every query that scan reads.
 const selectRecords = `SELECT ` + columns + `,
@@ -19,7 +19,7 @@ func values(r store.Record) []any {
 	return []any{
 		r.ID, r.AccountID, r.WorkflowID, r.NodeID, r.Queue, string(r.Source), string(r.Status), r.DeliveryID, r.RerunOf, r.TokenID,
 		r.AcceptedAt.UnixMicro(), r.RecordedAt.UnixMicro(), micros(r.StartedAt), micros(r.FinishedAt),
-		r.ContentType, r.BodyBytes, store.Sequence(r.StreamSequence), r.Error, r.Output,
+		r.ContentType, r.BodyBytes, store.Sequence(r.StreamSequence), r.Error, r.Output, r.RequeuedAs,
 	}
 }
 
@@ -29,7 +29,7 @@ func scan(rows *sql.Rows) (store.Record, error) {
 	var started, finished sql.NullInt64
 	err := rows.Scan(
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
-		&accepted, &recorded, &started, &finished, &r.ContentType, &r.BodyBytes, &r.StreamSequence, &r.Error, &r.Output,
+		&accepted, &recorded, &started, &finished, &r.ContentType, &r.BodyBytes, &r.StreamSequence, &r.Error, &r.Output, &r.RequeuedAs,
 		&r.Duplicates,
 	)
 	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(recorded)

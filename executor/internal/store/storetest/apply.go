@@ -138,14 +138,14 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				}
 				record(t, s, r)
 				for _, step := range paths[before] {
-					apply(t, s, store.Batch{Progress: []execution.Progress{{ID: r.ID, Status: step, At: epoch, Error: "before", Output: []byte("1")}}})
+					apply(t, s, store.Batch{Progress: []execution.Progress{of(r, execution.Progress{ID: r.ID, Status: step, At: epoch, Error: "before", Output: []byte("1")})}})
 				}
 				was := get(t, s, r.ID)
 				if was.Status != before {
 					t.Fatalf("in state %s, want %s", was.Status, before)
 				}
 				at := epoch.Add(time.Hour)
-				applied := apply(t, s, store.Batch{Progress: []execution.Progress{{ID: r.ID, Status: after, At: at, Error: "after", Output: []byte("2")}}})
+				applied := apply(t, s, store.Batch{Progress: []execution.Progress{of(r, execution.Progress{ID: r.ID, Status: after, At: at, Error: "after", Output: []byte("2")})}})
 				want := was
 				if after.Follows(before) {
 					wantSame(t, "changed", applied.Changed, []string{r.ID})
@@ -211,5 +211,23 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		// It is not remembered: the caller sends it again.
 		record(t, s, queued(8))
 		wantRecord(t, get(t, s, id(8)), queued(8))
+	},
+	"a step of another queue or workflow changes nothing, and is named once": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1), queued(2))
+		otherQueue, otherWorkflow, unaddressed := running(1, epoch), failed(1, epoch, "forged"), succeeded(1, epoch, "1")
+		otherQueue.Queue, otherWorkflow.WorkflowID = "gpu", "another"
+		unaddressed.Queue, unaddressed.WorkflowID = "", ""
+		applied := apply(t, s, store.Batch{Progress: []execution.Progress{otherQueue, otherWorkflow, unaddressed, running(2, epoch)}})
+		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
+		wantSame(t, "changed", applied.Changed, []string{id(2)})
+		wantSame(t, "unknown", applied.Unknown, nil)
+		wantRecord(t, get(t, s, id(1)), queued(1))
+		// Its own runner's step beside a forged one counts.
+		applied = apply(t, s, store.Batch{Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow}})
+		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
+		wantSame(t, "changed", applied.Changed, []string{id(1)})
+		if got := get(t, s, id(1)); got.Status != execution.Succeeded {
+			t.Errorf("%+v", got)
+		}
 	},
 }

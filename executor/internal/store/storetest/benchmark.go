@@ -94,8 +94,8 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare f
 			batches++
 			var begin, end store.Batch
 			for _, r := range records {
-				begin.Progress = append(begin.Progress, execution.Progress{ID: r.ID, Status: execution.Running, At: epoch})
-				end.Progress = append(end.Progress, execution.Progress{ID: r.ID, Status: execution.Succeeded, At: epoch, Output: []byte(`{"ok":true}`)})
+				begin.Progress = append(begin.Progress, of(r, execution.Progress{ID: r.ID, Status: execution.Running, At: epoch}))
+				end.Progress = append(end.Progress, of(r, execution.Progress{ID: r.ID, Status: execution.Succeeded, At: epoch, Output: []byte(`{"ok":true}`)}))
 			}
 			for _, batch := range []store.Batch{{New: records}, begin, end} {
 				if _, err := s.Apply(b.Context(), batch); err != nil {

@@ -26,7 +26,8 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 			"List":           func() error { _, err := s.List(ctx, store.Filter{}, store.Position{}, 5); return err },
 			"CountByTime":    func() error { _, err := s.CountByTime(ctx, store.Filter{}, time.Hour); return err },
 			"TokensLastUsed": func() error { _, err := s.TokensLastUsed(ctx, []string{"token"}); return err },
-			"ListUnreadable": func() error { _, err := s.ListUnreadable(ctx, 0, 5); return err },
+			"ListUnreadable": func() error { _, err := s.ListUnreadable(ctx, "", store.UnreadablePosition{}, 5); return err },
+			"MarkRequeued":   func() error { _, err := s.MarkRequeued(ctx, id(1), "again"); return err },
 			"Prune":          func() error { _, err := s.Prune(ctx, queued(5).AcceptedAt, 5); return err },
 			"Ping":           func() error { return s.Ping(ctx) },
 		}

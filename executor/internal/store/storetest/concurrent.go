@@ -69,7 +69,7 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 				// All three at once, and with it the steps of what the others insert now.
 				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
 				for range 20 {
-					steps.Progress = append(steps.Progress, execution.Progress{ID: id(rand.IntN(n)), Status: execution.Running}) // #nosec G404 -- a test's order
+					steps.Progress = append(steps.Progress, running(rand.IntN(n), epoch)) // #nosec G404 -- a test's order
 				}
 				applied, err = s.Apply(t.Context(), steps)
 				if err != nil {

@@ -48,15 +48,21 @@ func ids(records []store.Record) []string {
 }
 
 func running(n int, at time.Time) execution.Progress {
-	return execution.Progress{ID: id(n), Status: execution.Running, At: at}
+	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Running, At: at}
 }
 
 func succeeded(n int, at time.Time, output string) execution.Progress {
-	return execution.Progress{ID: id(n), Status: execution.Succeeded, At: at, Output: []byte(output)}
+	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Succeeded, At: at, Output: []byte(output)}
 }
 
 func failed(n int, at time.Time, why string) execution.Progress {
-	return execution.Progress{ID: id(n), Status: execution.Failed, At: at, Error: why}
+	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Failed, At: at, Error: why}
+}
+
+// of makes a step one of a record whose workflow is another.
+func of(r store.Record, step execution.Progress) execution.Progress {
+	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
+	return step
 }
 
 func apply(t *testing.T, s store.Store, batch store.Batch) store.Applied {

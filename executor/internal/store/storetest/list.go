@@ -77,10 +77,10 @@ var listTests = map[string]func(*testing.T, store.Store){
 			switch r := &records[i]; {
 			case r.Status == execution.Rejected:
 			case i%5 == 1:
-				apply(t, s, store.Batch{Progress: []execution.Progress{running(i, epoch)}})
+				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, running(i, epoch))}})
 				r.Status = execution.Running
 			case i%5 == 2:
-				apply(t, s, store.Batch{Progress: []execution.Progress{failed(i, epoch, "")}})
+				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, failed(i, epoch, ""))}})
 				r.Status = execution.Failed
 			}
 		}

@@ -19,18 +19,19 @@ var sharedTests = map[string]func(*testing.T, opener){
 			Progress:   []execution.Progress{failed(1, epoch, "why")},
 			Unreadable: []store.Unreadable{{StreamSequence: 7, At: epoch}},
 		})
+		markRequeued(t, first, id(1), "again", true)
 		addDuplicates(t, first, "report", epoch, map[string]int64{id(1): 3, id(2): 4})
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
 		second := closing(t, mustOpen(t, open))
-		want.Status, want.FinishedAt, want.Error, want.Duplicates = execution.Failed, epoch, "why", 3
+		want.Status, want.FinishedAt, want.Error, want.Duplicates, want.RequeuedAs = execution.Failed, epoch, "why", 3, "again"
 		wantRecord(t, get(t, second, id(1)), want)
 		addDuplicates(t, second, "report", epoch, map[string]int64{id(1): 3})
 		record(t, second, queued(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
-		if found, err := second.ListUnreadable(t.Context(), 0, 5); err != nil || len(found) != 1 {
+		if found, err := second.ListUnreadable(t.Context(), "", store.UnreadablePosition{}, 5); err != nil || len(found) != 1 {
 			t.Errorf("unreadable: %v, %v", found, err)
 		}
 		used, err := second.TokensLastUsed(t.Context(), []string{"token"})
@@ -49,6 +50,10 @@ var sharedTests = map[string]func(*testing.T, opener){
 	"overlapping batches of two": func(t *testing.T, open opener) {
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
 		applyOverlapping(t, one, other, one, other)
+	},
+	"of two that requeue at once one does": func(t *testing.T, open opener) {
+		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		requeueAtOnce(t, one, other, one, other)
 	},
 	"eight open an empty database at once": func(t *testing.T, open opener) {
 		inParallel(t, 8, func(worker int) error {

@@ -14,7 +14,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
 		"apply": applyTests, "progress": progressTests, "list": listTests, "count": countTests,
-		"duplicates": duplicateTests, "counts": countsTests, "tokens": tokenTests, "unreadable": unreadableTests, "prune": pruneTests,
+		"duplicates": duplicateTests, "counts": countsTests, "tokens": tokenTests, "unreadable": unreadableTests,
+		"dead letters": deadLetterTests, "prune": pruneTests,
 		"values": valueTests, "cancel": cancelTests, "concurrent": concurrentTests,
 	}
 	for group, tests := range groups {

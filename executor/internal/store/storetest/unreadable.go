@@ -11,29 +11,31 @@ import (
 
 var unreadableTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
+		// 4 and 3 came at one time.
 		message := func(n uint64) store.Unreadable {
-			return store.Unreadable{StreamSequence: n, Subject: "subject", Reason: "reason", At: epoch}
+			at := epoch.Add(time.Duration(max(n, 4)) * time.Second) //nolint:gosec // small
+			return store.Unreadable{StreamSequence: n, Subject: "subject", Reason: "reason", At: at}
 		}
 		apply(t, s, store.Batch{Unreadable: []store.Unreadable{message(3), message(1), message(7)}})
 		again := message(3)
 		again.Reason = "another"
 		apply(t, s, store.Batch{Unreadable: []store.Unreadable{again, message(4), again}})
+		at := func(n uint64) store.UnreadablePosition {
+			return store.UnreadablePosition{At: message(n).At, StreamSequence: n}
+		}
 		for _, c := range []struct {
-			below uint64
+			after store.UnreadablePosition
 			limit int
 			want  []uint64
 		}{
-			{0, 10, []uint64{7, 4, 3, 1}},
-			{0, 2, []uint64{7, 4}},
-			{4, 2, []uint64{3, 1}},
-			{1, 2, nil},
-			{math.MaxUint64, 1, []uint64{7}},
-			{0, 0, nil},
+			{store.UnreadablePosition{}, 10, []uint64{7, 4, 3, 1}},
+			{store.UnreadablePosition{}, 2, []uint64{7, 4}},
+			{at(4), 2, []uint64{3, 1}},
+			{at(1), 2, nil},
+			{store.UnreadablePosition{At: message(4).At, StreamSequence: math.MaxUint64}, 1, []uint64{4}},
+			{store.UnreadablePosition{}, 0, nil},
 		} {
-			found, err := s.ListUnreadable(t.Context(), c.below, c.limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := unreadable(t, s, "", c.after, c.limit)
 			var got []uint64
 			for _, u := range found {
 				got = append(got, u.StreamSequence)
@@ -42,12 +44,34 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 				}
 			}
 			if !slices.Equal(got, c.want) {
-				t.Errorf("below %d, at most %d: %d, want %d", c.below, c.limit, got, c.want)
+				t.Errorf("after %+v, at most %d: %d, want %d", c.after, c.limit, got, c.want)
 			}
 		}
-		prune(t, s, epoch.Add(time.Microsecond), 1)
-		if left, err := s.ListUnreadable(t.Context(), 0, 10); err != nil || len(left) != 0 {
-			t.Errorf("after pruning: %v, %v", left, err)
+		prune(t, s, epoch.Add(time.Hour), 1)
+		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 0 {
+			t.Errorf("after pruning: %v", left)
 		}
 	},
+	"of one workflow": func(t *testing.T, s store.Store) {
+		for n, subject := range []string{
+			"executions.start.default.a_b.node", "executions.start.default.axb.node", "executions.start.a_b.other.a_b", "executions.progress.q.a_b.x",
+			"executions.start.default.%.node", "nonsense",
+		} {
+			apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch}}}) //nolint:gosec // small
+		}
+		for workflow, want := range map[string]int{"a_b": 2, "axb": 1, "%": 1, "other": 1, "node": 0, `\`: 0} {
+			if found := unreadable(t, s, workflow, store.UnreadablePosition{}, 10); len(found) != want {
+				t.Errorf("%s: %+v, want %d", workflow, found, want)
+			}
+		}
+	},
+}
+
+func unreadable(t *testing.T, s store.Store, workflowID string, after store.UnreadablePosition, limit int) []store.Unreadable {
+	t.Helper()
+	found, err := s.ListUnreadable(t.Context(), workflowID, after, limit)
+	if err != nil {
+		t.Fatalf("ListUnreadable: %v", err)
+	}
+	return found
 }

@@ -1,0 +1,246 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+func failure(n int, why string) execution.Progress {
+	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "wf", Status: execution.Failed, At: epoch.Add(time.Minute), Error: why}
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	if got := string(r.get("/dead-letters").is(200).body); got != `{"items":[],"nextCursor":""}` {
+		t.Errorf("none: %s", got)
+	}
+	var batch store.Batch
+	var want []string
+	for i := range 6 {
+		at := epoch.Add(time.Duration(i) * time.Second)
+		batch.New = append(batch.New, record(id(i), func(rec *store.Record) { rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1 })) //nolint:gosec // small
+		batch.Unreadable = append(batch.Unreadable, store.Unreadable{
+			StreamSequence: uint64(i) + 11, Subject: "executions.start.default." + []string{"wf", "other"}[i%2] + ".node", Reason: "garbage", At: at, //nolint:gosec // small
+		})
+		if i != 3 {
+			batch.Progress = append(batch.Progress, failure(i, "it broke"))
+			want = append([]string{id(i), fmt.Sprint("message-", i+11)}, want...)
+		} else {
+			want = append([]string{fmt.Sprint("message-", i+11)}, want...)
+		}
+	}
+	r.records(batch)
+	ids := func(r *rig, path string) ([]string, string) {
+		list := decode[api.List[api.DeadLetter]](r.get(path).is(200))
+		var all []string
+		for _, d := range list.Items {
+			all = append(all, d.ID)
+		}
+		return all, list.NextCursor
+	}
+	for _, limit := range []int{1, 2, 3, 200} {
+		r.wantPages(fmt.Sprint("/dead-letters?limit=", limit), want, limit, ids)
+		ofWorkflow := slices.DeleteFunc(slices.Clone(want), func(id string) bool {
+			return slices.Contains([]string{"message-12", "message-14", "message-16"}, id)
+		})
+		r.wantPages(fmt.Sprint("/dead-letters?workflowId=wf&limit=", limit), ofWorkflow, limit, ids)
+	}
+	got := string(r.get("/dead-letters?limit=2").is(200).body)
+	items, _, _ := strings.Cut(got, `,"nextCursor"`)
+	if want := `{"items":[{"id":"` + id(5) + `","kind":"failed","at":"2026-03-01T12:00:05.123456Z","failedAt":"2026-03-01T12:01:00.123456Z",` +
+		`"reason":"it broke","streamSequence":6,"subject":"executions.start.default.wf.node","executionId":"` + id(5) + `","workflowId":"wf","nodeId":"node"},` +
+		`{"id":"message-16","kind":"undecodable","at":"2026-03-01T12:00:05.123456Z","reason":"garbage","streamSequence":16,` +
+		`"subject":"executions.start.default.other.node"}]`; items != want {
+		t.Errorf("got  %s\nwant %s", items, want)
+	}
+	r.wantInvalid(r.get("/dead-letters?limit=201"), "limit", "")
+	r.wantInvalid(r.get("/dead-letters?cursor=x"), "cursor", "")
+	_, cursor := ids(r, "/dead-letters?limit=1")
+	r.wantInvalid(r.get("/executions?cursor="+cursor), "cursor", "")
+	p := r.post("/executions/message-16/requeue", "").refused(409, api.CodeUndecodable)
+	if !strings.Contains(p.Detail, "cannot be decoded") {
+		t.Errorf("detail %q", p.Detail)
+	}
+}
+
+// failed puts an execution on the stream and records that it failed.
+func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
+	r.t.Helper()
+	s := execution.Start{
+		ID: id(n), WorkflowID: "wf", NodeID: "node", AccountID: "was", Queue: "default", Source: execution.Webhook, DeliveryID: fmt.Sprint("d-", n),
+		AcceptedAt: epoch, TokenID: "t", Payload: execution.Payload{ContentType: "x/y; z", Kind: execution.Binary, Body: []byte("a\xff\x00")},
+		Headers: execution.Values{"X-Hub-Signature-256": {"sha256=1", "2"}, "Content-Type": {"x/y; z"}}, Query: execution.Values{"q": {"", "%2"}},
+	}
+	if change != nil {
+		change(&s)
+	}
+	sequence := r.message(stream.StartMessage(s))
+	r.records(store.Batch{
+		New:      []store.Record{record(id(n), func(rec *store.Record) { rec.StreamSequence, rec.DeliveryID = sequence, s.DeliveryID })},
+		Progress: []execution.Progress{failure(n, "it broke")},
+	})
+	return s
+}
+
+// starts counts what was started as a rerun of an execution.
+func (r *rig) starts(of string) (found []*execution.Start) {
+	r.t.Helper()
+	info, err := r.streamHandle().Info(r.t.Context())
+	r.check(err)
+	for n := uint64(1); n <= info.State.LastSeq; n++ {
+		msg, err := r.streamHandle().GetMsg(r.t.Context(), n)
+		if err != nil {
+			continue
+		}
+		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && event.Start.RerunOf == of {
+			found = append(found, event.Start)
+		}
+	}
+	return found
+}
+
+func TestRequeue(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "none") // neither plan nor activity matters
+	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
+
+	original := r.failed(1, nil)
+	told, cancel := r.changes.Watch()
+	defer cancel()
+	as := decode[api.Started](r.post("/executions/"+id(1)+"/requeue", "").is(200)).ExecutionID
+	if ids := <-told; !slices.Equal(ids, []string{id(1)}) {
+		t.Errorf("watchers were told of %v", ids)
+	}
+	begun := r.starts(id(1))
+	if len(begun) != 1 || begun[0].ID != as || as == id(1) {
+		t.Fatalf("%s: started %+v", as, begun)
+	}
+	got := begun[0]
+	if got.WorkflowID != "wf" || got.NodeID != "node" || got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.Rerun ||
+		got.DeliveryID != "" || got.TokenID != "" || got.Payload.ContentType != "x/y; z" || got.Payload.Kind != execution.Binary ||
+		string(got.Payload.Body) != "a\xff\x00" || !maps.EqualFunc(got.Headers, original.Headers, slices.Equal) ||
+		!maps.EqualFunc(got.Query, original.Query, slices.Equal) || time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
+		t.Errorf("started %+v", got)
+	}
+	// The original remembers, and stays as it ended; the list has it no more.
+	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
+	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
+		t.Errorf("%+v", detail)
+	}
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+	if again := decode[api.Started](r.post("/executions/"+id(1)+"/requeue", "").is(200)).ExecutionID; again != as || len(r.starts(id(1))) != 1 {
+		t.Errorf("again: %s, %d starts", again, len(r.starts(id(1))))
+	}
+
+	// The new one fails, too, and is requeued in its turn.
+	_, sequence := r.lastStart()
+	failure := failure(0, "again")
+	failure.ID = as
+	r.records(store.Batch{
+		New:      []store.Record{record(as, func(rec *store.Record) { rec.StreamSequence, rec.RerunOf = sequence, id(1) })},
+		Progress: []execution.Progress{failure},
+	})
+	if third := decode[api.Started](r.post("/executions/"+as+"/requeue", "").is(200)).ExecutionID; third == as || third == id(1) {
+		t.Errorf("the third is %s", third)
+	}
+}
+
+func TestRequeueIsRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	for n, status := range []execution.Status{execution.Queued, execution.Running, execution.Succeeded, execution.Rejected} {
+		batch := store.Batch{New: []store.Record{record(id(n))}}
+		switch status { //nolint:exhaustive // failed is not refused
+		case execution.Rejected:
+			batch.New[0].Status = execution.Rejected
+		case execution.Running, execution.Succeeded:
+			step := failure(n, "")
+			step.Status = status
+			batch.Progress = []execution.Progress{step}
+		}
+		r.records(batch)
+		if p := r.post("/executions/"+id(n)+"/requeue", "").refused(409, api.CodeNotFailed); !strings.Contains(p.Detail, string(status)) {
+			t.Errorf("detail %q", p.Detail)
+		}
+	}
+	r.post("/executions/"+id(99)+"/requeue", "").refused(404, api.CodeNotFound)
+
+	r.failed(10, nil)
+	_, sequence := r.lastStart()
+	r.check(r.streamHandle().DeleteMsg(t.Context(), sequence))
+	r.post("/executions/"+id(10)+"/requeue", "").refused(409, api.CodeInputExpired)
+
+	r.failed(11, nil)
+	r.delete("/workflows/wf").is(204)
+	if p := r.post("/executions/"+id(11)+"/requeue", "").refused(404, api.CodeNotFound); !strings.Contains(p.Detail, `workflow "wf" is gone`) {
+		t.Errorf("detail %q", p.Detail)
+	}
+	// Whatever was refused is still on the list, and was not started.
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 2 || len(r.starts(id(10)))+len(r.starts(id(11))) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+// However many requeue at once, and whenever one of them dies: one execution starts.
+func TestRequeueOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	for n := range 10 {
+		r.failed(n, nil)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[string]int{}
+		for range 8 {
+			all.Go(func() {
+				as := decode[api.Started](r.post("/executions/"+id(n)+"/requeue", "").is(200)).ExecutionID
+				mu.Lock()
+				defer mu.Unlock()
+				answers[as]++
+			})
+		}
+		all.Wait()
+		if len(answers) != 1 || len(r.starts(id(n))) != 1 {
+			t.Errorf("%v, %d starts", answers, len(r.starts(id(n))))
+		}
+	}
+
+	// An executor died after it had published; the stream has forgotten the ID, the database has not.
+	r.failed(20, nil)
+	as := execution.IDForRequeue(id(20))
+	r.records(store.Batch{New: []store.Record{record(as)}})
+	if got := decode[api.Started](r.post("/executions/"+id(20)+"/requeue", "").is(200)).ExecutionID; got != as || len(r.starts(id(20))) != 0 {
+		t.Errorf("%s, %d starts", got, len(r.starts(id(20))))
+	}
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(20)).is(200)); detail.RequeuedAs != as {
+		t.Errorf("%+v", detail)
+	}
+
+	// A runner that knows how the ID is made has used it up on a report.
+	r.failed(21, nil)
+	as = execution.IDForRequeue(id(21))
+	r.message(&nats.Msg{Subject: "executions.progress.default.wf." + id(21), Header: nats.Header{jetstream.MsgIDHeader: {as}}}, nil)
+	if got := decode[api.Started](r.post("/executions/"+id(21)+"/requeue", "").is(200)).ExecutionID; got != as || len(r.starts(id(21))) != 1 {
+		t.Errorf("%s, %d starts", got, len(r.starts(id(21))))
+	}
+}

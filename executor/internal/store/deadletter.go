@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// DeadLetter is what nobody works on any more and an operator has to look at: exactly one
+// field is set.
+type DeadLetter struct {
+	Record  *Record     // failed, and not requeued
+	Message *Unreadable // could not be decoded
+}
+
+// At is its time in the list.
+func (d DeadLetter) At() time.Time {
+	if d.Record != nil {
+		return d.Record.AcceptedAt
+	}
+	return d.Message.At
+}
+
+// DeadLetters returns at most limit dead letters after one, the newest first: by At; at
+// one time, records come before messages. Of the last one of the page before, only what
+// its order depends on must be there; without either it is the beginning.
+func DeadLetters(ctx context.Context, s Store, workflowID string, last DeadLetter, limit int) ([]DeadLetter, error) {
+	var ofRecords Position
+	var ofMessages UnreadablePosition
+	switch {
+	case last.Record != nil:
+		ofRecords = Position{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
+		ofMessages = UnreadablePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
+	case last.Message != nil:
+		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID of that time
+		ofMessages = UnreadablePosition{At: last.Message.At, StreamSequence: last.Message.StreamSequence}
+	}
+	records, err := s.List(ctx, Filter{WorkflowID: workflowID, DeadLetter: true}, ofRecords, limit)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := s.ListUnreadable(ctx, workflowID, ofMessages, limit)
+	if err != nil {
+		return nil, err
+	}
+	var merged []DeadLetter
+	for len(merged) < limit && len(records)+len(messages) > 0 {
+		if len(messages) == 0 || len(records) > 0 && !records[0].AcceptedAt.Before(messages[0].At) {
+			merged = append(merged, DeadLetter{Record: &records[0]})
+			records = records[1:]
+		} else {
+			merged = append(merged, DeadLetter{Message: &messages[0]})
+			messages = messages[1:]
+		}
+	}
+	return merged, nil
+}
