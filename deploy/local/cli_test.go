@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -51,7 +54,7 @@ func TestCommandLine(t *testing.T) {
 				Files:               []string{script},
 				RequireExplicitExec: true,
 				RequireUniqueNames:  true,
-				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry},
+				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "publish": publish},
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 					env.Setenv("HOOKSTART_API_URL", l.executor)
@@ -65,6 +68,20 @@ func TestCommandLine(t *testing.T) {
 		})
 	}
 	t.Run("help", func(t *testing.T) { testHelpExamples(t, bin) })
+}
+
+// publish puts a message into the stream as it is: "publish SUBJECT DATA".
+func publish(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: publish SUBJECT DATA")
+	}
+	nc, err := nats.Connect(ts.Getenv("NATS"))
+	ts.Check(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	_, err = js.Publish(context.Background(), args[0], []byte(args[1]))
+	ts.Check(err)
 }
 
 // retry runs a program until it succeeds: "retry PROGRAM ARGUMENT…".
@@ -90,7 +107,7 @@ func retry(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 var (
-	verbLine    = regexp.MustCompile(`(?m)^  ([a-z]+ [a-z-]+)  +\S`)
+	verbLine    = regexp.MustCompile(`(?m)^  ([a-z-]+ [a-z-]+)  +\S`)
 	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
@@ -105,7 +122,12 @@ func testHelpExamples(t *testing.T, bin string) {
 	t.Setenv("GORACE", raceOptions)
 	t.Chdir(t.TempDir())
 
-	// There is something to show, and to run again.
+	// There is something to show, to run again and to requeue.
+	shell(t, `hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(shell(t, "hookstart dead-letter list"), "on purpose") && time.Now().Before(deadline) {
+		continue // each time it is a program that is started
+	}
 	shell(t, "hookstart trigger send demo && hookstart execution verify latest --wait 20s")
 	verbs := verbLine.FindAllStringSubmatch(shell(t, "hookstart --help"), -1)
 	if len(verbs) < 20 {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/hookstart/hookstart/executor/api"
 )
 
 // What an operator does on the first day, in a browser, on the real program.
@@ -40,6 +42,7 @@ func TestConsole(t *testing.T) {
 	showIt(b, arrived)
 	runAgain(b, arrived)
 	refuseSome(t, b, url)
+	requeue(t, b, l)
 	rotate(t, b, url)
 	hitTheLimit(b)
 
@@ -205,6 +208,26 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.text("#reach", "leads to an ingress of this installation")
 	b.visit("/executions?status=broken")
 	b.text("main", "“broken” is no status")
+}
+
+// requeue starts what failed once more, on its own input.
+func requeue(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST to the demo: %+v, %v", a, err)
+	}
+	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.visit("/executions/" + a.ExecutionID)
+	b.text("main", "Requeue starts this very input once more")
+	b.click(`[data-run-again$="/requeue"]`)
+	b.text("[data-said]", "Requeued with this input.")
+	b.click("[data-said] a")
+	b.text("#input-tree", "on purpose")
+	b.text("main", "requeued, of "+a.ExecutionID)
+	b.visit("/executions/" + a.ExecutionID)
+	b.text("main", "Requeued as")
+	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
 }
 
 // rotate makes a new token; the old one works a while longer.

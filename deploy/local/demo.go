@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/nats-io/nats.go"
@@ -52,6 +53,11 @@ func runDemo(ctx context.Context, inProcess []nats.Option, observe func(runner.A
 	}
 	defer nc.Close()
 	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: log, Observe: observe, Traces: traces}, func(_ context.Context, e runner.Execution) (any, error) {
+		// {"fail":"why"} shows what a failure looks like, and how one is requeued.
+		var asked struct{ Fail string }
+		if json.Unmarshal(e.Input, &asked) == nil && asked.Fail != "" {
+			return nil, runner.Permanent(errors.New(asked.Fail))
+		}
 		return map[string]any{"ranBy": "the demo runner", "inputBytes": len(e.Input)}, nil
 	})
 }

@@ -60,7 +60,7 @@ func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*starte
 
 // startAgain publishes the start of an execution with another's body, headers and query.
 // It returns when the stream has confirmed that it is stored.
-func (s *server) startAgain(ctx context.Context, of store.Record, as string) error {
+func (s *server) startAgain(ctx context.Context, of store.Record, as string) (err error) {
 	original, err := s.request(ctx, of)
 	if err != nil {
 		return err
@@ -75,6 +75,8 @@ func (s *server) startAgain(ctx context.Context, of store.Record, as string) err
 	if err != nil {
 		return err
 	}
+	traceparent, endSpan := s.startTrace(ctx, stream.StartSubject(trigger.Workflow.GetQueue(), of.WorkflowID, of.NodeID), as)
+	defer func() { endSpan(err) }()
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         as,
 		WorkflowID: of.WorkflowID,
@@ -87,7 +89,7 @@ func (s *server) startAgain(ctx context.Context, of store.Record, as string) err
 		Payload:    original.payload,
 		Headers:    original.headers,
 		Query:      original.query,
-		Trace:      newTrace(),
+		Trace:      traceparent,
 	})
 	if err != nil {
 		return err

@@ -92,6 +92,11 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 // Took is from the acceptance to the end; zero: it has not ended.
 func (p executionPage) Took() time.Duration { return row{Record: p.Record}.Took() }
 
+// CanRequeue says whether it is a dead letter whose input is still there.
+func (p executionPage) CanRequeue() bool {
+	return p.Status == execution.Failed && p.RequeuedAs == "" && p.Request.Known
+}
+
 // steps are the moments that are known, in their order, and what comes next.
 func steps(r store.Record, storedAt time.Time) (known []step, waiting string) {
 	add := func(name, text, kind string, at time.Time) {
@@ -108,7 +113,9 @@ func steps(r store.Record, storedAt time.Time) (known []step, waiting string) {
 			}
 		}
 	}()
-	if r.Source == execution.Rerun {
+	if r.IsRequeue() {
+		add("Requeued", "an operator started the input of one that had failed", "done", r.AcceptedAt)
+	} else if r.Source == execution.Rerun {
 		add("Run again", "an operator started it on the sample payload", "done", r.AcceptedAt)
 	} else {
 		add("Received", "the request arrived", "done", r.AcceptedAt)
@@ -185,7 +192,7 @@ func (c *Console) reruns(ctx context.Context, of store.Record) (made []store.Rec
 		return nil, true, nil
 	}
 	for _, rerun := range all {
-		if rerun.RerunOf == of.ID {
+		if rerun.RerunOf == of.ID && !rerun.IsRequeue() {
 			made = append(made, rerun)
 		}
 	}

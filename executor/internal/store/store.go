@@ -44,6 +44,12 @@ type Record struct {
 	Output         []byte // what the run returned: a JSON text, or nil
 }
 
+// IsRequeue says whether it runs on the body of the execution that it is a rerun of, in
+// that one's place.
+func (r Record) IsRequeue() bool {
+	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
+}
+
 // Batch is what one transaction records.
 type Batch struct {
 	// New are executions that start queued or rejected. One whose ID is recorded

@@ -1,4 +1,4 @@
-// "Run again" of rows and of an execution's page.
+// "Run again" of rows and of an execution's page, and "Requeue".
 import { busy, call } from "./api.js";
 
 export function watchRunAgain() {
@@ -11,7 +11,7 @@ export function watchRunAgain() {
     said.classList.remove("bad");
     try {
       const { executionId } = await busy(button, () => call("POST", button.dataset.runAgain));
-      started(said, executionId);
+      started(said, executionId, button.dataset.started);
     } catch (problem) {
       said.textContent = problem.message;
       said.classList.add("bad");
@@ -20,10 +20,10 @@ export function watchRunAgain() {
 }
 
 // started says that an execution has been started, and where it is.
-export function started(said, executionId) {
+export function started(said, executionId, text = "Started on the sample payload.") {
   const link = document.createElement("a");
   link.href = "/executions/" + encodeURIComponent(executionId);
   link.textContent = "Show it";
   said.classList.remove("bad");
-  said.replaceChildren("Started on the sample payload. ", link);
+  said.replaceChildren(text + " ", link);
 }

@@ -25,12 +25,13 @@ type flags struct {
 	Output          string `short:"o" help:"table, for people; json, for scripts: what the API answers, unchanged." enum:"table,json" default:"table" group:"all"`
 	program.Version `group:"all"`
 
-	Plan      planVerbs      `cmd:"" help:"What accounts may do."`
-	Account   accountVerbs   `cmd:"" help:"Accounts: each has a plan and owns workflows."`
-	Workflow  workflowVerbs  `cmd:"" help:"Workflows with their webhook trigger nodes."`
-	Trigger   triggerVerbs   `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
-	Execution executionVerbs `cmd:"" help:"What was started, and what came of it."`
-	Admin     adminVerbs     `cmd:"" help:"The installation itself."`
+	Plan       planVerbs       `cmd:"" help:"What accounts may do."`
+	Account    accountVerbs    `cmd:"" help:"Accounts: each has a plan and owns workflows."`
+	Workflow   workflowVerbs   `cmd:"" help:"Workflows with their webhook trigger nodes."`
+	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
+	Execution  executionVerbs  `cmd:"" help:"What was started, and what came of it."`
+	DeadLetter deadLetterVerbs `cmd:"" help:"What nobody works on any more, until it is requeued."`
+	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
 
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }

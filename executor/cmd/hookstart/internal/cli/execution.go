@@ -141,6 +141,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		}
 	}
 	add("Rerun of", e.RerunOf)
+	add("Requeued as", e.RequeuedAs)
 	add("Delivery ID", e.DeliveryID)
 	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
 	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))

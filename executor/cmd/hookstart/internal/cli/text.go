@@ -114,7 +114,7 @@ func lines(text string) string {
 
 func visible(r rune) rune {
 	switch {
-	case r == '\n' || r == '\t' || r == '\r':
+	case unicode.IsSpace(r): // also one that does not break: a terminal need not know it
 		return ' '
 	case unicode.IsPrint(r):
 		return r
