@@ -20,8 +20,15 @@ import (
 // buildCommandLine builds the program hookstart and returns the folder that it is in.
 func buildCommandLine(t *testing.T) (dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	args := []string{"build", "-buildvcs=false", "-o", filepath.Join(dir, "hookstart")}
+	return filepath.Dir(buildProgram(t, "github.com/hookstart/hookstart/executor/cmd/hookstart"))
+}
+
+// buildProgram builds a program, with the race detector if this test has it, and returns
+// where it is.
+func buildProgram(t *testing.T, of string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), filepath.Base(of))
+	args := []string{"build", "-buildvcs=false", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
 			if setting.Key == "-race" && setting.Value == "true" {
@@ -29,11 +36,11 @@ func buildCommandLine(t *testing.T) (dir string) {
 			}
 		}
 	}
-	build := exec.CommandContext(t.Context(), "go", append(args, "github.com/hookstart/hookstart/executor/cmd/hookstart")...)
+	build := exec.CommandContext(t.Context(), "go", append(args, of)...)
 	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build hookstart: %v\n%s", err, output)
+		t.Fatalf("build %s: %v\n%s", of, err, output)
 	}
-	return dir
+	return path
 }
 
 // raceOptions keep a program with the race detector in it from waiting a second before it

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// result is what an execution returns.
+type result struct {
+	Event      string `json:"event"`
+	Action     string `json:"action,omitempty"`
+	Repository string `json:"repository,omitempty"`
+	Ref        string `json:"ref,omitempty"`
+}
+
+// newHandler runs what was signed with the secret. Nothing else gets any better by being
+// tried again, so it fails at once, and is a dead letter that an operator sees.
+func newHandler(secret []byte) runner.Handler {
+	return func(_ context.Context, e runner.Execution) (any, error) {
+		// The bytes as GitHub sent them: JSON that was read and written again has another signature.
+		if err := verify(secret, e.Payload.Body, first(e.Headers["X-Hub-Signature-256"])); err != nil {
+			return nil, runner.Permanent(err)
+		}
+		var event struct {
+			Action     string `json:"action"`
+			Ref        string `json:"ref"`
+			Repository struct {
+				FullName string `json:"full_name"`
+			} `json:"repository"`
+		}
+		if err := json.Unmarshal(e.Input, &event); err != nil {
+			return nil, runner.Permanent(fmt.Errorf("not an event of GitHub (is the webhook's content type application/json?): %w", err))
+		}
+		// Here the work would be done: build, deploy, tell somebody. It may be done twice, so let
+		// it depend on e.ID.
+		return result{
+			Event: first(e.Headers["X-Github-Event"]), Action: event.Action, Repository: event.Repository.FullName, Ref: event.Ref,
+		}, nil
+	}
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}

@@ -1,0 +1,60 @@
+// Command github is an example of a runner: it takes GitHub's webhooks from a queue, runs
+// only those that GitHub has signed, and returns what they are about.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+func main() {
+	log := logrus.New()
+	log.SetFormatter(&logrus.JSONFormatter{})
+	if err := run(log); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(log *logrus.Logger) error {
+	natsURL := flag.String("nats-url", "nats://127.0.0.1:4222", "NATS servers, comma-separated.")
+	seed := flag.String("nats-nkey", "", "File with the NKey seed for NATS.")
+	authority := flag.String("nats-ca", "", "File with the certificate authority of the NATS servers.")
+	queue := flag.String("queue", "github", "The queue of the workflows that GitHub calls.")
+	group := flag.String("group", "github", "Those who share a group share the work.")
+	flag.Parse()
+	// Not a flag: others may see a command's flags.
+	secret := os.Getenv("GITHUB_WEBHOOK_SECRET") //nolint:forbidigo // a program's main reads its environment
+	if secret == "" {
+		return errors.New("GITHUB_WEBHOOK_SECRET must be set: the secret that was given to GitHub with the webhook URL")
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	options := []nats.Option{nats.Name("hookstart example runner github"), nats.MaxReconnects(-1)}
+	if *seed != "" {
+		key, err := nats.NkeyOptionFromSeed(*seed)
+		if err != nil {
+			return err
+		}
+		options = append(options, key)
+	}
+	if *authority != "" {
+		options = append(options, nats.RootCAs(*authority))
+	}
+	nc, err := nats.Connect(*natsURL, options...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	log.WithField("queue", *queue).Info("runner is ready")
+	return runner.Run(ctx, nc, runner.Options{Queue: *queue, Group: *group, Log: log}, newHandler([]byte(secret)))
+}
