@@ -5,11 +5,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // makeQueue makes an active workflow whose executions go to the queue of its name, and
@@ -79,6 +86,79 @@ func TestGitHubExample(t *testing.T) {
 	example.terminate()
 	if strings.Contains(example.output.String(), "a secret of the tests") {
 		t.Error("the secret is in the log")
+	}
+}
+
+const nodeExample = "../../shared/runner/examples/node"
+
+// requireNode skips, or fails where HOOKSTART_TEST_REQUIRE says so, unless the example in
+// Node.js is installed.
+func requireNode(t *testing.T) {
+	t.Helper()
+	const install = "npm ci --ignore-scripts --prefix shared/runner/examples/node"
+	_, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(nodeExample + "/node_modules")
+	}
+	if err == nil {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "node") {
+		t.Fatalf("node is required: %v; %s", err, install)
+	}
+	t.Skipf("the example in Node.js is not installed: %s", install)
+}
+
+// The example's real program, on the official client.
+func TestNodeExample(t *testing.T) {
+	requireNode(t)
+	l := launchLocal(t, t.TempDir())
+	url := makeQueue(t, l, "node")
+	t.Setenv("HOOKSTART_NATS_URL", l.nats)
+	asJSON := map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "ping"}
+	early, err := post(t.Context(), url, asJSON, strings.NewReader("0"))
+	if err != nil || early.status != 200 {
+		t.Fatalf("POST: %+v, %v", early, err)
+	}
+	example := launch(t, "node", nodeExample+"/main.js")
+	example.await("(runner is ready)")
+	// What came before it did, too.
+	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+
+	const bytes = `"bytes":`
+	ended(t, l, url, `{"a": "ü"}`, asJSON, "succeeded", `{"ranBy":"node","event":"ping",`+bytes+`11,"input":{"a":"ü"}}`, "")
+	ended(t, l, url, "text ü", nil, "succeeded", `{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
+	ended(t, l, url, "\xff", nil, "succeeded", `{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
+	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
+	nc, err := nats.Connect(l.nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	example.await(`("result":"unreadable")`)
+	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // that blocked nothing
+	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed || len(list) != 2 {
+		t.Errorf("dead letters: %v", list)
+	}
+	// The consumer is that of the kit in Go: a group may have members in both.
+	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-node-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := consumer.CachedInfo().Config; c.AckPolicy != jetstream.AckExplicitPolicy || c.AckWait != 15*time.Second ||
+		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
+		t.Errorf("%+v", c)
+	}
+	example.terminate()
+	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.NumPending != 0 {
+		t.Errorf("left behind: %+v, %v", info, err)
 	}
 }
 

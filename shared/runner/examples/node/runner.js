@@ -1,0 +1,168 @@
+// The kit: it takes executions from the stream, calls a handler for each, and reports what
+// became of it. It does what shared/runner does in Go, and can share a group with it.
+import { setTimeout as pause } from "node:timers/promises";
+import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { nanos } from "@nats-io/transport-node";
+import { consumerName, decodeStart, progress, startSubject, streamName } from "./contract.js";
+
+// consumerNotFound is the server's error code.
+const consumerNotFound = 10014;
+
+// Permanent is an error that is not tried again.
+export class Permanent extends Error {}
+
+const defaults = {
+  queue: "default",
+  concurrency: 10,
+  attempts: 5,
+  backoff: (attempt) => Math.min(1000 * 2 ** (attempt - 1), 60_000),
+  timeout: 5 * 60_000, // of one attempt
+  ackWait: 15_000, // how long until the work of a runner that died is given to another
+  drainTimeout: 30_000, // how long handlers may finish after the end
+  log: () => {},
+};
+
+// run runs executions until stop, an AbortSignal, says so; then it lets handlers finish.
+// handler gets an execution and a signal that ends with its time, and returns the output.
+// An execution can run twice: let what the handler does depend on its executionId.
+export async function run(nc, options, handler, stop) {
+  const o = { ...defaults, ...options };
+  const js = jetstream(nc);
+  const consumer = await ensureConsumer(js, await jetstreamManager(nc), o);
+  const working = new AbortController(); // ends when handlers may not go on
+  const underway = new Set();
+  // No more is fetched than there are places: the rest is for the other members.
+  const messages = await consumer.consume({ max_messages: o.concurrency });
+  const end = () => messages.close();
+  stop.addEventListener("abort", end, { once: true });
+  if (stop.aborted) {
+    end();
+  }
+  for await (const msg of messages) {
+    if (stop.aborted) {
+      msg.nak(); // fetched, not begun: for another member, at once
+      continue;
+    }
+    const one = attempt(nc, js, o, handler, working.signal, msg).finally(() => underway.delete(one));
+    underway.add(one);
+    if (underway.size >= o.concurrency) {
+      await Promise.race(underway);
+    }
+  }
+  const late = setTimeout(() => working.abort(), o.drainTimeout);
+  await Promise.all(underway);
+  clearTimeout(late);
+  await nc.flush(); // what was acknowledged last must reach the server
+}
+
+// ensureConsumer finds the group's durable consumer, or makes it.
+async function ensureConsumer(js, manager, o) {
+  const name = consumerName(o.queue, o.group);
+  try {
+    return await js.consumers.get(streamName, name);
+  } catch (err) {
+    if (err.code !== consumerNotFound) {
+      throw err;
+    }
+  }
+  await manager.consumers.add(streamName, {
+    durable_name: name,
+    filter_subject: startSubject(o.queue),
+    ack_policy: AckPolicy.Explicit,
+    ack_wait: nanos(o.ackWait),
+    max_ack_pending: 10_000,
+    deliver_policy: DeliverPolicy.All,
+  });
+  return js.consumers.get(streamName, name);
+}
+
+// attempt runs one message to an acknowledgement. It never throws.
+async function attempt(nc, js, o, handler, working, msg) {
+  const began = Date.now();
+  let start;
+  const note = (result, err) => o.log({
+    result, attempt: msg.info.deliveryCount, executionId: start?.executionId, ms: Date.now() - began, error: err?.message,
+  });
+  try {
+    start = decodeStart(msg.data);
+  } catch (err) {
+    // No attempt would make it better. The executor puts it on the list of dead letters.
+    note("unreadable", err);
+    msg.term(err.message);
+    return;
+  }
+  const count = msg.info.deliveryCount;
+  const finish = async (state, what, err) => {
+    const report = progress(start, msg.headers, state, what);
+    try {
+      // Acknowledged only once it is stored: better twice than never.
+      await js.publish(report.subject, report.data, { headers: report.headers, timeout: o.ackWait });
+    } catch (failure) {
+      note("not reported", failure);
+      msg.nak(1000);
+      return;
+    }
+    note(state.toLowerCase(), err);
+    msg.ack();
+  };
+  if (count > o.attempts) {
+    const err = new Error(`no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time`);
+    return finish("FAILED", { error: err.message }, err);
+  }
+  // If this one gets lost, the final one says more.
+  const running = progress(start, msg.headers, "RUNNING");
+  nc.publish(running.subject, running.data, { headers: running.headers });
+  const alive = setInterval(() => msg.working(), o.ackWait / 3);
+  let output, failure;
+  try {
+    output = await call(handler, { ...start, attempt: count }, o.timeout, working);
+  } catch (err) {
+    failure = err instanceof Error ? err : new Error(String(err));
+  } finally {
+    clearInterval(alive);
+  }
+  if (!failure) {
+    return finish("SUCCEEDED", { output });
+  }
+  if (working.aborted) {
+    note("handed back", failure);
+    msg.nak();
+  } else if (failure instanceof Permanent || count >= o.attempts) {
+    return finish("FAILED", { error: failure.message || String(failure) }, failure);
+  } else {
+    note("tried again", failure);
+    msg.nak(o.backoff(count));
+  }
+}
+
+// call calls the handler, and returns the output as one JSON text when it has, or throws
+// when it is out of time. A handler that does not heed the signal is left alone then.
+async function call(handler, execution, timeout, working) {
+  const limit = AbortSignal.timeout(timeout);
+  const over = new AbortController();
+  const abort = () => over.abort(new Error(limit.aborted ? `the handler did not return within ${timeout} ms` : "the runner stops"));
+  limit.addEventListener("abort", abort, { once: true });
+  working.addEventListener("abort", abort, { once: true });
+  const called = (async () => handler(execution, over.signal))();
+  called.catch(() => {}); // when it is left alone, nobody hears how it ends
+  const ended = new Promise((_, reject) => {
+    over.signal.addEventListener("abort", async () => {
+      await pause(1000, undefined, { ref: false }); // it may still return by itself
+      reject(over.signal.reason);
+    }, { once: true });
+  });
+  try {
+    const value = await Promise.race([called, ended]);
+    if (value === undefined) {
+      return undefined;
+    }
+    const text = JSON.stringify(value);
+    if (text === undefined) {
+      throw new Permanent("the output is no JSON");
+    }
+    return text;
+  } finally {
+    working.removeEventListener("abort", abort);
+    limit.removeEventListener("abort", abort);
+  }
+}
