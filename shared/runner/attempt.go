@@ -24,8 +24,9 @@ const hangGrace = time.Second
 // maxError bounds the reason in a report.
 const maxError = 4000
 
-// run runs one message to an acknowledgement.
-func (r *runner) run(msg jetstream.Msg) {
+// run runs one message. When it returns, the handler has, or is left alone; the message is
+// acknowledged, or will be when its report is stored: then done is called.
+func (r *runner) run(msg jetstream.Msg, done func()) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -33,35 +34,35 @@ func (r *runner) run(msg jetstream.Msg) {
 		// The executor records it as unreadable; no attempt would make it better.
 		r.note(nil, 0, began, Unreadable, err)
 		_ = msg.TermWithReason(err.Error())
+		done()
 		return
 	}
+	m := r.underway.add(msg)
 	start := event.Start
 	attempt := int(min(meta.NumDelivered, 1<<30))
 	if attempt > r.Attempts {
 		err = fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
-		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
+		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err, done)
 		return
 	}
 
 	ctx, span := r.startSpan(msg, start, attempt)
 	r.report(start, execution.Progress{Status: execution.Running})
-	stopSaying := r.sayAlive(msg)
 	output, err := r.call(ctx, start, attempt)
-	stopSaying()
 	endSpan(span, err)
 
 	var permanent *permanentError
 	switch {
 	case err == nil:
-		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Succeeded, Output: output}, nil)
+		r.end(m, start, attempt, began, execution.Progress{Status: execution.Succeeded, Output: output}, nil, done)
 	case r.working.Err() != nil:
 		r.note(start, attempt, began, HandedBack, err)
-		_ = msg.Nak()
+		r.handBack(m, 0, done)
 	case errors.As(err, &permanent), attempt == r.Attempts:
-		r.end(msg, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
+		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err, done)
 	default:
 		r.note(start, attempt, began, TriedAgain, err)
-		_ = msg.NakWithDelay(r.Backoff(attempt))
+		r.handBack(m, r.Backoff(attempt), done)
 	}
 }
 
@@ -110,42 +111,32 @@ func protect(ctx context.Context, handler Handler, e Execution) (output []byte, 
 	return output, nil
 }
 
-// sayAlive keeps the message from being given to another member.
-func (r *runner) sayAlive(msg jetstream.Msg) (stop func()) {
-	tick := time.NewTicker(r.AckWait / 3)
-	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-tick.C:
-				_ = msg.InProgress()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		tick.Stop()
-		close(done)
-	}
-}
-
-// end reports a final state and acknowledges. Without the report, the message comes
-// again: better twice than never.
-func (r *runner) end(msg jetstream.Msg, start *execution.Start, attempt int, began time.Time, p execution.Progress, reason error) {
+// end reports a final state, and acknowledges once the stream has it. Without that, the
+// message comes again: better twice than never.
+func (r *runner) end(m *message, start *execution.Start, attempt int, began time.Time, p execution.Progress, reason error, done func()) {
 	report, err := r.progress(start, p)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.working), r.AckWait)
-		defer cancel()
-		_, err = r.js.PublishMsg(ctx, report, jetstream.WithRetryAttempts(10), jetstream.WithRetryWait(r.AckWait/20))
-	}
 	if err != nil {
 		r.note(start, attempt, began, NotReported, err)
-		_ = msg.NakWithDelay(time.Second)
+		r.handBack(m, time.Second, done)
 		return
 	}
-	r.note(start, attempt, began, Result(p.Status), reason)
-	_ = msg.Ack()
+	r.underway.publish(m, report, func(err error) {
+		if err != nil {
+			r.note(start, attempt, began, NotReported, err)
+			r.handBack(m, time.Second, done)
+			return
+		}
+		r.note(start, attempt, began, Result(p.Status), reason)
+		_ = m.Ack()
+		done()
+	})
+}
+
+// handBack lets the message come again after a while, to any member.
+func (r *runner) handBack(m *message, after time.Duration, done func()) {
+	r.underway.remove(m)
+	_ = m.NakWithDelay(after)
+	done()
 }
 
 // report tells of a state that is not final; if it gets lost, the final one says more.

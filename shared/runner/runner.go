@@ -148,10 +148,10 @@ func (o Options) consumer() string { return o.group().Consumer() }
 type runner struct {
 	Options
 	nc       *nats.Conn
-	js       jetstream.JetStream
 	handler  Handler
-	handlers sync.WaitGroup
-	places   chan struct{}
+	underway *underway
+	// unacknowledged are the messages that were begun.
+	unacknowledged sync.WaitGroup
 	// working ends when handlers may not go on.
 	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
 }
@@ -178,14 +178,14 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	options.AckWait = consumer.CachedInfo().Config.AckWait
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	r := &runner{
-		Options: options, nc: nc, js: js, handler: handler, working: working,
-		places: make(chan struct{}, options.Concurrency),
+	r := &runner{Options: options, nc: nc, handler: handler, working: working}
+	if r.underway, err = newUnderway(nc, options.AckWait); err != nil {
+		return fmt.Errorf("runner: %w", err)
 	}
+	defer r.underway.close()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
 	err = r.take(ctx, consumer)
-	timer := time.AfterFunc(r.DrainTimeout, giveUp)
-	defer timer.Stop()
-	r.handlers.Wait()
+	r.unacknowledged.Wait()
 	// What was acknowledged last must reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }
@@ -213,7 +213,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	return consumer, nil
 }
 
-// take hands executions to handlers until the context ends.
+// take lets members of a pool take executions until the context ends.
 func (r *runner) take(ctx context.Context, consumer jetstream.Consumer) error {
 	// No more is fetched than there are places: the rest is for the other members.
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullHeartbeat(5*time.Second))
@@ -222,25 +222,37 @@ func (r *runner) take(ctx context.Context, consumer jetstream.Consumer) error {
 	}
 	defer context.AfterFunc(ctx, messages.Drain)()
 	defer messages.Stop()
+	// As many take from the channel as there are places; they keep their stacks from one
+	// execution to the next.
+	var places sync.WaitGroup
+	taken := make(chan jetstream.Msg)
+	free := make(chan struct{}, r.Concurrency)
+	for range r.Concurrency {
+		places.Go(func() { //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+			for msg := range taken {
+				r.run(msg, r.unacknowledged.Done)
+				<-free
+			}
+		})
+	}
+	defer places.Wait()
+	defer close(taken)
 	for {
-		r.places <- struct{}{}
+		free <- struct{}{}
 		msg, err := messages.Next()
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
 			return nil
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			<-r.places // the iterator asks again by itself
-			continue
+			<-free // the iterator asks again by itself
 		case err != nil:
 			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
 		case ctx.Err() != nil:
 			_ = msg.Nak() // fetched, not begun: for another member, at once
-			<-r.places
-			continue
+			<-free
+		default:
+			r.unacknowledged.Add(1)
+			taken <- msg
 		}
-		r.handlers.Go(func() { //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
-			defer func() { <-r.places }()
-			r.run(msg)
-		})
 	}
 }

@@ -40,6 +40,22 @@ func encodeStart(buffer []byte, s *execution.Start) []byte {
 	return appendString(b, 15, s.TokenID)
 }
 
+// encodeProgress is the same for progress, of which there are two for each start.
+func encodeProgress(p *execution.Progress) []byte {
+	b := make([]byte, 0, 96+len(p.Error)+len(p.Output))
+	b = appendString(b, 1, p.ID)
+	if state := stateToWire(p.Status); state != 0 {
+		b = appendEnum(b, 2, int32(state))
+	}
+	b = appendTime(b, 3, p.At)
+	b = appendString(b, 4, p.Error)
+	if len(p.Output) > 0 {
+		b = protowire.AppendTag(b, 5, protowire.BytesType)
+		b = protowire.AppendBytes(b, p.Output)
+	}
+	return b
+}
+
 // checkUTF8 refuses what protobuf forbids: a text that is not UTF-8.
 func checkUTF8(s *execution.Start) error {
 	for _, text := range [...]string{s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue, s.DeliveryID, s.RerunOf, s.Payload.ContentType, s.TokenID} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -80,20 +81,13 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 
 // ProgressMessage is what a runner reports. It carries its start's node and trace.
 func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
-	data, err := proto.Marshal(&hookstartv1.ExecutionProgress{
-		ExecutionId: p.ID,
-		State:       stateToWire(p.Status),
-		At:          timestamppb.New(p.At),
-		Error:       p.Error,
-		Output:      p.Output,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode progress: %w", err)
+	if !utf8.ValidString(p.ID) || !utf8.ValidString(p.Error) {
+		return nil, fmt.Errorf("encode progress of %q: the error is not UTF-8", p.ID)
 	}
 	return &nats.Msg{
 		Subject: ProgressSubject(queue, workflowID, p.ID),
 		Header:  headers(p.ID, workflowID, nodeID, trace),
-		Data:    data,
+		Data:    encodeProgress(&p),
 	}, nil
 }
 
@@ -287,10 +281,14 @@ func stateFromWire(s hookstartv1.ExecutionState) (execution.Status, error) {
 }
 
 func stateToWire(status execution.Status) hookstartv1.ExecutionState {
-	for state, s := range states {
-		if s == status {
-			return state
-		}
+	switch status {
+	case execution.Running:
+		return hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING
+	case execution.Succeeded:
+		return hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED
+	case execution.Failed:
+		return hookstartv1.ExecutionState_EXECUTION_STATE_FAILED
+	case execution.Queued, execution.Rejected: // no runner reports these
 	}
 	return hookstartv1.ExecutionState_EXECUTION_STATE_UNSPECIFIED
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -107,6 +108,32 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 		if _, err := stream.StartMessage(s); err == nil {
 			t.Errorf("%s that is not UTF-8 was encoded", name)
 		}
+	}
+}
+
+func TestProgressIsEncodedAsGenerated(t *testing.T) {
+	for name, p := range map[string]execution.Progress{
+		"running": {ID: id, Status: execution.Running, At: time.Unix(1, 2)},
+		"failed":  {ID: id, Status: execution.Failed, At: time.Unix(1_900_000_000, 999_999_999), Error: strings.Repeat("ü", 200)},
+		"output":  {ID: id, Status: execution.Succeeded, At: time.Unix(-1, 5), Output: []byte(`{"a":"` + strings.Repeat("x", 300) + `"}`)},
+		"empty":   {At: time.Unix(0, 0)},
+	} {
+		msg, err := stream.ProgressMessage("q", "wf", "n", "", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := proto.Marshal(&hookstartv1.ExecutionProgress{
+			ExecutionId: p.ID, State: map[execution.Status]hookstartv1.ExecutionState{
+				execution.Running: hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING, execution.Failed: hookstartv1.ExecutionState_EXECUTION_STATE_FAILED,
+				execution.Succeeded: hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED,
+			}[p.Status], At: timestamppb.New(p.At), Error: p.Error, Output: p.Output,
+		})
+		if err != nil || string(msg.Data) != string(want) {
+			t.Errorf("%s: %x, generated code writes %x, %v", name, msg.Data, want, err)
+		}
+	}
+	if _, err := stream.ProgressMessage("q", "wf", "n", "", execution.Progress{ID: id, Error: "\xff"}); err == nil {
+		t.Error("what is not UTF-8 was encoded")
 	}
 }
 
