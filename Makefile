@@ -11,6 +11,7 @@ LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
 
 FUZZTIME  ?= 30s
 DURATION  ?= 10m
+RUNNERS   ?= 20000
 TESTFLAGS ?=
 
 # The folder carries the version, so that a new one is installed when it changes here.
@@ -22,11 +23,11 @@ PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test soak lint bench microbench fuzz generate clean
+.PHONY: help run build test soak soak-runners lint bench microbench fuzz generate clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: build ## build, then start everything in one process: make run ARGS="--no-demo"
 	@exec bin/hookstart-local $(ARGS)
@@ -43,6 +44,9 @@ test: ## run every test, with the race detector where it is available
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/local/soak -away=$(AWAY),\
 	CGO_ENABLED=0 go build -o bin/soak ./deploy/local/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)))
+
+soak-runners: ## RUNNERS=20000 executions by four runners, of which one is killed every 2 s
+	go test -count=1 -v -timeout 30m -run '^TestKilledRunners$$' ./deploy/local -runners=$(RUNNERS)
 
 lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated ## check style, import rules, modules and generated code (make -k lint: all findings)
 

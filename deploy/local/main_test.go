@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 				return local.Run(ctx, c)
 			})
 		},
+		"test-runner": beRunner,
 		"ingress": func() {
 			var c ingress.Config
 			program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
