@@ -1,13 +1,20 @@
 package local_test
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +23,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -48,6 +56,93 @@ func ended(t *testing.T, l *localProgram, url, body string, header map[string]st
 		t.Errorf("%+v, output %s, error %s", e.Execution, e.Output, why)
 	}
 	return e
+}
+
+// Each poison ends as documented, is a dead letter, and blocks nothing: after each, what is
+// fine succeeds, although there are two places only and one handler never returns.
+func TestPoison(t *testing.T) {
+	l := launchLocal(t, t.TempDir())
+	url := makeQueue(t, l, "poison")
+	nc, err := nats.Connect(l.nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	var attempts sync.Map // input → *atomic.Int32
+	hung := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- runner.Run(ctx, nc, runner.Options{
+			Queue: "poison", Group: "group", Concurrency: 2, Attempts: 3, Timeout: 200 * time.Millisecond,
+			Backoff: func(int) time.Duration { return time.Millisecond },
+		}, func(ctx context.Context, e runner.Execution) (any, error) {
+			n, _ := attempts.LoadOrStore(string(e.Input), new(atomic.Int32))
+			count, _ := n.(*atomic.Int32)
+			count.Add(1)
+			switch string(e.Input) {
+			case `"fails"`:
+				return nil, errors.New("it never works")
+			case `"permanent"`:
+				return nil, runner.Permanent(errors.New("it cannot work"))
+			case `"panics"`:
+				panic("it breaks")
+			case `"hangs"`:
+				<-hung
+			case `"slow"`:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case `"no JSON"`:
+				return math.NaN(), nil
+			}
+			return "fine", nil
+		})
+	}()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), "executions.start.poison.poison.node", []byte("no protobuf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{fmt.Sprint("message-", ack.Sequence): api.DeadLetterUndecodable}
+	asJSON := map[string]string{"Content-Type": "application/json"}
+	for _, c := range []struct {
+		input, reason string
+		attempts      int32
+	}{
+		{`"fails"`, "it never works", 3},
+		{`"permanent"`, "it cannot work", 1},
+		{`"panics"`, "panic: it breaks", 3},
+		{`"hangs"`, "the handler did not return within 200ms", 3},
+		{`"slow"`, "deadline exceeded", 3},
+		{`"no JSON"`, "the output is no JSON", 1},
+	} {
+		e := ended(t, l, url, c.input, asJSON, "failed", "", c.reason)
+		n, _ := attempts.Load(c.input)
+		if count, _ := n.(*atomic.Int32); count.Load() != c.attempts {
+			t.Errorf("%s: %d attempts, want %d", c.input, count.Load(), c.attempts)
+		}
+		want[e.ExecutionID] = api.DeadLetterFailed
+		ended(t, l, url, `"fine"`, asJSON, "succeeded", `"fine"`, "")
+	}
+	if got := deadLetters(t, l); !maps.Equal(got, want) {
+		t.Errorf("dead letters: %v, want %v", got, want)
+	}
+	close(hung)
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	// The group has acknowledged or given up everything.
+	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-poison-group")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := consumer.CachedInfo(); info.NumAckPending != 0 || info.NumPending != 0 {
+		t.Errorf("left behind: %d, %d", info.NumAckPending, info.NumPending)
+	}
 }
 
 // The example's real program, and GitHub's real events: signed as GitHub does it, and as it does not.

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // start runs a runner; stop ends it and waits until it has.
@@ -216,6 +218,66 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	})
 	if got := ingress.Await(t, id); string(got.Output) != `"done"` || runs.Load() != 1 {
 		t.Errorf("%+v after %d runs", got, runs.Load())
+	}
+}
+
+// An execution that kills whoever runs it is given up without another attempt.
+func TestNobodyFinishesIt(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadly := ingress.Start(t, runnertest.Post{WorkflowID: "deadly"})
+	consumer, err := js.CreateConsumer(t.Context(), stream.Name, jetstream.ConsumerConfig{
+		Durable: "runner-default-group", FilterSubject: stream.QueueSubject("default"), AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // as of runners that died: delivered, and never acknowledged
+		msg, err := consumer.Next()
+		if err == nil {
+			err = msg.Nak()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var runs atomic.Int32
+	start(t, nc, runner.Options{Attempts: 3}, func(context.Context, runner.Execution) (any, error) {
+		runs.Add(1)
+		return nil, nil
+	})
+	if got := ingress.Await(t, deadly); got.Status != execution.Failed || !strings.Contains(got.Error, "in 3 attempts") || runs.Load() != 0 {
+		t.Errorf("%+v after %d more runs", got, runs.Load())
+	}
+	if got := ingress.Await(t, ingress.Start(t, runnertest.Post{})); got.Status != execution.Succeeded {
+		t.Errorf("the next one: %+v", got)
+	}
+}
+
+// What has run is not run again because its report could not be stored at once.
+func TestReportsAreSentAgain(t *testing.T) {
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	began, finish := make(chan struct{}, 10), make(chan struct{})
+	nc := server.Connect(t)
+	start(t, nc, runner.Options{}, func(_ context.Context, e runner.Execution) (any, error) {
+		began <- struct{}{}
+		<-finish
+		return e.Attempt, nil
+	})
+	id := ingress.Start(t, runnertest.Post{})
+	<-began
+	lost := nc.StatusChanged(nats.RECONNECTING)
+	server.Stop()
+	<-lost
+	close(finish)
+	server.Restart()
+	if got := ingress.Await(t, id); string(got.Output) != "1" || len(began) != 0 {
+		t.Errorf("%+v after %d more runs", got, len(began))
 	}
 }
 
