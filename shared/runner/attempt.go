@@ -120,7 +120,9 @@ func (r *runner) end(m *message, start *execution.Start, attempt int, began time
 		r.handBack(m, time.Second, done)
 		return
 	}
+	r.unconfirmed <- struct{}{}
 	r.underway.publish(m, report, func(err error) {
+		<-r.unconfirmed
 		if err != nil {
 			r.note(start, attempt, began, NotReported, err)
 			r.handBack(m, time.Second, done)

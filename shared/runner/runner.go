@@ -150,6 +150,9 @@ type runner struct {
 	nc       *nats.Conn
 	handler  Handler
 	underway *underway
+	// unconfirmed bounds the reports that the stream has not confirmed yet, and so what
+	// would run again if this process died, although its handler has returned.
+	unconfirmed chan struct{}
 	// unacknowledged are the messages that were begun.
 	unacknowledged sync.WaitGroup
 	// working ends when handlers may not go on.
@@ -178,7 +181,10 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	options.AckWait = consumer.CachedInfo().Config.AckWait
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	r := &runner{Options: options, nc: nc, handler: handler, working: working}
+	r := &runner{
+		Options: options, nc: nc, handler: handler, working: working,
+		unconfirmed: make(chan struct{}, options.Concurrency),
+	}
 	if r.underway, err = newUnderway(nc, options.AckWait); err != nil {
 		return fmt.Errorf("runner: %w", err)
 	}
