@@ -11,6 +11,30 @@
 // There is no order, not even within a workflow.
 //
 // An execution ends as succeeded or failed, once; what is reported later changes nothing.
+//
+// # What becomes of what goes wrong
+//
+//	the handler returns an error,       tried again after Options.Backoff; the last of
+//	panics, or is out of time           Options.Attempts fails the execution
+//	it returns a Permanent error, or    the execution fails at once
+//	an output that is no JSON
+//	it does not heed its context        it is left alone a second later, and its place given
+//	                                    to others: a handler that hangs blocks nothing, but
+//	                                    leaks what it holds
+//	the process dies, or is cut off     another member gets it after Options.AckWait. One that
+//	                                    kills Options.Attempts of them fails
+//	the report cannot be stored         it is sent again for as long as AckWait; then the
+//	                                    execution runs again
+//	the message cannot be decoded       it is terminated
+//
+// What has failed, and what cannot be decoded, is on the operators' list of dead letters. A
+// failed one can be requeued: that is another execution, with another ID and RerunOf set.
+//
+// # What a kill repeats
+//
+// A message is acknowledged when the stream has confirmed the final report. If a process is
+// killed, what its handlers worked on runs again, and what waited for the confirmation: at
+// most Options.Concurrency of each, and what was on its way to the server.
 package runner
 
 import (
