@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,13 +58,13 @@ func runRunner(natsURL string, takes time.Duration) error {
 	fmt.Fprintln(os.Stdout, "ready")
 	return runner.Run(ctx, nc, runner.Options{Queue: "killed", Group: "killed", Concurrency: places, AckWait: runnerAckWait},
 		func(ctx context.Context, e runner.Execution) (any, error) {
-			fmt.Fprintln(os.Stdout, "begin", e.ID) // one write: a killed process has written it or not
+			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro()) // one write: a killed process has written it or not
 			select {
 			case <-time.After(takes):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			fmt.Fprintln(os.Stdout, "end", e.ID)
+			fmt.Fprintln(os.Stdout, "end", e.ID, time.Now().UnixMicro())
 			return map[string]int{"pid": os.Getpid()}, nil
 		})
 }
@@ -73,14 +75,39 @@ type testRunner struct {
 	killed bool
 }
 
-// lines are the IDs after a word, in the order in which they were written.
-func (r *testRunner) lines(word string) (ids []string) {
+// testRun is one run of an execution.
+type testRun struct {
+	by    *testRunner
+	began int64 // microseconds since 1970: they are all on one machine
+	// after is how many others returned after it; -1: it did not return.
+	after int
+}
+
+// runs are those of a process, by execution.
+func (r *testRunner) runs(t *testing.T) map[string]*testRun {
+	t.Helper()
+	all, returned := map[string]*testRun{}, 0
 	for line := range strings.Lines(r.output.String()) {
-		if id, found := strings.CutPrefix(line, word+" "); found && strings.HasSuffix(id, "\n") {
-			ids = append(ids, strings.TrimSpace(id))
+		words := strings.Fields(line)
+		switch {
+		case !strings.HasSuffix(line, "\n") || len(words) != 3:
+		case words[0] == "begin":
+			began, err := strconv.ParseInt(words[2], 10, 64)
+			if err != nil || all[words[1]] != nil {
+				t.Errorf("process %d ran execution %s twice: %v", r.cmd.Process.Pid, words[1], err)
+			}
+			all[words[1]] = &testRun{by: r, began: began, after: -1}
+		case words[0] == "end":
+			returned++
+			all[words[1]].after = returned // yet its number
 		}
 	}
-	return ids
+	for _, run := range all {
+		if run.after > 0 {
+			run.after = returned - run.after
+		}
+	}
+	return all
 }
 
 // Four runners of one group, of which one after the other is killed and replaced: every
@@ -126,7 +153,7 @@ func TestKilledRunners(t *testing.T) {
 	for last := time.Now(); ; <-tick.C {
 		ran := 0
 		for _, r := range all {
-			ran += len(r.lines("end"))
+			ran += strings.Count(r.output.String(), "\nend ")
 		}
 		if ran >= executions {
 			break
@@ -142,8 +169,8 @@ func TestKilledRunners(t *testing.T) {
 		}
 	}
 	ids := <-accepted
-	for _, id := range ids {
-		recorded(t, l.client(), id, func(e api.ExecutionDetail) bool { return !e.FinishedAt.IsZero() })
+	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) && time.Now().Before(deadline); <-tick.C {
+		observe()
 	}
 	observe()
 	for _, r := range members {
@@ -226,32 +253,22 @@ func finalStates(t *testing.T, c *apiclient.Client, workflowID string, known map
 // be on their way when the machine is busy.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
-	runs := map[string][]*testRunner{}
+	runs := map[string][]*testRun{}
 	for _, r := range all {
-		for _, id := range r.lines("begin") {
-			runs[id] = append(runs[id], r)
+		for id, run := range r.runs(t) {
+			runs[id] = append(runs[id], run)
 		}
 	}
-	for id, by := range runs {
-		repeats += len(by) - 1
-		if len(by) == 1 {
-			continue
-		}
-		survivors := 0
-		for _, r := range by {
-			if !r.killed {
-				survivors++
-				continue
-			}
-			if returned := r.lines("end"); slices.Contains(returned, id) {
+	for id, of := range runs {
+		slices.SortFunc(of, func(a, b *testRun) int { return cmp.Compare(a.began, b.began) })
+		for _, before := range of[:len(of)-1] {
+			repeats++
+			if before.after >= 0 {
 				unacknowledged++
-				if at := slices.Index(returned, id); at < len(returned)-3*places {
-					t.Errorf("execution %s ran again, and %d others had returned after it before its runner was killed", id, len(returned)-at-1)
-				}
 			}
-		}
-		if survivors > 1 {
-			t.Errorf("execution %s ran %d times at runners that were not killed", id, survivors)
+			if !before.by.killed || before.after > 3*places {
+				t.Errorf("execution %s ran again; its runner was killed: %v; %d others returned after it", id, before.by.killed, before.after)
+			}
 		}
 	}
 	return repeats, unacknowledged
