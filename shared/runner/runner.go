@@ -213,8 +213,10 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
-	err = r.take(ctx, consumer)
+	taking, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(taking, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
+	err = r.take(taking, stop, consumer)
 	r.unacknowledged.Wait()
 	// What was acknowledged last must reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
@@ -243,8 +245,9 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	return consumer, nil
 }
 
-// take lets members of a pool take executions until the context ends.
-func (r *runner) take(ctx context.Context, consumer jetstream.Consumer) error {
+// take hands executions to handlers until the context ends, and returns when they have
+// returned. It calls stop when it fails: handlers may take as long to finish as always.
+func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
 	// No more is fetched than there are places: the rest is for the other members.
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullHeartbeat(5*time.Second))
 	if err != nil {
@@ -276,6 +279,7 @@ func (r *runner) take(ctx context.Context, consumer jetstream.Consumer) error {
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
 			<-free // the iterator asks again by itself
 		case err != nil:
+			stop()
 			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
 		case ctx.Err() != nil:
 			_ = msg.Nak() // fetched, not begun: for another member, at once
