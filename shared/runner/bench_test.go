@@ -125,7 +125,7 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 	defer tick.Stop()
 	for range tick.C {
 		info, err := consumer.Info(b.Context())
-		if err != nil || info.AckFloor.Consumer != uint64(executions) { //nolint:gosec // positive
+		if err != nil || info.AckFloor.Consumer != uint64(executions) {
 			continue
 		}
 		if has, err := s.Info(b.Context()); err == nil && has.State.LastSeq >= before+reports {

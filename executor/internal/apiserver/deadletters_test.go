@@ -32,9 +32,9 @@ func TestDeadLetters(t *testing.T) {
 	var want []string
 	for i := range 6 {
 		at := epoch.Add(time.Duration(i) * time.Second)
-		batch.New = append(batch.New, record(id(i), func(rec *store.Record) { rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1 })) //nolint:gosec // small
+		batch.New = append(batch.New, record(id(i), func(rec *store.Record) { rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1 }))
 		batch.Unreadable = append(batch.Unreadable, store.Unreadable{
-			StreamSequence: uint64(i) + 11, Subject: "executions.start.default." + []string{"wf", "other"}[i%2] + ".node", Reason: "garbage", At: at, //nolint:gosec // small
+			StreamSequence: uint64(i) + 11, Subject: "executions.start.default." + []string{"wf", "other"}[i%2] + ".node", Reason: "garbage", At: at,
 		})
 		if i != 3 {
 			batch.Progress = append(batch.Progress, failure(i, "it broke"))

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -118,6 +117,6 @@ func (s *server) isStart(ctx context.Context, sequence uint64, id string) bool {
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}
-	event, err := stream.Decode(msg.Subject, nats.Header(msg.Header), msg.Data)
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	return err == nil && event.Start != nil && event.Start.ID == id
 }

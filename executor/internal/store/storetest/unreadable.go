@@ -13,7 +13,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
 		// 4 and 3 came at one time.
 		message := func(n uint64) store.Unreadable {
-			at := epoch.Add(time.Duration(max(n, 4)) * time.Second) //nolint:gosec // small
+			at := epoch.Add(time.Duration(max(n, 4)) * time.Second)
 			return store.Unreadable{StreamSequence: n, Subject: "subject", Reason: "reason", At: at}
 		}
 		apply(t, s, store.Batch{Unreadable: []store.Unreadable{message(3), message(1), message(7)}})
@@ -57,7 +57,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			"executions.start.default.a_b.node", "executions.start.default.axb.node", "executions.start.a_b.other.a_b", "executions.progress.q.a_b.x",
 			"executions.start.default.%.node", "nonsense",
 		} {
-			apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch}}}) //nolint:gosec // small
+			apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch}}})
 		}
 		for workflow, want := range map[string]int{"a_b": 2, "axb": 1, "%": 1, "other": 1, "node": 0, `\`: 0} {
 			if found := unreadable(t, s, workflow, store.UnreadablePosition{}, 10); len(found) != want {
