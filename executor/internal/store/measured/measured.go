@@ -31,7 +31,7 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 		}, []string{"operation"}),
 	}
 	for _, operation := range []string{
-		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "minutes", "prune", "prune_counts",
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "minutes", "mark_requeued", "list_unreadable", "prune", "prune_counts",
 	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
@@ -105,4 +105,14 @@ func (m *measured) Minutes(ctx context.Context, since time.Time) (counts []store
 func (m *measured) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (n int, err error) {
 	defer func(began time.Time) { m.observe(ctx, "prune_counts", began, err) }(time.Now())
 	return m.Store.PruneCounts(ctx, before, keep, limit)
+}
+
+func (m *measured) MarkRequeued(ctx context.Context, id, as string) (marked bool, err error) {
+	defer func(began time.Time) { m.observe(ctx, "mark_requeued", began, err) }(time.Now())
+	return m.Store.MarkRequeued(ctx, id, as)
+}
+
+func (m *measured) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) (list []store.Unreadable, err error) {
+	defer func(began time.Time) { m.observe(ctx, "list_unreadable", began, err) }(time.Now())
+	return m.Store.ListUnreadable(ctx, workflowID, after, limit)
 }
