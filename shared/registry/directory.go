@@ -37,10 +37,11 @@ func accountKey(accountID, workflowID string) accountWorkflow {
 // NewDirectory is an empty one.
 func NewDirectory() *Directory { return &Directory{Snapshot: NewSnapshot()} }
 
-// Apply implements Sink.
+// Apply implements Sink. The snapshot is never behind the records: whoever has seen a
+// record finds it counted. An activation relies on that.
 func (d *Directory) Apply(c Change) {
-	d.applyRecord(c)
 	d.Snapshot.Apply(c)
+	d.applyRecord(c)
 }
 
 func (d *Directory) applyRecord(c Change) {
