@@ -56,10 +56,30 @@ const (
 	maxReruns = 500
 )
 
+// newRecordWait is how long an execution is waited for that is not recorded: whoever has just
+// started one may be here first.
+const newRecordWait = time.Second
+
+func (c *Console) awaitRecord(ctx context.Context, id string) (store.Record, error) {
+	tick := time.NewTicker(newRecordWait / 20)
+	defer tick.Stop()
+	for until := time.Now().Add(newRecordWait); ; {
+		record, err := c.Store.Get(ctx, id)
+		if !errors.Is(err, store.ErrNotFound) || time.Now().After(until) {
+			return record, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return record, err
+		}
+	}
+}
+
 func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	record, err := c.Store.Get(ctx, r.PathValue("id"))
+	record, err := c.awaitRecord(ctx, r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
 		c.fail(w, r, http.StatusNotFound, "There is no such execution",
 			"One that was just started is recorded in a moment: load this page again. Old records are deleted.")
