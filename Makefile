@@ -78,8 +78,8 @@ lint-generated: $(BUF) $(PROTOC_GEN_GO)
 	(cd "$$scratch/proto" && $(BUF_GENERATE)) && \
 	diff -r proto "$$scratch/proto" || { echo 'generated code is stale: run make generate'; exit 1; }
 
-bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"
-	CGO_ENABLED=0 go build -o bin/bench ./deploy/local/cmd/bench && exec bin/bench --bin=bin $(if $(ROUNDS),--rounds=$(ROUNDS)) $(ARGS)
+bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"; other measurements: ARGS="--help"
+	CGO_ENABLED=0 go build -o bin/bench ./deploy/local/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
 
 microbench: ## run the Go benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem -short $(PACKAGES)

@@ -2,7 +2,8 @@
 // a router that reads the body, publishes it to a NATS server in a process of its own, and
 // answers when that has confirmed. Everything runs as real processes on loopback. Since
 // machines differ, and one machine from minute to minute, it is the ratios that count:
-// short bursts take turns, and each is compared with the bare one of its own round.
+// short bursts take turns, and each is compared with the bare one of its own round. Further
+// measurements, without the bare combination: Recording, Neighbours and Remembered.
 package bench
 
 import (
@@ -15,25 +16,28 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/hookstart/hookstart/deploy/local/internal/terminal"
 )
 
 // Config is all that a benchmark can be told. The tags are the flags of the program.
 type Config struct {
-	Rounds      int           `help:"How often each variant has its turn." default:"12"`
-	Burst       time.Duration `help:"How long a turn is." default:"1500ms"`
-	OpenRounds  int           `help:"The same for the open loop; 0: none." default:"4"`
-	OpenBurst   time.Duration `help:"How long a turn of the open loop is." default:"3s"`
-	OpenRate    float64       `help:"Requests per second in the open loop." default:"2000"`
-	Connections int           `help:"Keep-alive connections that send at the same time." default:"64"`
-	BodyBytes   int           `help:"Size of a body, JSON." default:"1024"`
-	Workflows   int           `help:"Active workflows of hookstart; the requests go round them." default:"1"`
-	Variants    []string      `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
-	Seed        uint64        `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
-	Bin         string        `help:"Folder with the programs: make build." default:"bin" type:"path"`
-	Other       string        `help:"Folder with the programs of another build: the variants that end in -other, to see what a change brings." placeholder:"FOLDER" type:"path"`
-	Profile     string        `help:"Folder for CPU profiles of ingress and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
+	Rounds     int           `help:"How often each variant has its turn." default:"12"`
+	Burst      time.Duration `help:"How long a turn is." default:"1500ms"`
+	OpenRounds int           `help:"The same for the open loop; 0: none." default:"4"`
+	OpenBurst  time.Duration `help:"How long a turn of the open loop is." default:"3s"`
+	OpenRate   float64       `help:"Requests per second in the open loop." default:"2000"`
+	Load
+	Workflows int      `help:"Active workflows of hookstart; the requests go round them." default:"1"`
+	Variants  []string `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
+	Seed      uint64   `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
+	Other     string   `help:"Folder with the programs of another build: the variants that end in -other, to see what a change brings." placeholder:"FOLDER" type:"path"`
+	Profile   string   `help:"Folder for CPU profiles of ingress and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
+}
+
+// Load is what measurements that send requests have in common.
+type Load struct {
+	Connections int    `help:"Keep-alive connections that send at the same time." default:"64"`
+	BodyBytes   int    `help:"Size of a body, JSON." default:"1024"`
+	Bin         string `help:"Folder with the programs: make build." default:"bin" type:"path"`
 
 	// Out is where people read how it goes, and the tables. Required.
 	Out io.Writer `kong:"-"`
@@ -49,22 +53,29 @@ const (
 	maxWorkflows   = 1_000_000
 )
 
-func (c *Config) validate() error {
-	within := func(flag string, value, least, most float64) error {
-		if value < least || value > most {
-			return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
-		}
-		return nil
+// within says that a flag is out of bounds, if it is.
+func within(flag string, value, least, most float64) error {
+	if value < least || value > most {
+		return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
 	}
+	return nil
+}
+
+func (l *Load) validate() error {
+	return errors.Join(
+		within("connections", float64(l.Connections), 1, maxConnections),
+		within("body-bytes", float64(l.BodyBytes), minBody, maxBody))
+}
+
+func (c *Config) validate() error {
 	problems := []error{
+		c.Load.validate(),
 		within("rounds", float64(c.Rounds), 1, maxRounds),
 		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
 		within("open-rounds", float64(c.OpenRounds), 0, maxRounds),
 		within("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
 		within("open-rate", c.OpenRate, 1, maxRate),
-		within("connections", float64(c.Connections), 1, maxConnections),
 		within("workflows", float64(c.Workflows), 1, maxWorkflows),
-		within("body-bytes", float64(c.BodyBytes), minBody, maxBody),
 	}
 	for _, name := range c.Variants {
 		if strings.HasSuffix(name, "-other") && c.Other == "" {
@@ -98,14 +109,12 @@ func Run(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
-	folder, err := os.MkdirTemp("", "hookstart-bench-")
+	at, err := newPlace(c.Out)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	s := &session{Config: c, folder: folder, random: rand.New(rand.NewPCG(c.Seed, 0)), line: terminal.NewLine(c.Out)} //nolint:gosec // not a secret
-	defer s.line.Done()
-	defer s.close()
+	defer func() { err = errors.Join(err, at.close()) }()
+	s := &session{Config: c, place: at, random: rand.New(rand.NewPCG(c.Seed, 0))} //nolint:gosec // not a secret
 	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n", c.Seed, c.Connections, c.BodyBytes)
 	if err := s.install(ctx); err != nil {
 		return err
@@ -137,11 +146,9 @@ func Run(ctx context.Context, c Config) (err error) {
 // session is one Run.
 type session struct {
 	Config
-	folder  string
-	random  *rand.Rand
-	line    *terminal.Line
-	systems []*system
-	sent    uint64 // delivery IDs given out
+	*place
+	random *rand.Rand
+	sent   uint64 // delivery IDs given out
 }
 
 // names are the variants', bare first, the others as they were asked for.
@@ -157,13 +164,9 @@ func (s *session) names() []string {
 
 func (s *session) install(ctx context.Context) error {
 	for _, name := range s.names() {
-		s.line.Show("starting %s", name)
-		one, err := variants[name].install(ctx, &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile, workflows: s.Workflows})
-		if one != nil {
-			s.systems = append(s.systems, one) // what runs of it is ended by close
-		}
-		if err != nil {
-			return fmt.Errorf("start %s: %w", name, err)
+		b := &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile, workflows: s.Workflows}
+		if _, err := s.start(ctx, variants[name].install, b); err != nil {
+			return err
 		}
 	}
 	for _, one := range s.systems {
@@ -173,12 +176,6 @@ func (s *session) install(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (s *session) close() {
-	for _, one := range s.systems {
-		one.close()
-	}
 }
 
 // closedLoop lets every connection send again as soon as it has its answer.
@@ -207,6 +204,14 @@ func (s *session) rounds(ctx context.Context, what string, count int, burst time
 		}
 	}
 	return turns, nil
+}
+
+// result is what a burst showed.
+type result struct {
+	count     int
+	limited   int // answers that were 429
+	took      time.Duration
+	latencies []time.Duration // sorted
 }
 
 // turn is what one burst at one variant showed.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,7 @@ func TestRun(t *testing.T) {
 	}
 	err := Run(t.Context(), Config{
 		Rounds: 1, Burst: 50 * time.Millisecond, OpenRounds: 1, OpenBurst: 50 * time.Millisecond, OpenRate: 200,
-		Connections: 4, BodyBytes: 1024, Workflows: 10, Variants: names, Seed: 1, Profile: profiles, Out: &out,
+		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out}, Workflows: 10, Variants: names, Seed: 1, Profile: profiles,
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -68,9 +70,13 @@ func TestAnswerLength(t *testing.T) {
 		ok[:20]:                 0,
 		ok + `{"deduplicated"`:  0, // not all of it is there
 	} {
-		if got, err := answerLength([]byte(text)); got != want || err != nil {
-			t.Errorf("%q: %d, %v", text, got, err)
+		if got, limited, err := answerLength([]byte(text)); got != want || limited || err != nil {
+			t.Errorf("%q: %d, %v, %v", text, got, limited, err)
 		}
+	}
+	const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"
+	if got, limited, err := answerLength([]byte(tooMany)); got != len(tooMany) || !limited || err != nil {
+		t.Errorf("%d, %v, %v", got, limited, err)
 	}
 	for _, text := range []string{
 		"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
@@ -78,7 +84,7 @@ func TestAnswerLength(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + `{"deduplicated":true`,
 	} {
-		if _, err := answerLength([]byte(text)); err == nil {
+		if _, _, err := answerLength([]byte(text)); err == nil {
 			t.Errorf("%q is taken for a good answer", text)
 		}
 	}
@@ -91,5 +97,45 @@ func TestQuartiles(t *testing.T) {
 	}
 	if got := quartilesOf([]float64{7}); got != (quartiles{7, 7, 7}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The other measurements, with tiny numbers.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	load := Load{Connections: 4, BodyBytes: 512}
+	databases := []string{sqlite}
+	if _, err := exec.LookPath("initdb"); err == nil {
+		databases = append(databases, postgres)
+	}
+	for name, want := range map[string]struct {
+		commands Commands
+		pattern  string
+	}{
+		"recording": {
+			Commands{Recording: Recording{Rate: 100, Duration: 400 * time.Millisecond, Databases: databases, Sample: 5, Load: load}},
+			strings.Repeat(`(?s).*: 40 requests in .*\nall +8 .*`, len(databases)),
+		},
+		"neighbours": {
+			Commands{Neighbours: Neighbours{Rounds: 2, Burst: 300 * time.Millisecond, Workflows: 5, Rate: 20, Limit: 10, Flood: 20, Load: load}},
+			// Of a hundred, ten are accepted at once; and one more every tenth of a second.
+			`(?s)\nratio, round by round .*429: [1-9]\d `,
+		},
+		"remembered": {
+			Commands{Remembered: Remembered{Messages: 50, BodyBytes: 256, Restarts: 1}},
+			`(?s)\nnone +\d.*\n50 +\d`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			want.commands.chosen = name
+			if err := want.commands.Run(t.Context(), &out); err != nil {
+				t.Fatalf("%v\n%s", err, &out)
+			}
+			if !regexp.MustCompile(want.pattern).Match(out.Bytes()) {
+				t.Errorf("not as expected:\n%s", &out)
+			}
+		})
 	}
 }

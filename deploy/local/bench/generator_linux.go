@@ -21,22 +21,21 @@ type generator struct {
 	workflows    uint64
 	seed         uint64
 	sent         *uint64
+
+	// limits: some answers may be 429, and are counted; else one is an error.
+	limits bool
+	// answered is told of each answer, and to which request it is. It may be nil.
+	answered func(number uint64, at time.Time)
 }
 
 // connection has one request on its way at most.
 type connection struct {
 	fd      int
 	request request
+	number  uint64 // of the request
 	answer  []byte
 	have    int
 	began   time.Time // when the request was sent, or should have been
-}
-
-// result is what a burst showed.
-type result struct {
-	count     int
-	took      time.Duration
-	latencies []time.Duration // sorted
 }
 
 // patience is how long the last answers are waited for.
@@ -158,7 +157,7 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 				continue
 			}
 			c := g.connections[event.Fd]
-			done, err := c.read()
+			done, limited, err := c.read()
 			if err != nil {
 				return r, err
 			}
@@ -166,6 +165,15 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 				continue
 			}
 			now := time.Now()
+			if limited {
+				if !g.limits {
+					return r, errors.New("a request was refused for its workflow's rate limit")
+				}
+				r.limited++
+			}
+			if g.answered != nil {
+				g.answered(c.number, now)
+			}
 			r.count++
 			r.took = now.Sub(began)
 			r.latencies = append(r.latencies, now.Sub(c.began))
@@ -180,7 +188,8 @@ func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 
 func (g *generator) send(c *connection) error {
 	*g.sent++
-	c.request.number(g.seed, *g.sent, g.workflows)
+	c.number = *g.sent
+	c.request.number(g.seed, c.number, g.workflows)
 	n, err := unix.Write(c.fd, c.request.text)
 	if err == nil && n < len(c.request.text) {
 		err = errors.New("the server does not read")
@@ -188,25 +197,26 @@ func (g *generator) send(c *connection) error {
 	return err
 }
 
-// read reads what there is, and says whether that was the whole answer.
-func (c *connection) read() (bool, error) {
+// read reads what there is, and says whether that was the whole answer, and whether it
+// was 429.
+func (c *connection) read() (done, limited bool, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.have:])
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if n == 0 {
-		return false, errors.New("the server closed the connection")
+		return false, false, errors.New("the server closed the connection")
 	}
 	c.have += n
-	length, err := answerLength(c.answer[:c.have])
+	length, limited, err := answerLength(c.answer[:c.have])
 	if err != nil || length == 0 {
-		return false, err
+		return false, false, err
 	}
 	if length != c.have {
-		return false, fmt.Errorf("more than one answer: %q", c.answer[:c.have])
+		return false, false, fmt.Errorf("more than one answer: %q", c.answer[:c.have])
 	}
 	c.have = 0
-	return true, nil
+	return true, limited, nil
 }
 
 // tick makes the timer wake the generator that often; 0: no more.

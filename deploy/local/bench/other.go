@@ -13,13 +13,9 @@ func cpuTime(int) (time.Duration, error) { return 0, errLinux }
 
 func residentMB(int) (int, error) { return 0, errLinux }
 
-type generator struct{}
-
-// result is what a burst showed.
-type result struct {
-	count     int
-	took      time.Duration
-	latencies []time.Duration // sorted
+type generator struct {
+	limits   bool
+	answered func(number uint64, at time.Time)
 }
 
 func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) { return nil, errLinux }

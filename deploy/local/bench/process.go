@@ -128,7 +128,8 @@ type builder struct {
 	name     string
 	profiles string // the folder for CPU profiles; empty: none
 
-	workflows int
+	workflows   int
+	databaseURL string // of a server; empty: a SQLite file in the folder
 }
 
 // start starts a program that make build has made, or one of the bench's own.

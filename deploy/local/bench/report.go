@@ -51,10 +51,13 @@ func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
 
 // latency is a percentile in milliseconds.
 func latency(q float64) func(turn) float64 {
-	return func(t turn) float64 {
-		at := min(int(q*float64(len(t.latencies))), len(t.latencies)-1)
-		return float64(t.latencies[at]) / float64(time.Millisecond)
-	}
+	return func(t turn) float64 { return percentile(t.latencies, q) }
+}
+
+// percentile of sorted times, in milliseconds.
+func percentile(sorted []time.Duration, q float64) float64 {
+	at := min(int(q*float64(len(sorted))), len(sorted)-1)
+	return float64(sorted[at]) / float64(time.Millisecond)
 }
 
 func table(out io.Writer, title string, header string, rows func(w io.Writer)) {

@@ -28,6 +28,7 @@ type request struct {
 	text     []byte
 	id       []byte // where the delivery ID is in text
 	workflow []byte // where the workflow's number is
+	first    uint64 // of the workflows
 }
 
 // workflowDigits is the length of the number that every workflow's ID ends with.
@@ -43,17 +44,31 @@ func newRequest(to target, bodyBytes int) request {
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))
 	workflow := len("POST "+barePath) - workflowDigits
-	return request{text: text, id: text[len(head) : len(head)+idLength], workflow: text[workflow : workflow+workflowDigits]}
+	return request{
+		text: text, id: text[len(head) : len(head)+idLength],
+		workflow: text[workflow : workflow+workflowDigits], first: uint64(to.first), //nolint:gosec // not negative
+	}
 }
 
 // number makes it a delivery of its own, to one of the workflows. The next one goes to a
 // workflow far away: neighbours may share what is in the processor's cache.
 func (r request) number(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime: every workflow has its turn
-	fill(r.id[:8], seed)
-	r.id[8] = '-'
-	fill(r.id[9:], n)
-	fill(r.workflow, n*stride%workflows)
+	fillDeliveryID(r.id, seed, n)
+	fill(r.workflow, r.first+n*stride%workflows)
+}
+
+func fillDeliveryID(text []byte, seed, n uint64) {
+	fill(text[:8], seed)
+	text[8] = '-'
+	fill(text[9:], n)
+}
+
+// deliveryID is that of the nth request under a seed.
+func deliveryID(seed, n uint64) string {
+	var text [idLength]byte
+	fillDeliveryID(text[:], seed, n)
+	return string(text[:])
 }
 
 // fill writes a value in hexadecimal digits, with zeros before it.
@@ -66,36 +81,38 @@ func fill(text []byte, value uint64) {
 
 var (
 	statusOK      = []byte("HTTP/1.1 200 ")
+	statusLimited = []byte("HTTP/1.1 429 ")
 	headersEnd    = []byte("\r\n\r\n")
 	contentLength = []byte("Content-Length: ")
 	deduplicated  = []byte(`"deduplicated"`)
 )
 
 // answerLength is how long the answer is that text begins with; 0: not all of it is there.
-// It is an error if it is not the answer to a new delivery.
-func answerLength(text []byte) (int, error) {
+// It is an error if it is not the answer to a new delivery, or one that it came too early.
+func answerLength(text []byte) (length int, limited bool, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {
-		return 0, nil
+		return 0, false, nil
 	}
-	if !bytes.HasPrefix(text, statusOK) {
-		return 0, fmt.Errorf("answer %q", text)
+	limited = bytes.HasPrefix(text, statusLimited)
+	if !limited && !bytes.HasPrefix(text, statusOK) {
+		return 0, false, fmt.Errorf("answer %q", text)
 	}
 	_, value, found := bytes.Cut(text[:header+2], contentLength)
 	if !found {
-		return 0, fmt.Errorf("an answer of unknown length: %q", text)
+		return 0, false, fmt.Errorf("an answer of unknown length: %q", text)
 	}
 	value, _, _ = bytes.Cut(value, headersEnd[:2])
 	size, err := strconv.Atoi(string(value))
 	if err != nil {
-		return 0, fmt.Errorf("Content-Length %q", value)
+		return 0, false, fmt.Errorf("Content-Length %q", value)
 	}
 	whole := header + len(headersEnd) + size
 	if len(text) < whole {
-		return 0, nil
+		return 0, false, nil
 	}
 	if bytes.Contains(text[header:whole], deduplicated) {
-		return 0, errors.New("a new delivery was taken for a repeat")
+		return 0, false, errors.New("a new delivery was taken for a repeat")
 	}
-	return whole, nil
+	return whole, limited, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 	"syscall"
@@ -103,7 +104,8 @@ func announce(role, addr string) error {
 	return json.NewEncoder(os.Stdout).Encode(announcement{Message: isReady(role), Addr: addr})
 }
 
-// runNATS is a NATS server with its data in dir.
+// runNATS is a NATS server with its data in dir. At SIGUSR1 it gives back the memory that
+// is not in use.
 func runNATS(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir})
 	if err != nil {
@@ -113,6 +115,15 @@ func runNATS(ctx context.Context, dir string) error {
 	if err := announce(roleNATS, strings.TrimPrefix(server.ClientURL(), "nats://")); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return nil
+	collect := make(chan os.Signal, 1)
+	signal.Notify(collect, syscall.SIGUSR1)
+	for {
+		select {
+		case <-collect:
+			debug.FreeOSMemory()
+			fmt.Println(collected)
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 // target is where requests go.
 type target struct {
 	addr, path string // the path with the query
+	first      int    // number of the first workflow, in place of that in the path
 }
 
 // system is a variant that runs.
@@ -25,6 +26,8 @@ type system struct {
 	target
 	processes []*process
 	nats      *process // the one of them that is a NATS server and nothing else
+	executor  *process // the one of them that is an executor and nothing else
+	apiAddr   string   // of the operators' API
 	// How long the ingress took to be ready, if it is a process of its own.
 	readyAfter time.Duration
 
@@ -94,7 +97,7 @@ func (s *system) startOwn(ctx context.Context, b *builder, role string, args ...
 		return err
 	}
 	at, err := p.awaitReady(ctx, role)
-	s.target = target{at.Addr, barePath}
+	s.target = target{addr: at.Addr, path: barePath}
 	return err
 }
 
@@ -125,47 +128,51 @@ func (s *system) connect(url string) (err error) {
 }
 
 func installRecording(ctx context.Context, b *builder) (*system, error) {
-	s, _, err := installServices(ctx, b)
+	s, err := installServices(ctx, b)
 	s.records = true
 	return s, err
 }
 
 func installIngress(ctx context.Context, b *builder) (*system, error) {
-	s, executor, err := installServices(ctx, b)
+	s, err := installServices(ctx, b)
 	if err != nil {
 		return s, err
 	}
-	executor.stop()
-	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { return p == executor })
+	s.executor.stop()
+	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { return p == s.executor })
 	return s, nil
 }
 
-func installServices(ctx context.Context, b *builder) (*system, *process, error) {
+func installServices(ctx context.Context, b *builder) (*system, error) {
 	s := &system{name: b.name}
 	natsAddr, err := s.startNATS(ctx, b)
 	if err != nil {
-		return s, nil, err
+		return s, err
 	}
-	executor, err := s.add(b.start(roleExecutor, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
-		"--database-url=sqlite:"+b.dir("executor")+".db", "--admin-token="+adminToken))
+	databaseURL := b.databaseURL
+	if databaseURL == "" {
+		databaseURL = "sqlite:" + b.dir("executor") + ".db"
+	}
+	if s.executor, err = s.add(b.start(roleExecutor, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
+		"--database-url="+databaseURL, "--admin-token="+adminToken)); err != nil {
+		return s, err
+	}
+	executorAt, err := s.executor.awaitReady(ctx, roleExecutor)
 	if err != nil {
-		return s, nil, err
+		return s, err
 	}
-	executorAt, err := executor.awaitReady(ctx, roleExecutor)
-	if err != nil {
-		return s, executor, err
-	}
-	if err := s.makeWorkflows(ctx, executorAt.Addr, b.workflows); err != nil {
-		return s, executor, err
+	s.apiAddr = executorAt.Addr
+	if err := s.makeWorkflows(ctx, b.workflows); err != nil {
+		return s, err
 	}
 	began := time.Now()
 	ingress, err := s.add(b.start(roleIngress, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr))
 	if err != nil {
-		return s, executor, err
+		return s, err
 	}
 	ingressAt, err := ingress.awaitReady(ctx, roleIngress)
 	s.readyAfter, s.addr = time.Since(began), ingressAt.Addr
-	return s, executor, err
+	return s, err
 }
 
 func installLocal(ctx context.Context, b *builder) (*system, error) {
@@ -194,8 +201,8 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	if err := s.connect(natsURL); err != nil {
 		return s, err
 	}
-	s.addr = ingressAt.Addr
-	return s, s.makeWorkflows(ctx, executorAt.Addr, b.workflows)
+	s.addr, s.apiAddr = ingressAt.Addr, executorAt.Addr
+	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
 // cpu is the CPU time that the processes have used so far.
@@ -226,19 +233,11 @@ func (s *system) settle(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	consumer, err := s.js.Consumer(ctx, stream.Name, recorderName)
-	if err != nil {
-		return err
-	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		info, err := consumer.Info(ctx)
-		if err != nil {
+		if n, err := s.unrecorded(ctx); n == 0 || err != nil {
 			return err
-		}
-		if info.NumPending == 0 && info.NumAckPending == 0 {
-			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -246,6 +245,16 @@ func (s *system) settle(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// unrecorded is how many messages are not recorded yet.
+func (s *system) unrecorded(ctx context.Context) (int, error) {
+	consumer, err := s.js.Consumer(ctx, stream.Name, recorderName)
+	if err != nil {
+		return 0, err
+	}
+	info := consumer.CachedInfo()
+	return int(info.NumPending) + info.NumAckPending, nil //nolint:gosec // far from any bound
 }
 
 // empty throws away what a burst has left on the disk, so that no turn finds more than

@@ -16,30 +16,40 @@ import (
 
 const adminToken = "the-admin-token-of-the-bench"
 
+// nodeID is the trigger node of every workflow.
+const nodeID = "node"
+
 // makeWorkflows makes the workflows that are called, under a rate limit that is not
 // reached. The first one is made as operators make them. The others are copies of its
 // record, with its token: a million calls of the API would take half an hour.
-func (s *system) makeWorkflows(ctx context.Context, executorAddr string, count int) error {
-	client := apiclient.New("http://"+executorAddr, adminToken)
-	if _, err := client.PutAccount(ctx, "bench", api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
+func (s *system) makeWorkflows(ctx context.Context, count int) error {
+	if _, err := s.api().PutAccount(ctx, "bench", api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
 		return err
 	}
-	first := workflowID(0)
-	if _, err := client.PutWorkflow(ctx, first, api.PutWorkflow{
-		AccountID: "bench", Name: "Bench", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: "node"}},
-	}); err != nil {
-		return err
-	}
-	if _, err := client.Activate(ctx, first); err != nil {
-		return err
-	}
-	trigger, err := client.Trigger(ctx, first, "node")
+	token, err := s.makeWorkflow(ctx, 0, 1_000_000)
 	if err != nil {
 		return err
 	}
-	s.path = barePath + "?token=" + trigger.Token
+	s.path = barePath + "?token=" + token
 	return s.copyWorkflow(ctx, count)
+}
+
+func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiAddr, adminToken) }
+
+// makeWorkflow makes the nth workflow, which may be called that often in a second.
+func (s *system) makeWorkflow(ctx context.Context, n int, perSecond int64) (token string, err error) {
+	client, id := s.api(), workflowID(n)
+	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
+		AccountID: "bench", Name: "Bench", RateLimit: &api.RateLimit{Requests: perSecond, WindowSeconds: 1},
+		Triggers: []api.PutTrigger{{NodeID: nodeID}},
+	}); err != nil {
+		return "", err
+	}
+	if _, err := client.Activate(ctx, id); err != nil {
+		return "", err
+	}
+	trigger, err := client.Trigger(ctx, id, nodeID)
+	return trigger.Token, err
 }
 
 // copyTimeout is how long the stream may take for the last copies.

@@ -13,10 +13,7 @@ func main() {
 	if bench.BeProgram() {
 		return
 	}
-	var c bench.Config
-	program.Main("bench", "How fast hookstart is, against the bare combination of its parts.", &c,
-		func(ctx context.Context) error {
-			c.Out = os.Stdout
-			return bench.Run(ctx, c)
-		})
+	var c bench.Commands
+	program.Main("bench", "How fast hookstart is. Without a command: against the bare combination of its parts.", &c,
+		func(ctx context.Context) error { return c.Run(ctx, os.Stdout) })
 }

@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"context"
+	"io"
+
+	"github.com/alecthomas/kong"
+)
+
+// Commands is what can be measured, and the flags of each.
+type Commands struct {
+	Speed      Config     `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
+	Recording  Recording  `cmd:"" help:"From the answer to the record, at a constant rate."`
+	Neighbours Neighbours `cmd:"" help:"What calm workflows notice of one that is flooded."`
+	Remembered Remembered `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
+
+	chosen string
+}
+
+// AfterApply is called when the flags are known.
+func (c *Commands) AfterApply(k *kong.Context) error {
+	c.chosen = k.Command()
+	return nil
+}
+
+// Run measures what was chosen, and writes to out how it goes, and the tables.
+func (c *Commands) Run(ctx context.Context, out io.Writer) error {
+	switch c.chosen {
+	case "recording":
+		c.Recording.Out = out
+		return c.Recording.Run(ctx)
+	case "neighbours":
+		c.Neighbours.Out = out
+		return c.Neighbours.Run(ctx)
+	case "remembered":
+		c.Remembered.Out = out
+		return c.Remembered.Run(ctx)
+	default:
+		c.Speed.Out = out
+		return Run(ctx, c.Speed)
+	}
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Neighbours measures what calm workflows notice of another one that is flooded beyond its
+// rate limit. The tags are the flags of the program.
+type Neighbours struct {
+	Rounds    int           `help:"How often the calm ones have a turn alone, and one beside the flood." default:"12"`
+	Burst     time.Duration `help:"How long a turn is." default:"5s"`
+	Workflows int           `help:"Calm workflows." default:"50"`
+	Rate      float64       `help:"Requests per second to each of them." default:"10"`
+	Limit     int64         `help:"Rate limit of the flooded workflow, requests per second." default:"100"`
+	Flood     float64       `help:"It gets so many times its limit." default:"20"`
+	Load
+}
+
+func (c *Neighbours) validate() error {
+	return errors.Join(
+		c.Load.validate(),
+		within("rounds", float64(c.Rounds), 1, maxRounds),
+		within("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		within("workflows", float64(c.Workflows), 1, 1000),
+		within("rate", c.Rate, 0.1, maxRate/float64(c.Workflows)),
+		within("limit", float64(c.Limit), 1, maxRate),
+		within("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
+}
+
+// besideFlood is a turn of the calm workflows, and what became of the flood meanwhile.
+type besideFlood struct {
+	turn
+	flood result
+}
+
+// Run measures, and writes the table.
+func (c *Neighbours) Run(ctx context.Context) (err error) {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	at, err := newPlace(c.Out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, at.close()) }()
+	s, err := at.start(ctx, installRecording, &builder{bin: c.Bin, folder: at.folder, name: "neighbours", workflows: c.Workflows})
+	if err != nil {
+		return err
+	}
+	token, err := s.makeWorkflow(ctx, c.Workflows, c.Limit)
+	if err != nil {
+		return err
+	}
+	flooded := target{addr: s.addr, path: barePath + "?token=" + token, first: c.Workflows}
+	n := &neighbours{Neighbours: c, system: s, flooded: flooded}
+	var alone []turn
+	var beside []besideFlood
+	for round := range c.Rounds {
+		for half := range 2 {
+			flood := (round+half)%2 == 1 // both orders come equally often
+			at.line.Show("round %d/%d", round+1, c.Rounds)
+			t, err := n.turn(ctx, flood)
+			if err != nil {
+				return err
+			}
+			if flood {
+				beside = append(beside, t)
+			} else {
+				alone = append(alone, t.turn)
+			}
+		}
+	}
+	at.line.Done()
+	c.write(alone, beside)
+	return nil
+}
+
+// neighbours is one Run.
+type neighbours struct {
+	*Neighbours
+	*system
+	flooded           target
+	calmIDs, floodIDs uint64 // given out; there is a thread for each
+}
+
+func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err error) {
+	if ctx.Err() != nil {
+		return t, errInterrupted
+	}
+	calm, err := newGenerator(n.target, n.Connections, n.BodyBytes, n.Workflows, 0, &n.calmIDs)
+	if err != nil {
+		return t, err
+	}
+	defer calm.close()
+	lead := min(leadIn, n.Burst)
+	flooding := func() error { return nil }
+	if flood {
+		g, err := newGenerator(n.flooded, n.Connections, n.BodyBytes, 1, 0, &n.floodIDs)
+		if err != nil {
+			return t, err
+		}
+		defer g.close()
+		g.limits = true
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			t.flood, err = g.run(lead+n.Burst, n.Neighbours.Flood*float64(n.Limit))
+			done <- err
+		}()
+		flooding = func() error { return <-done }
+	}
+	rate := n.Rate * float64(n.Workflows)
+	_, err = calm.run(lead, rate)
+	if err == nil {
+		t.result, err = calm.run(n.Burst, rate)
+	}
+	if err := errors.Join(err, flooding()); err != nil {
+		return t, err
+	}
+	return t, errors.Join(n.settle(ctx), n.empty(ctx))
+}
+
+func (c *Neighbours) write(alone []turn, beside []besideFlood) {
+	besides := make([]turn, len(beside))
+	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)), make([]float64, len(beside))
+	for i, t := range beside {
+		besides[i] = t.turn
+		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
+		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds()) // all at once from idle, then that many each second
+	}
+	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one gets %g, %g times its limit. Median of %d rounds of %s (quartiles), ms.",
+		c.Workflows, c.Rate, c.Flood*float64(c.Limit), c.Flood, c.Rounds, c.Burst)
+	percentiles := []float64{0.5, 0.99}
+	table(c.Out, title, "the calm ones\tp50\tp99", func(w io.Writer) {
+		row := func(name string, numbers func(q float64) quartiles) {
+			_, _ = fmt.Fprint(w, name)
+			for _, q := range percentiles {
+				_, _ = fmt.Fprint(w, "\t", numbers(q).format("%.2f"))
+			}
+			_, _ = fmt.Fprintln(w)
+		}
+		row("alone", func(q float64) quartiles { return quartilesOf(each(alone, latency(q))) })
+		row("beside the flood", func(q float64) quartiles { return quartilesOf(each(besides, latency(q))) })
+		row("ratio, round by round", func(q float64) quartiles { return paired(besides, alone, latency(q)) })
+	})
+	_, _ = fmt.Fprintf(c.Out, "\nAnswers to the flood in each round: 200: %s, where its limit allows %s; 429: %s\n",
+		quartilesOf(accepted).format("%.0f"), quartilesOf(allowed).format("%.0f"), quartilesOf(limited).format("%.0f"))
+}

@@ -1,0 +1,245 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Recording measures how long it takes from the sender's answer to the record, at a
+// constant rate, and whether recording keeps up. The tags are the flags of the program.
+type Recording struct {
+	Rate      float64       `help:"Requests per second." default:"5000"`
+	Duration  time.Duration `help:"How long they are sent." default:"60s"`
+	Databases []string      `help:"sqlite, postgres (a temporary server; initdb must be installed)." default:"sqlite,postgres"`
+	Sample    int           `help:"One request in so many is looked at." default:"100"`
+	Load
+}
+
+// maxDuration is that of one load: it fills the disk.
+const maxDuration = 10 * time.Minute
+
+// quarters of the load are reported one by one: what does not keep up grows.
+const quarters = 4
+
+func (c *Recording) validate() error {
+	problems := []error{
+		c.Load.validate(),
+		within("rate", c.Rate, 1, maxRate),
+		within("duration", c.Duration.Seconds(), 0.01, maxDuration.Seconds()),
+		within("sample", float64(c.Sample), 1, max(1, c.Rate*c.Duration.Seconds()/quarters)),
+	}
+	for _, name := range c.Databases {
+		if name != sqlite && name != postgres {
+			problems = append(problems, fmt.Errorf("--databases: %q is neither %s nor %s", name, sqlite, postgres))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// The databases.
+const (
+	sqlite   = "sqlite"
+	postgres = "postgres"
+)
+
+// Run measures, and writes a table for each database.
+func (c *Recording) Run(ctx context.Context) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.Out, "ingress, NATS server and executor: %.0f requests per second for %s, %d connections, bodies of %d bytes, a delivery ID each\n",
+		c.Rate, c.Duration, c.Connections, c.BodyBytes)
+	for _, database := range c.Databases {
+		if err := c.measure(ctx, database); err != nil {
+			return fmt.Errorf("%s: %w", database, err)
+		}
+	}
+	return nil
+}
+
+// sampled is one request that is looked at.
+type sampled struct {
+	number   uint64
+	answered time.Time
+	recorded time.Time // committed, at the latest
+}
+
+func (c *Recording) measure(ctx context.Context, database string) (err error) {
+	at, err := newPlace(c.Out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, at.close()) }()
+	b := &builder{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
+	if database == postgres {
+		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB") // as a real one
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Remove()) }()
+		defer at.endAll() // before the server
+		b.databaseURL = server.URL()
+	}
+	s, err := at.start(ctx, installRecording, b)
+	if err != nil {
+		return err
+	}
+	var sent uint64
+	g, err := newGenerator(s.target, c.Connections, c.BodyBytes, 1, 0, &sent)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	at.line.Show("warming up %s", database)
+	if _, err := g.run(min(warmUp, c.Duration), c.Rate); err != nil {
+		return err
+	}
+	if err := errors.Join(s.settle(ctx), s.empty(ctx)); err != nil {
+		return err
+	}
+
+	at.line.Show("%s: sending for %s", database, c.Duration)
+	var samples []sampled
+	g.answered = func(number uint64, at time.Time) {
+		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
+			samples = append(samples, sampled{number: number, answered: at})
+		}
+	}
+	began := time.Now()
+	waiting := s.watchUnrecorded(ctx, c.Duration/quarters)
+	sending, err := g.run(c.Duration, c.Rate)
+	if err != nil {
+		return err
+	}
+	answered := time.Now()
+	left, err := waiting()
+	if err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	after := time.Since(answered)
+	at.line.Show("%s: reading %d records", database, len(samples))
+	if err := s.lookUp(ctx, samples); err != nil {
+		return err
+	}
+	at.line.Done()
+	_, _ = fmt.Fprintf(c.Out, "\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms after the last answer\n",
+		database, sending.count, sending.took.Round(10*time.Millisecond), percentile(sending.latencies, 0.5), percentile(sending.latencies, 0.99), after.Milliseconds())
+	writeRecording(c.Out, c.Sample, began, c.Duration, samples, left)
+	return nil
+}
+
+// watchUnrecorded looks at the end of each quarter of a load how many messages are not
+// recorded yet. The function that it returns waits for the last one.
+func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) func() ([]int, error) {
+	var (
+		left []int
+		err  error
+		done = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(quarter)
+		defer tick.Stop()
+		for range quarters {
+			select {
+			case <-ctx.Done():
+				err = errInterrupted
+				return
+			case <-tick.C:
+			}
+			n, problem := s.unrecorded(ctx)
+			if problem != nil {
+				err = problem
+				return
+			}
+			left = append(left, n)
+		}
+	}()
+	return func() ([]int, error) {
+		<-done
+		return left, err
+	}
+}
+
+// lookUp finds out when the samples were recorded, so that the load was not disturbed. A
+// record says when the executor began its batch; the executor's log, when that batch was
+// committed and acknowledged. There is one batch at a time.
+func (s *system) lookUp(ctx context.Context, samples []sampled) error {
+	batches, err := s.committed()
+	if err != nil {
+		return err
+	}
+	client := s.api()
+	for i := range samples {
+		one := &samples[i]
+		record, err := client.Execution(ctx, execution.IDForDelivery(workflowID(0), nodeID, deliveryID(0, one.number)))
+		if err != nil {
+			return fmt.Errorf("the record of request %d: %w", one.number, err)
+		}
+		began := record.RecordedAt.Add(time.Microsecond) // it is cut to whole ones
+		n, _ := slices.BinarySearchFunc(batches, began, time.Time.Compare)
+		if n == len(batches) {
+			return fmt.Errorf("the executor's log has no batch of %s", record.RecordedAt)
+		}
+		one.recorded = batches[n]
+	}
+	return nil
+}
+
+// committed is when each batch was recorded, by the executor's log.
+func (s *system) committed() ([]time.Time, error) {
+	text, err := os.ReadFile(s.executor.log)
+	if err != nil {
+		return nil, err
+	}
+	var batches []time.Time
+	for line := range strings.Lines(string(text)) {
+		var event struct {
+			Message string    `json:"msg"`
+			Time    time.Time `json:"time"`
+		}
+		if err := json.Unmarshal([]byte(line), &event); err == nil && event.Message == "recorded" {
+			batches = append(batches, event.Time)
+		}
+	}
+	return batches, nil
+}
+
+func writeRecording(out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampled, left []int) {
+	var all []time.Duration
+	byQuarter := make([][]time.Duration, quarters)
+	for _, one := range samples {
+		took := one.recorded.Sub(one.answered)
+		quarter := min(max(int(one.answered.Sub(began)*quarters/duration), 0), quarters-1)
+		byQuarter[quarter] = append(byQuarter[quarter], took)
+		all = append(all, took)
+	}
+	table(out, fmt.Sprintf("From the answer until the record is committed, ms, of one request in %d; below 0: it was recorded first.", sample),
+		"\tsamples\tp50\tp99\tmost\tnot recorded yet at the end", func(w io.Writer) {
+			row := func(name string, times []time.Duration, left string) {
+				if len(times) == 0 {
+					return
+				}
+				slices.Sort(times)
+				_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%s\n", name, len(times),
+					percentile(times, 0.5), percentile(times, 0.99), percentile(times, 1), left)
+			}
+			for n, times := range byQuarter {
+				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/quarters, duration*time.Duration(n+1)/quarters), times, fmt.Sprint(left[n]))
+			}
+			row("all", all, "")
+		})
+}
