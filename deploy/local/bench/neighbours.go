@@ -108,7 +108,7 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err e
 		done := make(chan error, 1)
 		go func() {
 			var err error
-			t.flood, err = g.run(lead+n.Burst, n.Neighbours.Flood*float64(n.Limit))
+			t.flood, err = g.run(lead+n.Burst, n.Flood*float64(n.Limit))
 			done <- err
 		}()
 		flooding = func() error { return <-done }
