@@ -66,7 +66,9 @@ func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 	case view.Workflow.Active && !view.WithinPlan:
 		return admitted, &Refusal{Code: PlanLimitExceeded}
 	}
-	if wait := a.limits.take(r.WorkflowID, view.Limit(), r.At); wait > 0 {
+	// By the registry's ID: the sender's is a part of the request line, which would stay in
+	// memory, token and all.
+	if wait := a.limits.take(view.Workflow.ID, view.Limit(), r.At); wait > 0 {
 		return admitted, &Refusal{Code: RateLimited, RetryAfter: wait}
 	}
 	if !view.Workflow.Active {

@@ -125,15 +125,21 @@ func (l *Limits) AddUsage(workflowID string, cost time.Duration, limit registry.
 	s.debts[workflowID] = add(d, now, cost, interval*time.Duration(limit.Requests))
 }
 
-// sweep forgets the workflows that are idle: for them the past makes no difference.
+// sweep forgets the workflows that are idle: for them the past makes no difference. Those
+// that are not move to a new map, because one never gives memory back.
 func (s *limitShard) sweep(now time.Duration) {
 	if now-s.swept < sweepEvery {
 		return
 	}
+	busy := map[string]debt{}
 	for id, d := range s.debts {
-		if d.tat <= now {
-			delete(s.debts, id)
+		if d.tat > now {
+			busy[id] = d
 		}
+	}
+	s.debts = busy
+	if len(s.admitted) == 0 {
+		s.admitted = map[string]time.Duration{}
 	}
 	s.swept = now
 }

@@ -2,9 +2,11 @@ package admission
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/hookstart/hookstart/shared/registry"
 )
@@ -144,13 +146,93 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	for n := range 1_000 { // enough to come to every shard
 		limits.take("again-"+strconv.Itoa(n), limit, at)
 	}
-	kept := 0
-	for i := range limits.shards {
-		kept += len(limits.shards[i].debts)
-	}
-	if kept != 1_000 {
+	if kept := limits.remembered(); kept != 1_000 {
 		t.Errorf("%d workflows are remembered", kept)
 	}
+}
+
+type onlyWorkflow registry.Workflow
+
+func (w *onlyWorkflow) Lookup(string) (registry.View, bool) {
+	return registry.View{
+		Workflow: (*registry.Workflow)(w), WithinPlan: true,
+		Plan: &registry.Plan{WebhookTriggers: true, RateLimit: registry.RateLimit{Requests: 1, Window: time.Minute}},
+	}, true
+}
+
+// A limiter that keeps the sender's string keeps the whole request line.
+func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
+	workflow := &onlyWorkflow{ID: "workflow", Active: true, Nodes: []registry.Node{{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}}}}
+	limits := NewLimits()
+	const line = "POST /webhooks/workflow?token=token HTTP/1.1"
+	if _, refusal := New(workflow, limits).Admit(Request{WorkflowID: line[15:23], Token: "token", At: limits.origin}); refusal != nil {
+		t.Fatal(refusal)
+	}
+	for id := range limits.TakeUsage() {
+		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
+			t.Error("the limiter's key is the request's")
+		}
+	}
+	for id := range limits.shard("workflow").debts {
+		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
+			t.Error("the limiter's key is the request's")
+		}
+	}
+	if limits.remembered() != 1 {
+		t.Error("no limiter")
+	}
+}
+
+func (l *Limits) remembered() (n int) {
+	for i := range l.shards {
+		n += len(l.shards[i].debts)
+	}
+	return n
+}
+
+// BenchmarkLimitsMemory says what 100,000 workflows that are busy at the same time take,
+// and what remains of it when all but 1,000 of them have become idle.
+func BenchmarkLimitsMemory(b *testing.B) {
+	const busy, afterwards = 100_000, 1_000
+	ids := make([]string, busy) // in an ingress the registry has them anyway
+	for n := range ids {
+		ids[n] = "workflow-" + strconv.Itoa(n)
+	}
+	limit := registry.RateLimit{Requests: 60, Window: time.Minute}
+	for b.Loop() {
+		before := inUse()
+		limits := NewLimits()
+		at := limits.origin
+		use := func(ids []string) {
+			for n, id := range ids {
+				at = at.Add(10 * time.Microsecond)
+				limits.take(id, limit, at)
+				if n%10_000 == 9_999 { // the other ingresses are told ten times a second
+					limits.TakeUsage()
+				}
+			}
+			limits.TakeUsage()
+		}
+		use(ids)
+		if n := limits.remembered(); n != busy {
+			b.Fatalf("%d limiters", n)
+		}
+		b.ReportMetric((inUse()-before)/busy, "B/limiter")
+		at = at.Add(2 * sweepEvery)
+		use(ids[:afterwards])
+		b.ReportMetric(float64(limits.remembered()), "limiters-after-idling")
+		b.ReportMetric((inUse()-before)/1024, "KB-after-idling")
+		runtime.KeepAlive(limits)
+	}
+	runtime.KeepAlive(ids)
+}
+
+// inUse is how many bytes are.
+func inUse() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
 
 func BenchmarkTake(b *testing.B) {

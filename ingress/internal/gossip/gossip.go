@@ -109,7 +109,7 @@ func (g *Gossip) hear(msg *nats.Msg) {
 	now := time.Now()
 	for _, w := range usage.GetWorkflows() {
 		if view, found := g.registry.Lookup(w.GetWorkflowId()); found && view.Plan != nil {
-			g.limits.AddUsage(w.GetWorkflowId(), time.Duration(w.GetCost()), view.Limit(), now)
+			g.limits.AddUsage(view.Workflow.ID, time.Duration(w.GetCost()), view.Limit(), now)
 		}
 	}
 }
