@@ -147,6 +147,6 @@ func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 		row("beside the flood", func(q float64) quartiles { return quartilesOf(each(besides, latency(q))) })
 		row("ratio, round by round", func(q float64) quartiles { return paired(besides, alone, latency(q)) })
 	})
-	_, _ = fmt.Fprintf(c.Out, "\nAnswers to the flood in each round: 200: %s, where its limit allows %s; 429: %s\n",
+	_, _ = fmt.Fprintf(c.Out, "\nAnswers to the flood in each round: 200: %s, at most %s by its limit; 429: %s\n",
 		quartilesOf(accepted).format("%.0f"), quartilesOf(allowed).format("%.0f"), quartilesOf(limited).format("%.0f"))
 }
