@@ -135,6 +135,8 @@ func steps(r store.Record, storedAt time.Time) (known []step, waiting string) {
 	}()
 	if r.IsRequeue() {
 		add("Requeued", "an operator started the input of one that had failed", "done", r.AcceptedAt)
+	} else if r.Source == execution.Rerun && r.RerunOf == "" {
+		add("Test", "an operator started it on the sample payload", "done", r.AcceptedAt)
 	} else if r.Source == execution.Rerun {
 		add("Run again", "an operator started it on the sample payload", "done", r.AcceptedAt)
 	} else {

@@ -40,8 +40,12 @@ func TestSteps(t *testing.T) {
 		t.Errorf("%+v, %q", known, waiting)
 	}
 	r = store.Record{Source: execution.Rerun, Status: execution.Queued, Queue: "q", AcceptedAt: at(0), RecordedAt: at(9)}
-	if known, waiting := steps(r, time.Time{}); names(known) != "Run again Recorded " || waiting == "" {
+	if known, waiting := steps(r, time.Time{}); names(known) != "Test Recorded " || waiting == "" {
 		t.Errorf("%+v, %q", known, waiting)
+	}
+	r.RerunOf = "another"
+	if known, _ := steps(r, time.Time{}); names(known) != "Run again Recorded " {
+		t.Errorf("%+v", known)
 	}
 	r = store.Record{Source: execution.Webhook, Status: execution.Rejected, AcceptedAt: at(0), RecordedAt: at(9)}
 	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Rejected " || waiting != "" {

@@ -213,6 +213,26 @@ func TestPagesOfWorkflows(t *testing.T) {
 	}
 }
 
+// Who looks for the ID that a sender was given gets to that execution; any other ID may be
+// that of a delivery.
+func TestAnExecutionIsFoundByItsID(t *testing.T) {
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	id := r.execution("orders", `{}`)
+	session := r.signIn()
+	for _, path := range []string{"/executions", "/workflows/orders"} {
+		if a := r.get(path+"?delivery=+"+strings.ToUpper(id), session); a.status != http.StatusSeeOther || a.header.Get("Location") != "/executions/"+id {
+			t.Errorf("%s: %d %s", path, a.status, a.header.Get("Location"))
+		}
+		if a := r.get(path+"?delivery=d-1", session); a.status != http.StatusOK || !strings.Contains(a.body, id) {
+			t.Errorf("%s by the delivery ID: %d", path, a.status)
+		}
+		if a := r.get(path+"?delivery=72d3162e-cc78-11e3-81ab-4c9367dc0958", session); a.status != http.StatusOK || strings.Contains(a.body, id) {
+			t.Errorf("%s by another UUID: %d", path, a.status)
+		}
+	}
+}
+
 // Pages of 25 follow each other without a gap, whatever arrives meanwhile.
 func TestPaging(t *testing.T) {
 	r := start(t)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -185,7 +187,26 @@ func positionOf(text string) (position store.Position, first bool) {
 	return store.Position{AcceptedAt: time.UnixMicro(at).UTC(), ID: id}, false
 }
 
+// goToExecution leads who looks for an execution's ID to its page, and says whether it did.
+// An ID that is none of an execution may be one of a delivery.
+func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
+	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
+	if uuid.Validate(id) != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	if _, err := c.Store.Get(ctx, id); err != nil {
+		return false
+	}
+	http.Redirect(w, r, "/executions/"+url.PathEscape(id), http.StatusSeeOther)
+	return true
+}
+
 func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
+	if c.goToExecution(w, r) {
+		return
+	}
 	p, err := c.panel(r, "/executions", "")
 	if err != nil {
 		c.failed(w, r, err)

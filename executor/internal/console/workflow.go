@@ -56,6 +56,9 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusNotFound, "There is no such workflow", "It may have been deleted. The records of its executions are kept for a while.")
 		return
 	}
+	if c.goToExecution(w, r) {
+		return
+	}
 	record := have.Record
 	p := workflowPage{
 		ID: id, Name: nameOr(record.GetName(), id), Queue: record.GetQueue(),

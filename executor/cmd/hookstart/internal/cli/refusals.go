@@ -27,7 +27,7 @@ func (v *workflowRefusals) Run(s *session) error {
 	}
 	return s.print(func() error {
 		if len(found.Items) == 0 {
-			s.note("No requests to %s were refused.", v.Workflow)
+			s.note("No refused requests to %s are counted. Counts arrive within a few seconds.", v.Workflow)
 			return nil
 		}
 		table := [][]string{{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}}

@@ -100,6 +100,9 @@ func (v *triggerRotate) Run(s *session) error {
 	if err != nil {
 		return err
 	}
+	if v.KeepOld.seconds == 0 {
+		s.note("The old token has ended: senders need the new URL now. It is shown by --show-token, here and with trigger show.")
+	}
 	return v.show(s, t)
 }
 
