@@ -215,10 +215,13 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "executions", page{Title: "Executions", Section: "executions", Body: p})
 }
 
-// executionsFragment is the newest rows of a panel, for live.js.
+// executionsFragment is the newest rows of a panel and the link to those after them, for live.js.
 func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	p := panel{WorkflowID: query.Get("workflow"), First: true}
+	p := panel{Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"), First: true}
+	if p.WorkflowID != "" {
+		p.Path = "/workflows/" + url.PathEscape(p.WorkflowID)
+	}
 	p.Filter, _ = panelFilterOf(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
@@ -226,5 +229,5 @@ func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
 		c.failed(w, r, err)
 		return
 	}
-	c.write(w, r, http.StatusOK, "fragment", "rows", p)
+	c.write(w, r, http.StatusOK, "fragment", "newest", p)
 }

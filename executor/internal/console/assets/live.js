@@ -15,6 +15,7 @@ export function watchExecutions() {
 class Live {
   constructor(list) {
     this.list = list;
+    this.pager = document.querySelector("[data-pager]");
     this.state = document.querySelector("[data-live-state]");
     this.text = this.state.querySelector("[data-live-text]");
     this.showButton = this.state.querySelector("[data-live-show]");
@@ -113,10 +114,24 @@ class Live {
       row.classList.add("new");
       return row;
     });
+    this.goOnAfter(template.content.querySelector("[data-older]"));
     if (rows.length === 0) {
       this.list.replaceChildren(template.content);
     } else if (rows.length !== this.list.children.length || rows.some((row, i) => row !== this.list.children[i])) {
       this.list.replaceChildren(...rows);
+    }
+  }
+
+  // goOnAfter makes "Older" begin after the last row that is shown now.
+  goOnAfter(fresh) {
+    fresh?.remove();
+    const before = this.pager.querySelector("[data-older]");
+    if (before && fresh) {
+      before.href = fresh.href; // it may have the focus
+    } else if (fresh) {
+      this.pager.append(fresh);
+    } else {
+      before?.remove();
     }
   }
 }

@@ -1,0 +1,51 @@
+package local_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// A page that stays open keeps up with what happens meanwhile.
+func TestConsoleKeepsUp(t *testing.T) {
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	b.do(chromedp.Navigate(l.await(`\nConsole +(\S+)`)))
+	b.page("Overview")
+
+	goOnAfterLast(t, b, l)
+	b.contented()
+}
+
+// goOnAfterLast follows "Older" on pages that were open while rows came: none is left out.
+func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
+	b.visit("/workflows/demo") // empty, and without the link
+	b.see("[data-live-state].on")
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer stays where it is
+	var ids []string
+	start := func(n int) {
+		t.Helper()
+		for range n {
+			started, err := l.client().RerunTrigger(t.Context(), "demo", "webhook")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, started.ExecutionID)
+		}
+		b.wait(shown + `[0] === ` + quote(ids[len(ids)-1]))
+	}
+	older := func(path string) {
+		t.Helper()
+		b.click("[data-older]")
+		b.wait(`location.search.includes("after=") && location.pathname === ` + quote(path) + ` && ` + shown + `[0] === ` + quote(ids[len(ids)-1-25]))
+	}
+	start(30)
+	older("/workflows/demo")
+	b.visit("/executions") // full, with the link
+	b.see("[data-live-state].on")
+	start(30)
+	older("/executions")
+}
