@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -15,6 +16,7 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.page("Overview")
 
 	goOnAfterLast(t, b, l)
+	changedByOthers(t, b, l)
 	b.contented()
 }
 
@@ -48,4 +50,34 @@ func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	b.see("[data-live-state].on")
 	start(30)
 	older("/executions")
+}
+
+// changedByOthers sees on the page that is open what somebody else does to the workflow.
+func changedByOthers(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	b.do(chromedp.EmulateViewport(375, 900))
+	b.visit("/workflows/demo")
+	b.wait(fragmentsAreThere)
+	b.text("#tokens", "never used")
+	b.evaluate(`document.querySelector("[data-switch]").focus() ?? ""`)
+	const top = `String(document.querySelector(".editor").getBoundingClientRect().top)`
+	before := b.evaluate(top)
+	if _, err := l.client().Deactivate(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	b.text("#state", "Inactive")
+	b.text("#quota", "0 active")
+	b.wait(`document.activeElement.matches("[data-switch][aria-checked=false]")`)
+	if after := b.evaluate(top); after != before {
+		t.Errorf("what is below was at %s, and is at %s now", before, after)
+	}
+	if _, err := l.client().Activate(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	b.wait(`document.querySelector("[data-switch][aria-checked=true]")`)
+	if a, err := post(t.Context(), l.webhook, nil, strings.NewReader("x")); err != nil || a.status != 200 {
+		t.Fatalf("POST to the demo: %+v, %v", a, err)
+	}
+	b.text("#tokens", "last used")
+	b.do(chromedp.EmulateViewport(1440, 900))
 }

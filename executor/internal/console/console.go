@@ -66,6 +66,7 @@ func (c *Console) routes() http.Handler {
 		"GET /fragments/numbers":    c.numbersFragment,
 		"GET /fragments/reach":      c.reachFragment,
 		"GET /fragments/refusals":   c.refusalsFragment,
+		"GET /fragments/workflow":   c.workflowFragment,
 		"/":                         c.unknown,
 	} {
 		mux.HandleFunc(pattern, c.signedIn(handle))

@@ -26,6 +26,11 @@ type workflowPage struct {
 	Executions      panel
 }
 
+// Fragment is where the parts are that change while the page is open, for fragments.js.
+func (p workflowPage) Fragment() string {
+	return "/fragments/workflow?" + url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
+}
+
 // choice is something to go to.
 type choice struct {
 	ID, Name string
@@ -50,17 +55,41 @@ type trigger struct {
 const maxOthers = 5
 
 func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("id")
+	p, found := c.workflow(w, r, r.PathValue("id"))
+	if !found {
+		return
+	}
+	var err error
+	if p.Executions, err = c.panel(r, "/workflows/"+p.ID, p.ID); err == nil {
+		p.Refusals, err = c.refusals(r.Context(), p.ID)
+	}
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
+}
+
+// workflowFragment is what others may change about a workflow, and when its tokens were used.
+func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
+	if p, found := c.workflow(w, r, r.URL.Query().Get("workflow")); found {
+		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
+		note(w, "fragment", nil)
+	}
+}
+
+// workflow is a workflow's page without its lists, or it has answered why there is none.
+func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p workflowPage, found bool) {
 	have, exists := c.Directory.Workflow(id)
 	if !exists {
 		c.fail(w, r, http.StatusNotFound, "There is no such workflow", "It may have been deleted. The records of its executions are kept for a while.")
-		return
+		return p, false
 	}
 	if c.goToExecution(w, r) {
 		return
 	}
 	record := have.Record
-	p := workflowPage{
+	p = workflowPage{
 		ID: id, Name: nameOr(record.GetName(), id), Queue: record.GetQueue(),
 		Account: c.quota(record.GetAccountId()), State: c.state(record), OwnRate: record.GetRateLimit(),
 	}
@@ -75,17 +104,11 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		p.Others = c.activeBesides(record)
 	}
 	var err error
-	if p.Trigger, err = c.trigger(r, id, node); err == nil {
-		p.Executions, err = c.panel(r, "/workflows/"+id, id)
-	}
-	if err == nil {
-		p.Refusals, err = c.refusals(r.Context(), id)
-	}
-	if err != nil {
+	if p.Trigger, err = c.trigger(r, id, node); err != nil {
 		c.failed(w, r, err)
-		return
+		return p, false
 	}
-	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
+	return p, true
 }
 
 func (c *Console) trigger(r *http.Request, workflowID, nodeID string) (trigger, error) {

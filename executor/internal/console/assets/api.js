@@ -9,8 +9,32 @@ export class Problem extends Error {
   }
 }
 
+// What is changed over the API: a part of the page asked for meanwhile may be older than the change.
+let underWay = 0, changes = 0;
+
+// unchanged runs work, and says whether nothing was being changed from its beginning to its end.
+export async function unchanged(work) {
+  const before = changes;
+  const calm = underWay === 0;
+  await work();
+  return calm && before === changes;
+}
+
 // call returns the answer's JSON, undefined if it has none, or throws a Problem.
 export async function call(method, path, body) {
+  if (method === "GET") {
+    return ask(method, path);
+  }
+  underWay++;
+  changes++;
+  try {
+    return await ask(method, path, body);
+  } finally {
+    underWay--;
+  }
+}
+
+async function ask(method, path, body) {
   let response;
   try {
     response = await fetch(path, { method, body, headers: body === undefined ? {} : { "Content-Type": "application/json" } });

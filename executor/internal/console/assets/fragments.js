@@ -1,40 +1,77 @@
-// Parts of a page that the server makes anew now and then: [data-fragment] says where it
-// is, and data-every after how many seconds. One that begins empty is fetched at once.
+// Parts of a page that the server makes anew now and then: [data-fragment] says where they
+// are, and data-every after how many seconds. One that begins empty is fetched at once.
+import { unchanged } from "./api.js";
 import { showTimes } from "./times.js";
 
+const fragments = [];
+
 export function watchFragments() {
-  for (const { id, dataset, childElementCount } of document.querySelectorAll("[data-fragment]")) {
-    const fragment = new Fragment(id);
+  for (const { dataset, childElementCount } of document.querySelectorAll("[data-fragment]")) {
+    const fragment = new Fragment(dataset.fragment);
+    fragments.push(fragment);
     setInterval(() => document.hidden || fragment.refresh(), Number(dataset.every) * 1000);
     if (childElementCount === 0) {
       fragment.refresh();
     }
   }
+  window.addEventListener("focus", refreshFragments);
+  document.addEventListener("visibilitychange", () => document.hidden || refreshFragments());
+}
+
+// refreshFragments is for when something has probably changed.
+export async function refreshFragments() {
+  await Promise.all(fragments.map((fragment) => fragment.refresh()));
 }
 
 class Fragment {
-  constructor(id) {
-    this.id = id;
+  constructor(path) {
+    this.path = path;
   }
 
   async refresh() {
-    const before = document.getElementById(this.id);
-    const response = await fetch(before.dataset.fragment).catch(() => undefined);
-    if (!response?.ok || before.contains(document.activeElement) || (before.matches(":hover") && before.childElementCount > 0)) {
-      return; // it is tried again; nothing moves away from under one's hands
+    let text;
+    const asked = this.asked = {};
+    const current = await unchanged(async () => {
+      const response = await fetch(this.path).catch(() => undefined);
+      text = response?.ok && !response.redirected ? await response.text().catch(() => undefined) : undefined;
+    });
+    if (text === undefined || !current || asked !== this.asked) {
+      return; // it is tried again, or has been already
     }
-    const text = await response.text();
-    if (text === this.shown) {
-      return;
-    }
-    this.shown = text;
     const template = document.createElement("template");
     template.innerHTML = text;
-    const after = template.content.firstElementChild;
-    for (const { dataset } of before.querySelectorAll("details[open]")) {
-      after.querySelector(`[data-code="${dataset.code}"]`)?.setAttribute("open", "");
+    for (const after of [...template.content.children]) {
+      const before = document.getElementById(after.id);
+      if (before) {
+        replace(before, after);
+      }
     }
-    before.replaceWith(after);
-    showTimes(after);
   }
+}
+
+// replace puts what is new in its place; nothing moves away from under one's hands.
+function replace(before, after) {
+  if (after.hasAttribute("aria-checked")) {
+    before.setAttribute("aria-checked", after.getAttribute("aria-checked")); // it may have the focus, and keeps it
+    return;
+  }
+  const hovered = before.matches("[data-fragment]:hover") && before.childElementCount > 0;
+  if (before.contains(document.activeElement) || hovered || bare(before) === bare(after)) {
+    return;
+  }
+  for (const { dataset } of before.querySelectorAll("details[open]")) {
+    after.querySelector(`[data-code="${dataset.code}"]`)?.setAttribute("open", "");
+  }
+  before.replaceWith(after);
+  showTimes(after);
+}
+
+// bare is a part's HTML without what goes on by itself: the texts of times, and what is open.
+function bare(part) {
+  const copy = part.cloneNode(true);
+  for (const time of copy.querySelectorAll("time[data-time]")) {
+    time.replaceWith(time.dateTime);
+  }
+  copy.querySelectorAll("details[open]").forEach((each) => each.removeAttribute("open"));
+  return copy.outerHTML;
 }

@@ -1,6 +1,7 @@
 // The newest executions, kept up to date. An event only says that something changed; the
 // rows come from the server, so that they look the same however they arrive.
 import { signIn } from "./api.js";
+import { refreshFragments } from "./fragments.js";
 import { showTimes } from "./times.js";
 
 const gather = 250; // ms: changes that follow each other closely are fetched once
@@ -95,6 +96,9 @@ class Live {
     showTimes(template.content);
     const shown = new Map([...this.list.querySelectorAll("[data-id]")].map((row) => [row.dataset.id, row]));
     const arrived = fresh.filter((row) => !shown.has(row.dataset.id));
+    if (shown.size > 0 && arrived.some((row) => row.querySelector(".status.rejected"))) {
+      refreshFragments(); // the workflow has probably been deactivated
+    }
     const busy = this.list.matches(":hover") || this.list.contains(document.activeElement);
     if (arrived.length > 0 && shown.size > 0 && busy && !showAll) {
       for (const row of fresh) {

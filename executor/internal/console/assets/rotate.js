@@ -1,6 +1,6 @@
 // Rotating a trigger's token.
 import { busy, send } from "./api.js";
-import { refreshParts } from "./parts.js";
+import { refreshFragments } from "./fragments.js";
 import { forgetToken } from "./token.js";
 
 export function watchRotate() {
@@ -17,7 +17,7 @@ export function watchRotate() {
     try {
       await busy(form.querySelector("button"), () => send("POST", pane.dataset.trigger + "/rotate-token", { keepOldForSeconds: Number(grace.value) }));
       forgetToken();
-      await refreshParts("tokens");
+      await refreshFragments();
       pane.querySelector("[data-token-said]").textContent = `There is a new URL. The old one ${grace.selectedOptions[0].textContent.replace("ends", "ended")}.`;
       form.closest("details").open = false;
     } catch (problem) {

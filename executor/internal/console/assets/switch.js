@@ -1,6 +1,6 @@
 // The active switch of a workflow. What the plan refuses is said beside it.
 import { busy, call } from "./api.js";
-import { refreshParts } from "./parts.js";
+import { refreshFragments } from "./fragments.js";
 
 export function watchSwitch() {
   const button = document.querySelector("[data-switch]");
@@ -15,7 +15,7 @@ export function watchSwitch() {
     try {
       const workflow = await busy(button, () => call("POST", path + (activate ? "/activate" : "/deactivate")));
       button.setAttribute("aria-checked", String(workflow.active));
-      await refreshParts("state", "quota", "over");
+      await refreshFragments();
     } catch (problem) {
       const ofPlan = ["plan_limit_exceeded", "webhooks_not_in_plan"].includes(problem.code);
       // What to do about the plan is on the page, with links: the API's second sentence is not needed.
