@@ -47,8 +47,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	to("[data-switch]")
 	press(" ")
 	b.text("#state", "Inactive")
-	to("[data-switch]")
-	press(" ")
+	press(" ") // the focus is still there
 	b.text("#state", "Active")
 	to("[data-show-token]")
 	press(kb.Enter)
@@ -66,6 +65,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	to("[data-send-test]")
 	press(kb.Enter)
 	b.text("[data-sample-said]", "Started on the sample payload")
+	b.wait(`document.activeElement.matches("[data-send-test]")`)
 	to("#tab-curl")
 	press(kb.ArrowRight + kb.ArrowRight)
 	b.text("#snippet-python", "urllib")

@@ -64,12 +64,22 @@ export function signIn() {
   location.assign("/sign-in?next=" + encodeURIComponent(location.pathname + location.search));
 }
 
-// busy keeps a button from being pressed twice.
+// busy keeps a button from being pressed twice. A disabled one would lose the focus.
 export async function busy(button, work) {
-  button.disabled = true;
+  button.setAttribute("aria-disabled", "true");
   try {
     return await work();
   } finally {
-    button.disabled = false;
+    button.removeAttribute("aria-disabled");
   }
+}
+
+// watchBusy lets nothing happen when a busy button is pressed, and no form be sent by it.
+export function watchBusy() {
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[aria-disabled=true]")) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
+  }, true);
 }

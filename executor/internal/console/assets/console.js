@@ -1,4 +1,5 @@
 // What every page runs. Each part looks for its own elements and does nothing without them.
+import { watchBusy } from "./api.js";
 import { keepTimes } from "./times.js";
 import { watchCopies, watchToken } from "./token.js";
 import { watchTabs } from "./tabs.js";
@@ -10,6 +11,7 @@ import { watchSample } from "./sample.js";
 import { watchRotate } from "./rotate.js";
 import { watchFragments } from "./fragments.js";
 
+watchBusy();
 keepTimes();
 watchToken();
 watchCopies();
