@@ -150,13 +150,24 @@ func runAgain(b *tab, executionID string) {
 	b.text("[data-said].bad", "no sample payload")
 
 	b.visit("/workflows/new-orders")
+	asks := func(want string) {
+		b.t.Helper()
+		if asked := b.evaluate(`{ const leave = new Event("beforeunload", { cancelable: true }); dispatchEvent(leave); String(leave.defaultPrevented) }`); asked != want {
+			b.t.Errorf("whether the browser asks before what is written is lost: %s", asked)
+		}
+	}
+	asks("false")
 	b.write("#sample", `{"sample": tru`)
+	b.see("[data-unsaved].on")
+	asks("true")
 	b.text("[data-sample-said]", "Not JSON: line 1")
 	b.wait(`document.querySelector("[data-send-test]").disabled`)
 	b.write("#sample", `e}`)
 	b.text("[data-sample-said]", "Valid JSON")
 	b.click("[data-send-test]")
 	b.text("[data-sample-said]", "Started on the sample payload")
+	b.wait(`!document.querySelector("[data-unsaved].on")`)
+	asks("false")
 	b.wait(`document.querySelectorAll(".execution").length === 3`)
 
 	b.visit("/executions/" + executionID)

@@ -79,5 +79,15 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
 	b.text("#tokens", "last used")
+
+	const height = `String(document.querySelector("[data-sample]").offsetHeight)`
+	before = b.evaluate(height)
+	b.write("#sample", " ")
+	b.see("[data-unsaved].on")
+	if after := b.evaluate(height); after != before {
+		t.Errorf("the form is %s px high when it has something to save, and was %s", after, before)
+	}
+	b.click("[data-save-sample]")
+	b.text("[data-sample-said]", "Saved")
 	b.do(chromedp.EmulateViewport(1440, 900))
 }

@@ -12,7 +12,7 @@ export function watchSample() {
   const path = form.closest("[data-trigger]").dataset.trigger;
   const area = form.elements.sample;
   const said = form.querySelector("[data-sample-said]");
-  const [test, save, format] = ["[data-send-test]", "[data-save-sample]", "[data-format-sample]"].map((s) => form.querySelector(s));
+  const [test, save, format, unsaved] = ["[data-send-test]", "[data-save-sample]", "[data-format-sample]", "[data-unsaved]"].map((s) => form.querySelector(s));
   let saved = area.value;
 
   const say = (text, bad) => {
@@ -22,6 +22,7 @@ export function watchSample() {
   const check = () => {
     const wrong = area.value.trim() === "" ? "" : whatIsWrong(area.value);
     const empty = area.value.trim() === "";
+    unsaved.classList.toggle("on", area.value !== saved);
     area.setAttribute("aria-invalid", String(wrong !== ""));
     test.disabled = save.disabled = empty || wrong !== "";
     format.disabled = empty || wrong !== "";
@@ -43,6 +44,12 @@ export function watchSample() {
     }
   };
 
+  // What is only here would be lost: the browser asks first.
+  window.addEventListener("beforeunload", (event) => {
+    if (area.value !== saved) {
+      event.preventDefault();
+    }
+  });
   area.addEventListener("input", check);
   format.addEventListener("click", () => {
     area.value = pretty(area.value);
