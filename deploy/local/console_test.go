@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hookstart/hookstart/executor/api"
 )
@@ -120,6 +121,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	}
 
 	// With the focus in the list nothing moves away from under one's hands.
+	b.do(chromedp.KeyEvent(kb.Tab)) // the focus came by keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"}, strings.NewReader("second")); err != nil || a.status != 200 {
 		t.Fatalf("the second POST: %+v, %v", a, err)

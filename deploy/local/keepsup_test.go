@@ -17,6 +17,7 @@ func TestConsoleKeepsUp(t *testing.T) {
 
 	goOnAfterLast(t, b, l)
 	changedByOthers(t, b, l)
+	ownIsShown(t, b, l)
 	b.contented()
 }
 
@@ -90,4 +91,29 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-save-sample]")
 	b.text("[data-sample-said]", "Saved")
 	b.do(chromedp.EmulateViewport(1440, 900))
+}
+
+// ownIsShown starts executions while the list is held: one's own come at once, those of
+// others when the pointer has left.
+func ownIsShown(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	b.visit("/workflows/demo?within=1h")
+	b.see("[data-live-state].on")
+	const newest = `document.querySelector("[data-id]").dataset.id`
+	before := b.evaluate(newest)
+	b.click("[data-id] [data-run-again]") // the pointer and the focus stay there
+	b.wait(newest + ` !== ` + quote(before))
+	own := b.evaluate(newest)
+	b.wait(`document.querySelector("[data-live-show]").hidden && document.activeElement.matches("[data-run-again]")`)
+
+	others, err := l.client().RerunTrigger(t.Context(), "demo", "webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.text("[data-live-show]", "1 new: show")
+	if now := b.evaluate(newest); now != own {
+		t.Errorf("%s came under the pointer", now)
+	}
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
+	b.wait(newest + ` === ` + quote(others.ExecutionID))
 }

@@ -6,11 +6,19 @@ import { showTimes } from "./times.js";
 
 const gather = 250; // ms: changes that follow each other closely are fetched once
 
+let live;
+
 export function watchExecutions() {
   const list = document.querySelector("[data-live]");
   if (list) {
-    new Live(list).watch();
+    live = new Live(list);
+    live.watch();
   }
+}
+
+// showStarted shows an execution that was started on this page, whatever is held.
+export function showStarted(executionId) {
+  live?.expect(executionId);
 }
 
 class Live {
@@ -20,7 +28,7 @@ class Live {
     this.state = document.querySelector("[data-live-state]");
     this.text = this.state.querySelector("[data-live-text]");
     this.showButton = this.state.querySelector("[data-live-show]");
-    this.held = false;
+    this.own = new Set(); // IDs of what was started here and is not shown yet
     this.fetching = false;
     this.again = false;
   }
@@ -28,6 +36,9 @@ class Live {
   watch() {
     // What is under the pointer or has the focus must not move away.
     this.showButton.addEventListener("click", () => this.refresh(true));
+    for (const left of ["pointerleave", "focusout"]) {
+      this.list.addEventListener(left, () => this.showButton.hidden || this.soon());
+    }
     // A tab that nobody sees would only use up one of the browser's few connections.
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     if (!document.hidden) {
@@ -61,6 +72,16 @@ class Live {
       this.timer = undefined;
       this.refresh(false);
     }, gather);
+  }
+
+  expect(executionId) {
+    this.own.add(executionId);
+    this.soon();
+  }
+
+  // held says whether somebody is at the list. A focus that came by the pointer goes with it.
+  held() {
+    return this.list.matches(":hover") || this.list.querySelector(":focus-visible") !== null;
   }
 
   async refresh(showAll) {
@@ -99,16 +120,12 @@ class Live {
     if (shown.size > 0 && arrived.some((row) => row.querySelector(".status.rejected"))) {
       refreshFragments(); // the workflow has probably been deactivated
     }
-    const busy = this.list.matches(":hover") || this.list.contains(document.activeElement);
-    if (arrived.length > 0 && shown.size > 0 && busy && !showAll) {
-      for (const row of fresh) {
-        update(shown.get(row.dataset.id), row);
-      }
-      this.showButton.textContent = arrived.length === 1 ? "1 new: show" : `${arrived.length} new: show`;
-      this.showButton.hidden = false;
+    if (arrived.length > 0 && shown.size > 0 && !showAll && this.held()) {
+      this.hold(fresh, arrived, shown);
       return;
     }
-    this.showButton.hidden = true;
+    this.own.clear();
+    this.hideButton();
     const rows = fresh.map((row) => {
       const have = shown.get(row.dataset.id);
       if (have) {
@@ -121,9 +138,41 @@ class Live {
     this.goOnAfter(template.content.querySelector("[data-older]"));
     if (rows.length === 0) {
       this.list.replaceChildren(template.content);
-    } else if (rows.length !== this.list.children.length || rows.some((row, i) => row !== this.list.children[i])) {
-      this.list.replaceChildren(...rows);
+      return;
     }
+    for (const row of [...this.list.children].filter((row) => !rows.includes(row))) {
+      row.remove();
+    }
+    rows.forEach((row, i) => { // what stays is not touched: it may have the focus
+      if (row !== this.list.children[i]) {
+        this.list.insertBefore(row, this.list.children[i] ?? null);
+      }
+    });
+  }
+
+  // hold leaves the rows where they are, but for those that were started here.
+  hold(fresh, arrived, shown) {
+    for (const row of fresh) {
+      update(shown.get(row.dataset.id), row);
+    }
+    const own = arrived.filter((row) => this.own.delete(row.dataset.id));
+    own.forEach((row) => row.classList.add("new"));
+    this.list.prepend(...own);
+    const others = arrived.length - own.length;
+    this.showButton.textContent = `${others} new: show`;
+    if (others > 0) {
+      this.showButton.hidden = false;
+    } else {
+      this.hideButton();
+    }
+  }
+
+  hideButton() {
+    if (document.activeElement === this.showButton) {
+      this.state.tabIndex = -1; // the focus stays here, and not in the list, which it would hold
+      this.state.focus();
+    }
+    this.showButton.hidden = true;
   }
 
   // goOnAfter makes "Older" begin after the last row that is shown now.

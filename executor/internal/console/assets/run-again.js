@@ -1,5 +1,6 @@
 // "Run again" of rows and of an execution's page, and "Requeue".
 import { busy, call } from "./api.js";
+import { showStarted } from "./live.js";
 
 export function watchRunAgain() {
   document.addEventListener("click", async (event) => {
@@ -21,6 +22,7 @@ export function watchRunAgain() {
 
 // started says that an execution has been started, and where it is.
 export function started(said, executionId, text = "Started on the sample payload.") {
+  showStarted(executionId);
   const link = document.createElement("a");
   link.href = "/executions/" + encodeURIComponent(executionId);
   link.textContent = "Show it";
