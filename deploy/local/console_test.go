@@ -150,6 +150,7 @@ func runAgain(b *tab, executionID string) {
 	b.t.Helper()
 	b.click("[data-run-again]")
 	b.text("[data-said].bad", "no sample payload")
+	b.see(`.again a[href$="#sample"]`) // where one can be given
 
 	b.visit("/workflows/new-orders")
 	asks := func(want string) {

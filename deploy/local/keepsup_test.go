@@ -18,6 +18,7 @@ func TestConsoleKeepsUp(t *testing.T) {
 	goOnAfterLast(t, b, l)
 	changedByOthers(t, b, l)
 	ownIsShown(t, b, l)
+	failuresGo(b)
 	b.contented()
 }
 
@@ -116,4 +117,28 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	}
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	b.wait(newest + ` === ` + quote(others.ExecutionID))
+}
+
+// failuresGo finds that what did not work is said until the next action, or until the
+// executor is reached again.
+func failuresGo(b *tab) {
+	b.t.Helper()
+	b.visit("/workflows/demo")
+	b.see("[data-live-state].on")
+	b.wait(fragmentsAreThere)
+	const fail = `window.realFetch ??= fetch; window.fetch = () => Promise.reject(new Error("no network")); ""`
+	const reach = `window.fetch = window.realFetch; ""`
+	const said = `document.querySelector("#executions [data-said]")`
+	b.evaluate(fail)
+	b.click("[data-id] [data-run-again]")
+	b.wait(said + `.innerText.includes("cannot be reached")`)
+	b.evaluate(reach)
+	b.wait(said + `.innerText === ""`)
+	b.evaluate(fail)
+	b.click("[data-id] [data-run-again]")
+	b.wait(said + `.innerText.includes("cannot be reached")`)
+	b.evaluate(reach)
+	b.click("[data-send-test]")
+	b.text("[data-sample-said]", "Started on the sample payload")
+	b.wait(said + `.innerText === ""`)
 }

@@ -9,6 +9,8 @@ export class Problem extends Error {
   }
 }
 
+import { forget } from "./failures.js";
+
 // What is changed over the API: a part of the page asked for meanwhile may be older than the change.
 let underWay = 0, changes = 0;
 
@@ -25,6 +27,7 @@ export async function call(method, path, body) {
   if (method === "GET") {
     return ask(method, path);
   }
+  forget();
   underWay++;
   changes++;
   try {

@@ -1,5 +1,6 @@
 // Forms that create accounts and workflows, and change plans.
 import { busy, call, send } from "./api.js";
+import { fail } from "./failures.js";
 
 export function watchForms() {
   for (const field of document.querySelectorAll("[data-slug-of]")) {
@@ -34,8 +35,7 @@ function on(selector, submit) {
       try {
         await busy(form.querySelector("button"), () => submit(Object.fromEntries(new FormData(form)), form));
       } catch (problem) {
-        refusal.textContent = problem.message;
-        refusal.hidden = false;
+        fail(refusal, problem);
       }
     });
   }

@@ -1,6 +1,7 @@
 // Parts of a page that the server makes anew now and then: [data-fragment] says where they
 // are, and data-every after how many seconds. One that begins empty is fetched at once.
 import { unchanged } from "./api.js";
+import { forget } from "./failures.js";
 import { showTimes } from "./times.js";
 
 const fragments = [];
@@ -38,6 +39,7 @@ class Fragment {
     if (text === undefined || !current || asked !== this.asked) {
       return; // it is tried again, or has been already
     }
+    forget("unreachable");
     const template = document.createElement("template");
     template.innerHTML = text;
     for (const after of [...template.content.children]) {

@@ -1,6 +1,7 @@
 // The newest executions, kept up to date. An event only says that something changed; the
 // rows come from the server, so that they look the same however they arrive.
 import { signIn } from "./api.js";
+import { forget } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
 import { showTimes } from "./times.js";
 
@@ -51,6 +52,7 @@ class Live {
     this.source = new EventSource(this.list.dataset.events);
     this.source.addEventListener("open", () => {
       this.say("live", true);
+      forget("unreachable");
       this.soon(); // what was missed meanwhile
     });
     this.source.addEventListener("execution", () => this.soon());

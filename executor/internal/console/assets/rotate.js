@@ -1,5 +1,6 @@
 // Rotating a trigger's token.
 import { busy, send } from "./api.js";
+import { fail } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
 import { forgetToken } from "./token.js";
 
@@ -21,8 +22,7 @@ export function watchRotate() {
       pane.querySelector("[data-token-said]").textContent = `There is a new URL. The old one ${grace.selectedOptions[0].textContent.replace("ends", "ended")}.`;
       form.closest("details").open = false;
     } catch (problem) {
-      refusal.textContent = problem.message;
-      refusal.hidden = false;
+      fail(refusal, problem);
     }
   });
 }

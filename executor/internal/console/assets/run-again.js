@@ -1,5 +1,6 @@
 // "Run again" of rows and of an execution's page, and "Requeue".
 import { busy, call } from "./api.js";
+import { fail, succeed } from "./failures.js";
 import { showStarted } from "./live.js";
 
 export function watchRunAgain() {
@@ -9,13 +10,11 @@ export function watchRunAgain() {
       return;
     }
     const said = (button.closest("section") ?? document).querySelector("[data-said]") ?? document.querySelector("[data-said]");
-    said.classList.remove("bad");
     try {
       const { executionId } = await busy(button, () => call("POST", button.dataset.runAgain));
       started(said, executionId, button.dataset.started);
     } catch (problem) {
-      said.textContent = problem.message;
-      said.classList.add("bad");
+      fail(said, problem);
     }
   });
 }
@@ -26,6 +25,5 @@ export function started(said, executionId, text = "Started on the sample payload
   const link = document.createElement("a");
   link.href = "/executions/" + encodeURIComponent(executionId);
   link.textContent = "Show it";
-  said.classList.remove("bad");
-  said.replaceChildren(text + " ", link);
+  succeed(said, text + " ", link);
 }

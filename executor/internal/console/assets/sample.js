@@ -1,5 +1,6 @@
 // The sample payload: checked as one types, saved as it was written, sent as a test.
 import { busy, call } from "./api.js";
+import { fail, succeed } from "./failures.js";
 import { started } from "./run-again.js";
 
 const maxBytes = 512 * 1024;
@@ -16,7 +17,7 @@ export function watchSample() {
   let saved = area.value;
 
   const say = (text, bad) => {
-    said.textContent = text;
+    succeed(said, text);
     said.classList.toggle("bad", Boolean(bad));
   };
   const check = () => {
@@ -40,7 +41,7 @@ export function watchSample() {
       await busy(button, work);
     } catch (problem) {
       check();
-      say(problem.message, true);
+      fail(said, problem);
     }
   };
 

@@ -1,5 +1,6 @@
 // The active switch of a workflow. What the plan refuses is said beside it.
 import { busy, call } from "./api.js";
+import { fail } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
 
 export function watchSwitch() {
@@ -11,7 +12,6 @@ export function watchSwitch() {
   const refusal = document.querySelector("[data-switch-refusal]");
   button.addEventListener("click", async () => {
     const activate = button.getAttribute("aria-checked") !== "true";
-    refusal.hidden = true;
     try {
       const workflow = await busy(button, () => call("POST", path + (activate ? "/activate" : "/deactivate")));
       button.setAttribute("aria-checked", String(workflow.active));
@@ -19,9 +19,8 @@ export function watchSwitch() {
     } catch (problem) {
       const ofPlan = ["plan_limit_exceeded", "webhooks_not_in_plan"].includes(problem.code);
       // What to do about the plan is on the page, with links: the API's second sentence is not needed.
-      refusal.querySelector("[data-text]").textContent = ofPlan ? problem.message.replace(/\. .*/s, ".") : problem.message;
       refusal.querySelector("[data-plan]").hidden = !ofPlan;
-      refusal.hidden = false;
+      fail(refusal, { code: problem.code, message: ofPlan ? problem.message.replace(/\. .*/s, ".") : problem.message });
     }
   });
 }

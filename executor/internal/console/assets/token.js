@@ -1,6 +1,7 @@
 // A trigger's token is not in the page. It is fetched when somebody wants to see it, or
 // to copy what holds it.
 import { call } from "./api.js";
+import { fail, succeed } from "./failures.js";
 
 const hidden = "••••••••";
 let pane, token;
@@ -40,9 +41,9 @@ export function watchToken() {
       }
       await fetchToken();
       show(true);
-      said.textContent = "Whoever has this URL can start the workflow.";
+      succeed(said, "Whoever has this URL can start the workflow.");
     } catch (problem) {
-      said.textContent = problem.message;
+      fail(said, problem);
     }
   });
 }
