@@ -59,6 +59,7 @@ func TestEveryPage(t *testing.T) {
 		"/workflows/orders": 200, "/workflows/orders?node=other&status=failed": 200, "/workflows/grown": 200, "/new-workflow": 200,
 		"/executions": 200, "/executions?status=queued&source=webhook&within=1h&delivery=d": 200, "/executions?after=nonsense": 200,
 		"/executions/" + id: 200, "/executions/none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
+		"/fragments/workflow?workflow=orders&node=other": 200, "/fragments/workflow?workflow=none": 404,
 		"/workflows/none": 404, "/none": 404, "/workflows/": 404, "/../etc/passwd": 307,
 	}
 	for path, want := range pages {
@@ -95,6 +96,7 @@ func TestEveryPage(t *testing.T) {
 		"/executions/" + id:                   {"12345678901234567890", "1e400", "Recorded", "X-Request", "debug"},
 		"/executions":                         {id, "delivery", "3 repeats"},
 		"/fragments/refusals?workflow=orders": {"17 refused:", "token_invalid"},
+		"/fragments/workflow?workflow=orders": {"1 of 1 active", `aria-checked="true"`, "never used"},
 		"/accounts":                           {"1 of 1 active", "1 active workflow refused"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is no status; “x” is no way to start an execution; “9y” is no span of time; “nonsense” is no place in the list", id},
 		"/executions?source=rerun":                                    {"Nothing matches"},
