@@ -39,7 +39,7 @@ build: ## build the programs into bin/
 test: ## run every test, with the race detector where it is available
 	@race=-race; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
-	set -x; go test $$race -shuffle=on -timeout 5m $(TESTFLAGS) $(PACKAGES)
+	set -x; go test $$race -shuffle=on -timeout 8m $(TESTFLAGS) $(PACKAGES)
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/local/soak -away=$(AWAY),\
