@@ -62,7 +62,6 @@ func TestScreenshots(t *testing.T) {
 				b.click(".rotate summary")
 				b.click("#refusals summary")
 				b.click("#tab-python")
-				b.write("#sample", "{")
 			}},
 			{name: "workflow-limit", path: "/workflows/invoices", do: func(b *tab) {
 				b.click("[data-switch]")
