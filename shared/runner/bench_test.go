@@ -29,8 +29,17 @@ import (
 //	runner       Run with all that it does
 //
 // x-bare, x-unconfirmed and x-confirmed are the runner's throughput as a part of theirs.
-// Storing two reports is most of the work, and the server's.
+//
+// The handler of "wait" takes a millisecond, as one that asks something nearby does, and
+// each way has as many places as a runner has by default. That of "empty" does nothing, and
+// there are as many places as Consume fetches ahead: storing two reports is most of the
+// work then, and the server's.
 func BenchmarkRunner(b *testing.B) {
+	b.Run("wait", func(b *testing.B) { compare(b, 10, func() { <-time.After(time.Millisecond) }) })
+	b.Run("empty", func(b *testing.B) { compare(b, 500, func() {}) })
+}
+
+func compare(b *testing.B, places int, work func()) {
 	const executions = 10_000
 	server := natstest.StartProcess(b)
 	nc := server.Connect(b)
@@ -62,12 +71,12 @@ func BenchmarkRunner(b *testing.B) {
 		reports uint64
 		run     func(ctx context.Context, nc *nats.Conn, group string, done func()) error
 	}{
-		{"bare", 0, consume(nil)},
-		{"unconfirmed", 2, consume(unconfirmed)},
-		{"confirmed", 2, consume(confirmed)},
+		{"bare", 0, consume(places, work, nil)},
+		{"unconfirmed", 2, consume(places, work, unconfirmed)},
+		{"confirmed", 2, consume(places, work, confirmed)},
 		{"runner", 2, func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
-			// As many places as Consume fetches ahead.
-			return runner.Run(ctx, nc, runner.Options{Group: group, Concurrency: 500}, func(context.Context, runner.Execution) (any, error) {
+			return runner.Run(ctx, nc, runner.Options{Group: group, Concurrency: places}, func(context.Context, runner.Execution) (any, error) {
+				work()
 				done()
 				return map[string]bool{"ok": true}, nil
 			})
@@ -148,7 +157,7 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 
 // consume is what one writes without a kit. reports publishes what there is to report, and
 // calls acknowledge when the message may go.
-func consume(reports func(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error) func(context.Context, *nats.Conn, string, func()) error {
+func consume(places int, work func(), reports func(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error) func(context.Context, *nats.Conn, string, func()) error {
 	return func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
 		js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(20_000))
 		if err != nil {
@@ -159,7 +168,8 @@ func consume(reports func(js jetstream.JetStream, msg jetstream.Msg, acknowledge
 			return err
 		}
 		failed := make(chan error, 1)
-		consuming, err := consumer.Consume(func(msg jetstream.Msg) {
+		handle := func(msg jetstream.Msg) {
+			work()
 			acknowledge := func(err error) {
 				if err == nil {
 					err = msg.Ack()
@@ -174,11 +184,24 @@ func consume(reports func(js jetstream.JetStream, msg jetstream.Msg, acknowledge
 			} else if err := reports(js, msg, acknowledge); err != nil {
 				failed <- err
 			}
-		})
+		}
+		taken := make(chan jetstream.Msg)
+		defer close(taken)
+		for range places {
+			go func() {
+				for msg := range taken {
+					handle(msg)
+				}
+			}()
+		}
+		consuming, err := consumer.Consume(func(msg jetstream.Msg) { taken <- msg })
 		if err != nil {
 			return err
 		}
-		defer consuming.Stop()
+		defer func() {
+			consuming.Stop()
+			<-consuming.Closed()
+		}()
 		select {
 		case err = <-failed:
 		case <-ctx.Done():

@@ -272,12 +272,10 @@ func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consu
 	defer close(taken)
 	for {
 		free <- struct{}{}
-		msg, err := messages.Next()
+		msg, err := stream.Next(messages)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
 			return nil
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			<-free // the iterator asks again by itself
 		case err != nil:
 			stop()
 			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)

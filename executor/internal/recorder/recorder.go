@@ -5,7 +5,6 @@ package recorder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -101,10 +100,7 @@ func (r *Recorder) consume(ctx context.Context) error {
 	go func() {
 		defer close(arrived)
 		for {
-			msg, err := messages.Next()
-			if errors.Is(err, jetstream.ErrNoHeartbeat) {
-				continue // the iterator asks again by itself
-			}
+			msg, err := stream.Next(messages)
 			if err != nil {
 				failed <- err
 				return

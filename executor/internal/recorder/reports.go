@@ -44,10 +44,7 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	defer context.AfterFunc(ctx, messages.Stop)()
 	defer messages.Stop()
 	for {
-		msg, err := messages.Next()
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue
-		}
+		msg, err := stream.Next(messages)
 		if err != nil {
 			return err
 		}
