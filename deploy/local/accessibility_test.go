@@ -44,6 +44,7 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, violations)
 			}
 			checkWidth(t, b, path, look.width)
+			checkFilters(t, b, path, look.width)
 		}
 	}
 	for _, width := range []int64{320, 640, 768, 1024} {
@@ -61,5 +62,16 @@ func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
 		t.Errorf("%s is wider than the window of %d px", path, width)
+	}
+}
+
+// checkFilters finds a link beside the button of a list's filters whose text is not on the button's line.
+func checkFilters(t *testing.T, b *tab, path string, width int64) {
+	t.Helper()
+	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {
+		const bottom = (element) => { const text = new Range(); text.selectNodeContents(element); return text.getBoundingClientRect().bottom; };
+		return bottom(link) - bottom(link.previousElementSibling);
+	}).filter((pixels) => Math.abs(pixels) > 0.5))`); off != "" {
+		t.Errorf("%s, %d px wide: what clears the filters is %s px below its button's line", path, width, off)
 	}
 }
