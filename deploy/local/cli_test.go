@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +62,7 @@ func TestCommandLine(t *testing.T) {
 				Files:               []string{script},
 				RequireExplicitExec: true,
 				RequireUniqueNames:  true,
-				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "publish": publish},
+				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "publish": publish, "knock": knock},
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 					env.Setenv("HOOKSTART_API_URL", l.executor)
@@ -89,6 +90,18 @@ func publish(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = js.Publish(context.Background(), args[0], []byte(args[1]))
 	ts.Check(err)
+}
+
+// knock posts to a webhook that does not exist, as a stranger may: "knock PATH".
+func knock(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: knock PATH")
+	}
+	a, err := post(context.Background(), ts.Getenv("INGRESS")+args[0], nil, http.NoBody)
+	ts.Check(err)
+	if a.status != http.StatusNotFound {
+		ts.Fatalf("POST %s: %+v", args[0], a)
+	}
 }
 
 // retry runs a program until it succeeds: "retry PROGRAM ARGUMENT…".

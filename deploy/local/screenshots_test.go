@@ -350,6 +350,6 @@ func shown(ctx context.Context, client *apiclient.Client, ids map[string]string)
 			return false
 		}
 	}
-	refused, err := client.Refusals(ctx, "orders", time.Time{})
+	refused, err := client.Refusals(ctx, "orders", time.Time{}, apiclient.Page{})
 	return err == nil && len(refused.Items) == 3
 }

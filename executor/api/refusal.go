@@ -9,6 +9,12 @@ type Refusal struct {
 	Last  RefusedRequest `json:"last" doc:"The last one of them."`
 }
 
+// WorkflowRefusal is a Refusal in a list of all workflows.
+type WorkflowRefusal struct {
+	WorkflowID string `json:"workflowId,omitempty" doc:"Absent: of no workflow that exists, or one of more than an ingress counts apart." example:"orders"`
+	Refusal
+}
+
 // RefusedRequest is what is kept of a request that was refused.
 type RefusedRequest struct {
 	At        time.Time `json:"at"`

@@ -75,6 +75,14 @@ func (p Page) query() url.Values {
 	return q
 }
 
+func (p Page) querySince(since time.Time) url.Values {
+	q := p.query()
+	if !since.IsZero() {
+		q.Set("since", since.UTC().Format(time.RFC3339Nano))
+	}
+	return q
+}
+
 // ExecutionFilter says which executions are wanted. Zero fields do not filter.
 type ExecutionFilter struct {
 	WorkflowID, Status, Source, DeliveryID string
@@ -143,12 +151,14 @@ func (c *Client) Deactivate(ctx context.Context, id string) (w api.Workflow, err
 
 // Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours),
 // by code.
-func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time) (list api.List[api.Refusal], err error) {
-	q := url.Values{}
-	if !since.IsZero() {
-		q.Set("since", since.UTC().Format(time.RFC3339Nano))
-	}
-	return list, c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", q, nil, &list)
+func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (list api.List[api.Refusal], err error) {
+	return list, c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", page.querySince(since), nil, &list)
+}
+
+// AllRefusals counts the refused requests of all workflows, by workflow and code, the last
+// refused first.
+func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (list api.List[api.WorkflowRefusal], err error) {
+	return list, c.call(ctx, http.MethodGet, "/refusals", page.querySince(since), nil, &list)
 }
 
 // PublicURL checks where the public URL leads.

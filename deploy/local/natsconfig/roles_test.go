@@ -95,7 +95,7 @@ func work(t *testing.T, s *site, replicas string) {
 		return err == nil && e.Status == "succeeded" && e.Duplicates == 1
 	})
 	eventually(t, "the refusal counted", func() bool {
-		refused, err := operators.Refusals(ctx, "wf", time.Time{})
+		refused, err := operators.Refusals(ctx, "wf", time.Time{}, apiclient.Page{})
 		return err == nil && len(refused.Items) == 1 && refused.Items[0].Code == "workflow_inactive"
 	})
 	e, err := operators.Execution(ctx, first)

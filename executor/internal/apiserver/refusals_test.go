@@ -1,8 +1,10 @@
 package apiserver_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,5 +52,49 @@ func TestRefusalsAreListed(t *testing.T) {
 		if a := r.get("/workflows/wf/refusals" + query).is(200); string(a.body) != `{"items":[`+want+`],"nextCursor":""}` {
 			t.Errorf("%s:\n got %s\nwant %s", query, a.body, want)
 		}
+	}
+}
+
+func TestRefusalsOfAllWorkflowsAreListed(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.get("/refusals?since=yesterday").refused(422, api.CodeInvalid)
+	r.get("/refusals?limit=201").refused(422, api.CodeInvalid)
+	if a := r.get("/refusals").is(200); string(a.body) != `{"items":[],"nextCursor":""}` {
+		t.Errorf("%s", a.body)
+	}
+	now := time.Now().UTC().Truncate(time.Minute)
+	refused := func(workflow, code string, at time.Time) store.Refusal {
+		return store.Refusal{WorkflowID: workflow, Code: code, Minute: at, Count: 2, Last: store.RefusedRequest{At: at, BodyBytes: -1, UserAgent: "curl"}}
+	}
+	r.check(r.store.AddRefusals(t.Context(), "report", now, []store.Refusal{
+		refused("", "workflow_not_found", now), refused("gone", "token_invalid", now), refused("wf", "rate_limited", now.Add(-time.Hour)),
+		refused("wf", "json_invalid", now.Add(-30*time.Hour)),
+	}))
+	item := func(workflow, code string, at time.Time) string {
+		return workflow + `"code":"` + code + `","count":2,"last":{"at":"` + at.Format(time.RFC3339) + `","bodyBytes":null,"userAgent":"curl"}}`
+	}
+	want := []string{
+		item(`{"workflowId":"gone",`, "token_invalid", now), item(`{`, "workflow_not_found", now), item(`{"workflowId":"wf",`, "rate_limited", now.Add(-time.Hour)),
+	}
+	if a := r.get("/refusals").is(200); string(a.body) != `{"items":[`+strings.Join(want, ",")+`],"nextCursor":""}` {
+		t.Errorf("got %s\nwant %s", a.body, want)
+	}
+	var page struct {
+		Items      []json.RawMessage
+		NextCursor string
+	}
+	for i := 0; i == 0 || page.NextCursor != ""; i++ {
+		r.check(json.Unmarshal(r.get("/refusals?limit=1&cursor="+page.NextCursor).is(200).body, &page))
+		if len(page.Items) != 1 || i >= len(want) || string(page.Items[0]) != want[i] {
+			t.Fatalf("page %d: %s", i, page.Items)
+		}
+	}
+	r.check(json.Unmarshal(r.get("/refusals?since="+url.QueryEscape(now.Add(-48*time.Hour).Format(time.RFC3339))).is(200).body, &page))
+	if len(page.Items) != 4 {
+		t.Errorf("since two days ago: %s", page.Items)
+	}
+	for _, text := range []string{"refusals:token_invalid", "all-refusals:1 wf", "all-refusals:x wf code", "all-refusals:"} {
+		r.get("/refusals?cursor="+base64.RawURLEncoding.EncodeToString([]byte(text))).refused(422, api.CodeInvalid)
 	}
 }

@@ -32,6 +32,19 @@ type RefusalSum struct {
 	Last  RefusedRequest
 }
 
+// WorkflowRefusalSum is a RefusalSum with its workflow.
+type WorkflowRefusalSum struct {
+	WorkflowID string // as in Refusal
+	RefusalSum
+}
+
+// RefusalPosition is a place in the list of all refusals, after the sum of that last time,
+// workflow and code. The zero RefusalPosition is the beginning.
+type RefusalPosition struct {
+	LastAt           time.Time
+	WorkflowID, Code string
+}
+
 // MinuteCount is how many requests came to one end within one minute.
 type MinuteCount struct {
 	Minute time.Time // its beginning

@@ -136,6 +136,11 @@ type Store interface {
 	// code, the last refused first.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
+	// AllRefusals sums the refusals since the minute of a time by workflow ("": of none) and
+	// code. It returns at most limit sums after a position, the last refused first: by Last.At,
+	// then by workflow and code, all descending. It reads every row of that time.
+	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition, limit int) ([]WorkflowRefusalSum, error)
+
 	// Minutes are the counts of all requests since the minute of a time, the oldest first:
 	// accepted ones by the records that Apply inserted, deduplicated ones by the reports that
 	// AddDuplicates applied, refused ones by code. It reads a few rows for each minute, however

@@ -31,7 +31,7 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 		}, []string{"operation"}),
 	}
 	for _, operation := range []string{
-		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "minutes", "mark_requeued", "list_unreadable", "prune", "prune_counts",
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "all_refusals", "minutes", "mark_requeued", "list_unreadable", "prune", "prune_counts",
 	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
@@ -95,6 +95,11 @@ func (m *measured) AddRefusals(ctx context.Context, reportID string, at time.Tim
 func (m *measured) Refusals(ctx context.Context, workflowID string, since time.Time) (sums []store.RefusalSum, err error) {
 	defer func(began time.Time) { m.observe(ctx, "refusals", began, err) }(time.Now())
 	return m.Store.Refusals(ctx, workflowID, since)
+}
+
+func (m *measured) AllRefusals(ctx context.Context, since time.Time, after store.RefusalPosition, limit int) (sums []store.WorkflowRefusalSum, err error) {
+	defer func(began time.Time) { m.observe(ctx, "all_refusals", began, err) }(time.Now())
+	return m.Store.AllRefusals(ctx, since, after, limit)
 }
 
 func (m *measured) Minutes(ctx context.Context, since time.Time) (counts []store.MinuteCount, err error) {

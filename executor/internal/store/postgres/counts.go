@@ -71,6 +71,23 @@ func (s *Store) Refusals(ctx context.Context, workflowID string, since time.Time
 	return sums, nil
 }
 
+// AllRefusals implements store.Store.
+func (s *Store) AllRefusals(ctx context.Context, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
+	query := `SELECT * FROM (
+		SELECT DISTINCT ON (workflow_id, code) workflow_id, code, (sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
+		FROM refusals WHERE minute >= $1 ORDER BY workflow_id, code, last_at DESC) AS sums`
+	args := []any{since.Truncate(time.Minute), max(limit, 0)}
+	if after != (store.RefusalPosition{}) {
+		query += ` WHERE (last_at, workflow_id, code) < ($3, $4, $5)`
+		args = append(args, after.LastAt, store.Text(after.WorkflowID), store.Text(after.Code))
+	}
+	return read(ctx, s, "all refusals", func(row pgx.CollectableRow) (sum store.WorkflowRefusalSum, err error) {
+		err = row.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, &sum.Last.At, &sum.Last.BodyBytes, &sum.Last.UserAgent)
+		sum.Last.At = sum.Last.At.UTC()
+		return sum, err
+	}, query+` ORDER BY last_at DESC, workflow_id DESC, code DESC LIMIT $2`, args...)
+}
+
 // Minutes implements store.Store.
 func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
 	return read(ctx, s, "minutes", func(row pgx.CollectableRow) (c store.MinuteCount, err error) {

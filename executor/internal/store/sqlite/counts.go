@@ -60,6 +60,32 @@ func (s *Store) Refusals(ctx context.Context, workflowID string, since time.Time
 	return sums, nil
 }
 
+// AllRefusals implements store.Store.
+func (s *Store) AllRefusals(ctx context.Context, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
+	query := `SELECT * FROM (SELECT workflow_id, code, sum(n), max(last_at) AS last, body_bytes, user_agent
+		FROM refusals WHERE minute >= ? GROUP BY workflow_id, code)`
+	args := []any{since.Truncate(time.Minute).UnixMicro()}
+	if after != (store.RefusalPosition{}) {
+		query += ` WHERE (last, workflow_id, code) < (?, ?, ?)`
+		args = append(args, after.LastAt.UnixMicro(), store.Text(after.WorkflowID), store.Text(after.Code))
+	}
+	var sums []store.WorkflowRefusalSum
+	err := s.read(ctx, "all refusals", func(rows *sql.Rows) error {
+		var sum store.WorkflowRefusalSum
+		var at int64
+		if err := rows.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, &at, &sum.Last.BodyBytes, &sum.Last.UserAgent); err != nil {
+			return err
+		}
+		sum.Last.At = fromMicros(at)
+		sums = append(sums, sum)
+		return nil
+	}, query+` ORDER BY last DESC, workflow_id DESC, code DESC LIMIT ?`, append(args, max(limit, 0))...)
+	if err != nil {
+		return nil, err
+	}
+	return sums, nil
+}
+
 // Minutes implements store.Store.
 func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
 	var counts []store.MinuteCount

@@ -37,6 +37,33 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		wantRefusals(t, s, "none", noon)
 		wantRefusals(t, s, "a", noon.Add(time.Hour))
 	},
+	"refusals of all workflows, the last first, by pages": func(t *testing.T, s store.Store) {
+		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3), refusal("b", "token_invalid", 2, 40, 1), refusal("", "workflow_not_found", 1, 1, 9))
+		addRefusals(t, s, "r2", refusal("b", "json_invalid", 2, 40, 2), refusal("a", "token_invalid", 1, 1, 4), refusal("B", "json_invalid", 2, 40, 6))
+		sum := func(workflow, code string, m, s int, n int64) store.WorkflowRefusalSum {
+			return store.WorkflowRefusalSum{WorkflowID: workflow, RefusalSum: store.RefusalSum{Code: code, Count: n, Last: refusal(workflow, code, m, s, n).Last}}
+		}
+		all := []store.WorkflowRefusalSum{
+			sum("b", "token_invalid", 2, 40, 1), sum("b", "json_invalid", 2, 40, 2), sum("B", "json_invalid", 2, 40, 6),
+			sum("a", "token_invalid", 1, 1, 7), sum("", "workflow_not_found", 1, 1, 9),
+		}
+		for limit := range len(all) + 2 {
+			var after store.RefusalPosition
+			for at := 0; at <= len(all); at++ {
+				got, err := s.AllRefusals(t.Context(), noon, after, limit)
+				if want := all[at:min(at+limit, len(all))]; err != nil || !slices.Equal(got, want) {
+					t.Errorf("%d after %+v\n got %+v, %v\nwant %+v", limit, after, got, err, want)
+				}
+				if at < len(all) {
+					after = store.RefusalPosition{LastAt: all[at].Last.At, WorkflowID: all[at].WorkflowID, Code: all[at].Code}
+				}
+			}
+		}
+		later := []store.WorkflowRefusalSum{all[0], all[1], all[2], sum("a", "token_invalid", 1, 1, 4), all[4]}
+		if got, err := s.AllRefusals(t.Context(), noon.Add(90*time.Second), store.RefusalPosition{}, 9); err != nil || !slices.Equal(got, later) {
+			t.Errorf("since the next minute: %+v, %v", got, err)
+		}
+	},
 	"a report of refusals is applied once": func(t *testing.T, s store.Store) {
 		for range 3 {
 			addRefusals(t, s, "report", refusal("a", "token_invalid", 0, 30, 3))

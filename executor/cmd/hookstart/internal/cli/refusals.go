@@ -1,40 +1,57 @@
 package cli
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
 type workflowRefusals struct {
-	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
+	Workflow string `arg:"" optional:"" type:"id" help:"The workflow's ID. Default: all workflows."`
 	Since    moment `help:"Refused then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'. Default: 24h; a week is kept." placeholder:"TIME"`
+	paging
 }
 
 func (*workflowRefusals) Help() string {
-	return `Senders see the same codes in the answers that they got.
+	return `Senders see the same codes in the answers that they got. Of all workflows,
+requests to none that exists are counted by code alone.
 
-Example:
+Examples:
 
+  hookstart workflow refusals
   hookstart workflow refusals demo --since 1h`
+}
+
+var refusalHead = []string{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}
+
+func (s *session) refusalRow(r api.Refusal) []string {
+	return []string{strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyOf(r.Last), short(r.Last.UserAgent, 40)}
 }
 
 // Run implements the verb.
 func (v *workflowRefusals) Run(s *session) error {
-	found, err := s.client.Refusals(s.ctx, v.Workflow, v.Since.Time)
-	if err != nil {
-		return err
+	if v.Workflow == "" {
+		return v.ofAll(s)
 	}
-	return s.print(func() error {
-		if len(found.Items) == 0 {
-			s.note("No refused requests to %s are counted. Counts arrive within a few seconds.", v.Workflow)
-			return nil
-		}
-		table := [][]string{{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}}
-		for _, r := range found.Items {
-			table = append(table, []string{strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyOf(r.Last), short(r.Last.UserAgent, 40)})
-		}
-		return s.rows(table)
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Refusal], error) {
+		return s.client.Refusals(s.ctx, v.Workflow, v.Since.Time, p)
+	}, listing[api.Refusal]{
+		head: refusalHead, row: s.refusalRow,
+		none: "No refused requests to " + v.Workflow + " are counted. Counts arrive within a few seconds.",
+	})
+}
+
+func (v *workflowRefusals) ofAll(s *session) error {
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.WorkflowRefusal], error) {
+		return s.client.AllRefusals(s.ctx, v.Since.Time, p)
+	}, listing[api.WorkflowRefusal]{
+		head: append([]string{"WORKFLOW"}, refusalHead...),
+		row: func(r api.WorkflowRefusal) []string {
+			return append([]string{cmp.Or(r.WorkflowID, "–")}, s.refusalRow(r.Refusal)...)
+		},
+		none: "No refused requests are counted. Counts arrive within a few seconds.",
 	})
 }
 

@@ -14,7 +14,7 @@ type workflowVerbs struct {
 	List       workflowList       `cmd:"" help:"List the workflows."`
 	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions."`
 	Deactivate workflowDeactivate `cmd:"" help:"Let its webhooks start nothing."`
-	Refusals   workflowRefusals   `cmd:"" help:"Show why requests to it were refused, and how often."`
+	Refusals   workflowRefusals   `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
 	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens."`
 }
 
