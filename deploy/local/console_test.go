@@ -50,7 +50,7 @@ func TestConsole(t *testing.T) {
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
 			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
-			"/executions/" + arrived, "/accounts", "/no/such/page",
+			"/executions/" + arrived, "/refusals", "/accounts", "/no/such/page",
 		})
 	})
 	signOut(b)
@@ -220,6 +220,14 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.text("#numbers", "token_invalid 2")
 	b.text("#numbers", "refused 3")
 	b.text("#reach", "leads to an ingress of this installation")
+	b.click(`.tile[href^="/refusals"]`)
+	b.page("Refusals")
+	said = b.text(".refusals", "token=[token]")
+	if !strings.Contains(said, "json_invalid") || !strings.Contains(said, "give the sender the new URL") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
+		t.Errorf("of all that was refused it says: %s", said)
+	}
+	b.click(`.refusals a[href="/workflows/new-orders"]`)
+	b.page("New orders")
 	b.visit("/executions?status=broken")
 	b.text("main", "“broken” is no status")
 }

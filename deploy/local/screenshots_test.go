@@ -42,6 +42,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "overview", path: "/"},
 			{name: "workflows", path: "/workflows"},
 			{name: "executions", path: "/executions"},
+			{name: "refusals", path: "/refusals"},
 			{name: "accounts", path: "/accounts"},
 			{name: "new-workflow", path: "/new-workflow"},
 		})
@@ -83,6 +84,8 @@ func TestScreenshots(t *testing.T) {
 			{name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},
 			{name: "executions-no-filter", path: "/executions?status=broken"},
 			{name: "executions-no-match", path: "/executions?delivery=none"},
+			{name: "refusals", path: "/refusals"},
+			{name: "refusals-no-place", path: "/refusals?within=1h&after=nonsense"},
 			{name: "accounts", path: "/accounts"},
 			{name: "accounts-chosen", path: "/accounts#account-acme"},
 			{name: "new-workflow", path: "/new-workflow", do: func(b *tab) {

@@ -52,6 +52,8 @@ func TestEveryPage(t *testing.T) {
 	hostile := `{"<script>alert(1)</script>":["</script>",1e400,12345678901234567890,{"b":null}]}`
 	id := r.execution("orders", hostile)
 	r.refused("orders", "token_invalid", 17, `<script>alert(1)</script>`)
+	r.refused("deleted-one", "rate_limited", 4, "")
+	r.refused("", "workflow_not_found", 1234, "scanner")
 	session := r.signIn()
 
 	pages := map[string]int{
@@ -59,6 +61,7 @@ func TestEveryPage(t *testing.T) {
 		"/workflows/orders": 200, "/workflows/orders?node=other&status=failed": 200, "/workflows/grown": 200, "/new-workflow": 200,
 		"/executions": 200, "/executions?status=queued&source=webhook&within=1h&delivery=d": 200, "/executions?after=nonsense": 200,
 		"/executions/" + id: 200, "/executions/none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
+		"/refusals": 200, "/refusals?within=1h": 200, "/refusals?within=9y&after=nonsense": 200,
 		"/fragments/workflow?workflow=orders&node=other": 200, "/fragments/workflow?workflow=none": 404,
 		"/workflows/none": 404, "/none": 404, "/workflows/": 404, "/../etc/passwd": 307,
 	}
@@ -85,7 +88,7 @@ func TestEveryPage(t *testing.T) {
 	}
 
 	for path, parts := range map[string][]string{
-		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "17 refused", "deduplicated <b>3</b>", "accepted <b>1</b>"},
+		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "refused <b>1,255</b>", `href="/refusals?within=1h"`, "deduplicated <b>3</b>", "accepted <b>1</b>"},
 		"/fragments/numbers":                  {"No ingress is alive", "17 token_invalid"},
 		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "in 24 h"},
 		"/workflows?q=voic":                   {"invoices"},
@@ -97,7 +100,12 @@ func TestEveryPage(t *testing.T) {
 		"/executions":                         {id, "delivery", "3 repeats"},
 		"/fragments/refusals?workflow=orders": {"17 refused:", "token_invalid"},
 		"/fragments/workflow?workflow=orders": {"1 of 1 active", `aria-checked="true"`, "never used"},
-		"/accounts":                           {"1 of 1 active", "1 active workflow refused"},
+		"/refusals": {
+			`href="/workflows/orders">orders</a>`, "<b>17</b>", "token_invalid", "give the sender the new URL", "body of 2 KB", "&lt;script&gt;",
+			"<code>deleted-one</code>", "it did not say what sent it", "no workflow", "<b>1,234</b>", "mistyped",
+		},
+		"/refusals?within=9y&after=nonsense": {"“9y” is no span of time; “nonsense” is no place in the list", "<b>17</b>"},
+		"/accounts":                          {"1 of 1 active", "1 active workflow refused"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is no status; “x” is no way to start an execution; “9y” is no span of time; “nonsense” is no place in the list", id},
 		"/executions?source=rerun":                                    {"Nothing matches"},
 	} {
@@ -107,6 +115,9 @@ func TestEveryPage(t *testing.T) {
 				t.Errorf("%s does not say %q", path, part)
 			}
 		}
+	}
+	if body := r.get("/refusals", session).body; strings.Contains(body, `href="/workflows/deleted-one"`) {
+		t.Error("there is a link to a workflow that does not exist")
 	}
 	if body := r.get("/workflows?q=voic", session).body; strings.Contains(body, `href="/workflows/orders"`) {
 		t.Error("the search shows what does not match")
@@ -276,5 +287,46 @@ func TestPaging(t *testing.T) {
 	fragment := r.get("/fragments/executions?workflow=orders&limit=10", session).body
 	if n := len(rows.FindAllString(fragment, -1)); n != 10 {
 		t.Errorf("a fragment of 10 has %d rows", n)
+	}
+}
+
+// Refusals of the time that was asked for, by pages of 25; the links keep it.
+func TestPagesOfRefusals(t *testing.T) {
+	r := start(t)
+	session := r.signIn()
+	if a := r.get("/refusals", session); !strings.Contains(a.body, "Nothing was refused") {
+		t.Error("without any, it does not say so")
+	}
+	now := time.Now().UTC().Truncate(time.Minute)
+	var all []store.Refusal
+	for i := range 60 {
+		at := now.Add(-time.Duration(i) * time.Second)
+		if i >= 30 {
+			at = now.Add(-2*time.Hour - time.Duration(i)*time.Second)
+		}
+		all = append(all, store.Refusal{WorkflowID: fmt.Sprintf("w-%02d", i), Code: "json_invalid", Minute: at.Truncate(time.Minute), Count: 1, Last: store.RefusedRequest{At: at}})
+	}
+	r.check(r.store.AddRefusals(t.Context(), "report", now, all))
+	rows, older := regexp.MustCompile(`<code>(w-\d\d)</code>`), regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	for asked, want := range map[string]int{"": 60, "?within=1h": 30, "?within=7d": 60} {
+		var seen []string
+		for path := "/refusals" + asked; path != ""; {
+			body := r.get(path, session).body
+			for _, match := range rows.FindAllStringSubmatch(body, -1) {
+				seen = append(seen, match[1])
+			}
+			next := older.FindStringSubmatch(body)
+			if path = ""; next != nil {
+				path = strings.ReplaceAll(next[1], "&amp;", "&")
+			}
+		}
+		if len(seen) != want {
+			t.Errorf("%q: %d rows, want %d", asked, len(seen), want)
+		}
+		for i, id := range seen {
+			if want := fmt.Sprintf("w-%02d", i); id != want {
+				t.Fatalf("%q: row %d is %s, want %s", asked, i, id, want)
+			}
+		}
 	}
 }

@@ -37,15 +37,18 @@ func (r refusals) Fragment() string {
 
 // advice is what an operator can do about what senders were refused for.
 var advice = map[string]string{ //nolint:gosec // words about tokens, no token
+	"workflow_id_missing":  "The URL has no workflow ID. Copy it again, whole.",
+	"workflow_not_found":   "No workflow has the ID in the URL: it was mistyped, or the workflow deleted.",
+	"not_found":            "The path is none of a webhook.",
 	"method_not_allowed":   "A webhook is called with POST. A browser or a health check may have opened the URL.",
 	"token_missing":        "The URL was called without its token. Copy it again, whole.",
 	"token_invalid":        "The token is none of this workflow's. If it was rotated, give the sender the new URL.",
 	"webhooks_not_in_plan": "The account's plan has no webhook triggers.",
 	"plan_limit_exceeded":  "The workflow is active, but past its plan's number of active workflows. Deactivate another one, or change the plan.",
 	"rate_limited":         "It is called more often than its rate limit allows. The sender was told when to try again. Give it a limit of its own (hookstart workflow put --rate-requests), or change the plan.",
-	"workflow_inactive":    "It is not active: the switch above activates it. Each is recorded as a rejected execution.",
+	"workflow_inactive":    "It is not active: the switch at the top of its page activates it. Each is recorded as a rejected execution.",
 	"delivery_id_invalid":  "The delivery ID was longer than 255 bytes.",
-	"body_too_large":       "The body was longer than the limit, which is below Parameters. The ingress's --max-body-bytes sets it.",
+	"body_too_large":       "The body was longer than the limit, which is on the workflow's page under “In force”. The ingress's --max-body-bytes sets it.",
 	"body_unreadable":      "The body broke off, or did not come in time.",
 	"json_invalid":         "The body was declared as JSON and is none.",
 	"unavailable":          "The stream could not be reached. The sender was told to try again.",

@@ -89,7 +89,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 
 // failed answers with the page for an error of what a page is made from.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if refused, is := errors.AsType[*api.Problem](err); is && refused.Status < http.StatusInternalServerError {
+	if refused, is := errors.AsType[*api.Problem](err); is && refused.Status != http.StatusInternalServerError {
 		c.fail(w, r, refused.Status, refused.Title, refused.Detail)
 		return
 	}
