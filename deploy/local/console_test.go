@@ -50,7 +50,7 @@ func TestConsole(t *testing.T) {
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
 			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
-			"/executions/" + arrived, "/refusals", "/accounts", "/no/such/page",
+			"/executions/" + arrived, "/dead-letters", "/refusals", "/accounts", "/no/such/page",
 		})
 	})
 	signOut(b)
@@ -250,6 +250,21 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.visit("/executions/" + a.ExecutionID)
 	b.text("main", "Requeued as")
 	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
+
+	// What it was requeued as has failed for the same reason: the list of dead letters requeues it, too.
+	b.text(".facts", "Requeued as")
+	again := strings.TrimPrefix(b.evaluate(`[...document.querySelectorAll(".facts dt")].find((each) => each.innerText === "Requeued as").nextElementSibling.querySelector("a").pathname`), "/executions/")
+	recorded(t, l.client(), again, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.click(`nav a[href="/dead-letters"]`)
+	b.page("Dead letters")
+	b.wait(`document.querySelectorAll(".dead-letters tbody tr").length === 1`)
+	b.text(".dead-letters", "on purpose")
+	b.see(`.dead-letters a[href="/executions/` + again + `"]`)
+	b.click(".dead-letters [data-once]")
+	b.text(".dead-letters [data-said]", "Started. Show it")
+	b.text(".dead-letters [data-once][aria-disabled=true]", "Requeued")
+	b.click(".dead-letters [data-said] a")
+	b.text("main", "requeued, of "+again)
 }
 
 // rotate makes a new token; the old one works a while longer.

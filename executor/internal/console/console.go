@@ -61,6 +61,7 @@ func (c *Console) routes() http.Handler {
 		"GET /workflows/{id}":       c.showWorkflow,
 		"GET /executions":           c.listExecutions,
 		"GET /executions/{id}":      c.showExecution,
+		"GET /dead-letters":         c.listDeadLetters,
 		"GET /refusals":             c.listRefusals,
 		"GET /accounts":             c.listAccounts,
 		"GET /fragments/executions": c.executionsFragment,

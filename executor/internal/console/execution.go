@@ -98,9 +98,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	}
 	if workflow, exists := c.Directory.Workflow(record.WorkflowID); exists {
 		p.WorkflowName = nameOr(workflow.Record.GetName(), record.WorkflowID)
-		for _, node := range workflow.Record.GetTriggers() {
-			p.Exists = p.Exists || node.GetNodeId() == record.NodeID
-		}
+		p.Exists = hasNode(workflow.Record, record.NodeID)
 	}
 	if record.Output != nil {
 		p.OutputTree = parseJSONTree(record.Output)

@@ -61,7 +61,7 @@ func TestEveryPage(t *testing.T) {
 		"/workflows/orders": 200, "/workflows/orders?node=other&status=failed": 200, "/workflows/grown": 200, "/new-workflow": 200,
 		"/executions": 200, "/executions?status=queued&source=webhook&within=1h&delivery=d": 200, "/executions?after=nonsense": 200,
 		"/executions/" + id: 200, "/executions/none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
-		"/refusals": 200, "/refusals?within=1h": 200, "/refusals?within=9y&after=nonsense": 200,
+		"/dead-letters": 200, "/dead-letters?after=nonsense": 200, "/refusals": 200, "/refusals?within=1h": 200, "/refusals?within=9y&after=nonsense": 200,
 		"/fragments/workflow?workflow=orders&node=other": 200, "/fragments/workflow?workflow=none": 404,
 		"/workflows/none": 404, "/none": 404, "/workflows/": 404, "/../etc/passwd": 307,
 	}
@@ -328,5 +328,56 @@ func TestPagesOfRefusals(t *testing.T) {
 				t.Fatalf("%q: row %d is %s, want %s", asked, i, id, want)
 			}
 		}
+	}
+}
+
+// What failed and what could not be decoded, by pages of 25, and what can be requeued of it.
+func TestPagesOfDeadLetters(t *testing.T) {
+	r := start(t)
+	token := r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	if a := r.get("/dead-letters", session); !strings.Contains(a.body, "None. An execution comes here when") {
+		t.Error("without any, it does not say what one is")
+	}
+	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
+	var batch store.Batch
+	add := func(i int, workflow, node, reason string) {
+		batch.New = append(batch.New, store.Record{
+			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: workflow, NodeID: node, Queue: "default", Source: execution.Webhook,
+			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i) * time.Second), RecordedAt: began, StreamSequence: uint64(i) + 1,
+		})
+		batch.Progress = append(batch.Progress, execution.Progress{
+			ID: fmt.Sprintf("id-%03d", i), WorkflowID: workflow, Queue: "default", Status: execution.Failed, Error: reason, At: began.Add(time.Duration(i)*time.Second + 1500*time.Millisecond),
+		})
+	}
+	for i := range 30 {
+		add(i, "orders", "node", "<script>alert(1)</script>")
+	}
+	add(30, "orders", "dropped", "its node is gone")
+	add(31, "deleted-one", "node", "its workflow is gone")
+	batch.Unreadable = []store.Unreadable{{StreamSequence: 99, Subject: "executions.start.q.w.n", Reason: "not protobuf", At: began.Add(time.Hour)}}
+	_, err := r.store.Apply(t.Context(), batch)
+	r.check(err)
+
+	first := r.get("/dead-letters", session)
+	wantSecured(t, "dead letters", first)
+	for part, want := range map[string]int{
+		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2, "nobody knows what it was to start": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
+		`/api/v1/executions/id-029/requeue`: 1, `href="/executions/id-031"`: 1, `href="/workflows/deleted-one"`: 0, "&lt;script&gt;": 22, "failed after 1.5 s": 24,
+		token: 0, registry.TokenPrefix: 0, "<script>alert": 0, `rel="next"`: 1, ">Newest<": 0,
+	} {
+		if got := strings.Count(first.body, part); got != want {
+			t.Errorf("%q is there %d times, want %d", part, got, want)
+		}
+	}
+	next := regexp.MustCompile(`href="([^"]+)" rel="next"`).FindStringSubmatch(first.body)
+	second := r.get(strings.ReplaceAll(next[1], "&amp;", "&"), session).body
+	for part, want := range map[string]int{"<tr ": 9, "id-007/requeue": 1, "id-000/requeue": 1, "id-008": 0, `rel="next"`: 0, ">Newest<": 1} {
+		if got := strings.Count(second, part); got != want {
+			t.Errorf("second page: %q is there %d times, want %d", part, got, want)
+		}
+	}
+	if body := r.get("/dead-letters?after=nonsense", session).body; !strings.Contains(body, "“nonsense” is no place in the list") || strings.Count(body, "<tr ") != 26 {
+		t.Error("what is no place is not said to be none")
 	}
 }

@@ -94,7 +94,7 @@ func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p
 		Account: c.quota(record.GetAccountId()), State: c.state(record), OwnRate: record.GetRateLimit(),
 	}
 	node := r.URL.Query().Get("node")
-	if !slices.ContainsFunc(record.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == node }) {
+	if !hasNode(record, node) {
 		node = record.GetTriggers()[0].GetNodeId() // a workflow has one at least
 	}
 	for _, t := range record.GetTriggers() {
@@ -109,6 +109,10 @@ func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p
 		return p, false
 	}
 	return p, true
+}
+
+func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
+	return slices.ContainsFunc(w.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == nodeID })
 }
 
 func (c *Console) trigger(r *http.Request, workflowID, nodeID string) (trigger, error) {

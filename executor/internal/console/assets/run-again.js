@@ -1,4 +1,5 @@
-// "Run again" of rows and of an execution's page, and "Requeue".
+// "Run again" of rows and of an execution's page, and "Requeue". With data-once a button
+// works one time, and then says that.
 import { busy, call } from "./api.js";
 import { fail, succeed } from "./failures.js";
 import { showStarted } from "./live.js";
@@ -9,10 +10,14 @@ export function watchRunAgain() {
     if (!button) {
       return;
     }
-    const said = (button.closest("section") ?? document).querySelector("[data-said]") ?? document.querySelector("[data-said]");
+    const said = (button.closest("tr") ?? button.closest("section") ?? document).querySelector("[data-said]") ?? document.querySelector("[data-said]");
     try {
       const { executionId } = await busy(button, () => call("POST", button.dataset.runAgain));
       started(said, executionId, button.dataset.started);
+      if (button.dataset.once) { // it may have the focus, and keeps it
+        button.textContent = button.dataset.once;
+        button.setAttribute("aria-disabled", "true");
+      }
     } catch (problem) {
       fail(said, problem);
     }
