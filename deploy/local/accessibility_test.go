@@ -10,16 +10,21 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// readAxe reads axe-core. It is not part of the repository: npm ci in testdata/axe installs it.
+func readAxe(t *testing.T) (script string, installed bool) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
+	if err != nil && slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "axe") {
+		t.Fatal("axe is required: npm ci --ignore-scripts --prefix deploy/local/testdata/axe")
+	}
+	return string(text), err == nil
+}
+
 // checkAccessibility runs axe-core over pages: dark and light, on a phone and on a desk.
-// axe-core is not part of the repository: npm ci in testdata/axe installs it.
 func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	t.Helper()
-	const installed = "testdata/axe/node_modules/axe-core/axe.min.js"
-	axe, err := os.ReadFile(installed)
-	if err != nil {
-		if slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "axe") {
-			t.Fatal("axe is required: npm ci --ignore-scripts --prefix deploy/local/testdata/axe")
-		}
+	axe, installed := readAxe(t)
+	if !installed {
 		t.Skip("axe is not installed: npm ci --ignore-scripts --prefix deploy/local/testdata/axe")
 	}
 	defer func(outer *testing.T) { b.t = outer }(b.t)
@@ -37,11 +42,13 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 			b.visit(path)
 			b.wait(fragmentsAreThere)
 			b.evaluate(`document.querySelectorAll("#refusals details").forEach((each) => { each.open = true }) ?? ""`)
-			b.do(chromedp.Evaluate[chromedp.Void](string(axe)))
-			violations := b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
-				v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
-			if violations != "" {
-				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, violations)
+			b.do(chromedp.Evaluate[chromedp.Void](axe))
+			found := violations(b)
+			if b.evaluate(`{ const dialog = document.querySelector("dialog:not(:empty)"); dialog?.showModal(); String(dialog !== null) }`) == "true" {
+				found += violations(b)
+			}
+			if found != "" {
+				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, found)
 			}
 			checkWidth(t, b, path, look.width)
 			checkFilters(t, b, path, look.width)
@@ -55,6 +62,13 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 			checkWidth(t, b, path, width)
 		}
 	}
+}
+
+// violations are what axe-core finds on the page as it is, "" for nothing.
+func violations(b *tab) string {
+	b.t.Helper()
+	return b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
+		v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
 }
 
 // checkWidth finds what one would have to scroll sideways for.

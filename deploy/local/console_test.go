@@ -46,6 +46,7 @@ func TestConsole(t *testing.T) {
 	requeue(t, b, l)
 	rotate(t, b, url)
 	hitTheLimit(b)
+	changeSettings(t, b, l)
 
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
@@ -53,6 +54,7 @@ func TestConsole(t *testing.T) {
 			"/executions/" + arrived, "/dead-letters", "/refusals", "/accounts", "/no/such/page",
 		})
 	})
+	deleteIt(t, b, l)
 	signOut(b)
 	t.Run("accessibility of the sign-in", func(t *testing.T) {
 		checkAccessibility(t, b, []string{"/sign-in", "/sign-in?once=used"})
@@ -306,4 +308,96 @@ func hitTheLimit(b *tab) {
 	b.visit("/workflows/invoices")
 	b.click("[data-switch]")
 	b.text("#state", "Active")
+}
+
+// changeSettings changes a workflow, and nothing of it that was not changed on the page.
+func changeSettings(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, client := t.Context(), l.client()
+	_, err := client.SetSamplePayload(ctx, "invoices", "webhook", []byte(`{"kept":true}`))
+	check(err)
+	before, err := client.Trigger(ctx, "invoices", "webhook")
+	check(err)
+	b.visit("/workflows/invoices")
+	// Meanwhile, somebody else changes the queue.
+	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices", Queue: "theirs", Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
+	check(err)
+	b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "Invoices & bills"))
+	b.write("[name=requests]", "7")
+	b.click("[data-settings] button")
+	b.text("[data-settings] [data-said].bad", "needs both numbers")
+	b.write("[name=seconds]", "10")
+	b.click("[data-settings] button")
+	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
+	b.text("h1", "Invoices & bills")
+	b.text("#title", "queue theirs")
+	b.text("#rate", "7 requests per 10.0 s")
+	b.wait(`document.title === "Invoices & bills · hookstart"`)
+
+	w, err := client.Workflow(ctx, "invoices")
+	check(err)
+	after, err := client.Trigger(ctx, "invoices", "webhook")
+	check(err)
+	if w.Name != "Invoices & bills" || w.Queue != "theirs" || w.RateLimit == nil || *w.RateLimit != (api.RateLimit{Requests: 7, WindowSeconds: 10}) || !w.Active || w.AccountID != "acme-inc" {
+		t.Errorf("it is %+v", w)
+	}
+	if after.Token != before.Token || string(after.SamplePayload) != `{"kept":true}` || after.Name != "Webhook" {
+		t.Error("its trigger node is not what it was")
+	}
+
+	// What was saved is not changed any more; emptied, the rate limit is the plan's again.
+	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""), chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
+	b.click("[data-settings] button")
+	b.text("#rate", "600 requests/min")
+	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.RateLimit != nil || w.Name != "Invoices & bills" || w.Queue != "theirs" {
+		t.Errorf("it is %+v, %v", w, err)
+	}
+}
+
+// deleteIt deletes a workflow: what the dialog says of it is so.
+func deleteIt(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	trigger, err := l.client().Trigger(t.Context(), "demo", "webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := post(t.Context(), trigger.URL, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"before the end"}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST to the demo: %+v, %v", a, err)
+	}
+	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.visit("/workflows/demo")
+	b.click("[data-delete]")
+	b.text("dialog[open]", "senders get 404 workflow_not_found")
+	b.click("dialog [value=no]")
+	b.wait(`!document.querySelector("dialog[open]")`)
+	if _, err := l.client().Workflow(t.Context(), "demo"); err != nil {
+		t.Fatalf("it was to be kept: %v", err)
+	}
+	b.click("[data-delete]")
+	b.click("dialog [value=yes]")
+	b.page("Workflows")
+	b.text("[data-done]", "“Demo” is deleted.")
+	b.wait(`!document.querySelector('a[href="/workflows/demo"]')`)
+
+	if refused, err := post(t.Context(), trigger.URL, nil, strings.NewReader("x")); err != nil || refused.status != 404 || refused.Code != "workflow_not_found" {
+		t.Errorf("POST after it was deleted: %+v, %v", refused, err)
+	}
+	b.visit("/executions/" + a.ExecutionID)
+	b.text("main", "before the end")
+	b.text("main", "It cannot run again: its trigger node is gone.")
+	if _, err := l.client().RequeueExecution(t.Context(), a.ExecutionID); err == nil {
+		t.Error("it was requeued")
+	}
+	b.visit("/dead-letters")
+	b.text(".dead-letters", "deleted")
+	b.text(".dead-letters", "its trigger node is gone")
+	b.visit("/workflows")
+	b.wait(`document.querySelector("[data-done]").hidden`)
 }

@@ -80,5 +80,18 @@ func TestConsoleByKeyboard(t *testing.T) {
 	to("[data-run-again]")
 	press(kb.Enter)
 	b.text("[data-said]", "Started on the sample payload")
+
+	b.visit("/workflows/demo")
+	to("[data-delete]")
+	press(kb.Enter)
+	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+	press(kb.Escape)
+	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-delete]")`)
+	press(kb.Enter)
+	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+	to("dialog [value=yes]")
+	press(kb.Enter)
+	b.page("Workflows")
+	b.text("[data-done]", "“Demo” is deleted.")
 	b.contented()
 }

@@ -70,6 +70,15 @@ func TestScreenshots(t *testing.T) {
 				b.text("[data-switch-refusal]", "change the plan")
 			}},
 			{name: "workflow-over", path: "/workflows/shrunk"},
+			{name: "workflow-saved", path: "/workflows/ledger", do: func(b *tab) {
+				b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), "7"), chromedp.SetValue(chromedp.CSS("[name=seconds]"), "10"))
+				b.click("[data-settings] button")
+				b.text("[data-settings] [data-said]", "Saved.")
+			}},
+			{name: "workflow-delete", path: "/workflows/orders", do: func(b *tab) {
+				b.click("[data-delete]")
+				b.see("dialog[open]")
+			}},
 			{name: "workflow-github", path: "/workflows/demo", do: func(b *tab) { b.click("#tab-github") }},
 			{name: "execution-succeeded", path: "/executions/" + ids["succeeded"]},
 			{name: "execution-failed", path: "/executions/" + ids["failed"]},

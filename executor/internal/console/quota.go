@@ -13,6 +13,7 @@ type quota struct {
 	Known          bool // the account and its plan exist
 	Webhooks       bool // the plan has webhook triggers
 	Active, Max    int64
+	Rate           string // the plan's, of a workflow that has none of its own
 }
 
 func (c *Console) quota(accountID string) quota {
@@ -25,6 +26,7 @@ func (c *Console) quota(accountID string) quota {
 	for _, plan := range c.Directory.Plans().Record.GetPlans() {
 		if plan.GetId() == q.Plan {
 			q.Known, q.Webhooks, q.Max = true, plan.GetWebhookTriggers(), registry.Unlimited
+			q.Rate = rateText(plan.GetRateLimit().GetRequests(), plan.GetRateLimit().GetWindowSeconds())
 			if plan.MaxActiveWebhookWorkflows != nil {
 				q.Max = plan.GetMaxActiveWebhookWorkflows()
 			}

@@ -10,6 +10,8 @@ import { watchSwitch } from "./switch.js";
 import { watchSample } from "./sample.js";
 import { watchRotate } from "./rotate.js";
 import { watchFragments } from "./fragments.js";
+import { watchSettings } from "./settings.js";
+import { sayDone } from "./done.js";
 
 watchBusy();
 keepTimes();
@@ -23,4 +25,6 @@ watchSwitch();
 watchSample();
 watchRotate();
 watchFragments();
+watchSettings();
+sayDone();
 document.documentElement.dataset.ready = "";

@@ -1,0 +1,19 @@
+// What was done is said on the page that comes next.
+const key = "hookstart-done";
+
+// goOn goes to a page, which says what was done.
+export function goOn(path, done) {
+  sessionStorage.setItem(key, done);
+  location.assign(path);
+}
+
+export function sayDone() {
+  const done = sessionStorage.getItem(key);
+  if (done === null) {
+    return;
+  }
+  sessionStorage.removeItem(key);
+  const place = document.querySelector("[data-done]");
+  place.textContent = done;
+  place.hidden = false;
+}
