@@ -37,6 +37,7 @@ func TestConsole(t *testing.T) {
 	b.wait(`document.querySelector("#id").value === "acme-inc"`)
 	b.click("[data-create-account] .primary")
 	b.text("#account-acme-inc", "0 of 1 active")
+	b.text("[data-done]", "“Acme Inc.” is created.")
 
 	url := createAndActivate(t, b)
 	arrived := arriveLive(t, b, url)
@@ -47,6 +48,7 @@ func TestConsole(t *testing.T) {
 	rotate(t, b, url)
 	hitTheLimit(b)
 	changeSettings(t, b, l)
+	downgrade(t, b)
 
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
@@ -79,6 +81,7 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"))
 	b.click("[data-create-workflow] .primary")
 	b.page("New orders")
+	b.text("[data-done]", "“New orders” is created. It is inactive")
 	b.text("#state", "Inactive")
 	b.click("[data-switch]")
 	b.text("#state", "Active")
@@ -305,6 +308,7 @@ func hitTheLimit(b *tab) {
 	b.do(chromedp.SetValue(chromedp.CSS("#account-acme-inc select"), "pro"))
 	b.click("#account-acme-inc button")
 	b.text("#account-acme-inc", "no limit")
+	b.text("[data-done]", "“Acme Inc.” is on the plan pro now.")
 	b.visit("/workflows/invoices")
 	b.click("[data-switch]")
 	b.text("#state", "Active")
@@ -358,6 +362,39 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.RateLimit != nil || w.Name != "Invoices & bills" || w.Queue != "theirs" {
 		t.Errorf("it is %+v, %v", w, err)
 	}
+}
+
+// downgrade is asked what stops, and stays with the plan first.
+func downgrade(t *testing.T, b *tab) {
+	t.Helper()
+	b.visit("/accounts")
+	change := func(plan string) {
+		b.do(chromedp.SetValue(chromedp.CSS("#account-acme-inc select"), plan))
+		b.click("#account-acme-inc button")
+	}
+	change("free")
+	asked := b.text("dialog[open]", "Change “Acme Inc.” to the plan free?")
+	stops, stays, _ := strings.Cut(asked, "This one stays")
+	if !strings.Contains(stops, "This one stops") || !strings.Contains(stops, "Invoices & bills") || !strings.Contains(stays, "New orders") {
+		t.Errorf("it asks: %s", asked)
+	}
+	if axe, installed := readAxe(t); installed {
+		b.do(chromedp.Evaluate[chromedp.Void](axe))
+		if found := violations(b); found != "" {
+			t.Errorf("the dialog: %s", found)
+		}
+	}
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.wait(`!document.querySelector("dialog[open]") && document.querySelector("#account-acme-inc select").value === "pro" && document.activeElement.matches("#account-acme-inc button")`)
+	b.text("#account-acme-inc", "no limit")
+	change("free")
+	b.text("dialog[open]", "This one stops")
+	b.click("dialog [value=yes]")
+	b.text("[data-done]", "“Acme Inc.” is on the plan free now.")
+	b.text("#account-acme-inc", "2 of 1 active")
+	change("ultra") // nothing stops: nothing is asked
+	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
+	b.text("#account-acme-inc", "no limit")
 }
 
 // deleteIt deletes a workflow: what the dialog says of it is so.

@@ -98,6 +98,16 @@ func TestScreenshots(t *testing.T) {
 			{name: "refusals", path: "/refusals"},
 			{name: "refusals-no-place", path: "/refusals?within=1h&after=nonsense"},
 			{name: "accounts", path: "/accounts"},
+			{name: "accounts-created", path: "/accounts", do: func(b *tab) {
+				b.evaluate(`sessionStorage.setItem("hookstart-done", "“Acme Inc.” is created.") ?? ""`)
+				b.visit("/accounts")
+				b.text("[data-done]", "created")
+			}},
+			{name: "accounts-downgrade", path: "/accounts", do: func(b *tab) {
+				b.do(chromedp.SetValue(chromedp.CSS("#account-acme select"), "none"))
+				b.click("#account-acme button")
+				b.text("dialog[open]", "senders get 403 webhooks_not_in_plan")
+			}},
 			{name: "accounts-chosen", path: "/accounts#account-acme"},
 			{name: "new-workflow", path: "/new-workflow", do: func(b *tab) {
 				b.click("summary")

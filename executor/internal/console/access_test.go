@@ -25,7 +25,7 @@ func TestEveryPageRequiresSignIn(t *testing.T) {
 			t.Errorf("%s: %d to %q", path, a.status, a.location)
 		}
 	}
-	for _, path := range []string{"/fragments/executions", "/fragments/refusals?workflow=any", "/fragments/numbers"} {
+	for _, path := range []string{"/fragments/executions", "/fragments/refusals?workflow=any", "/fragments/numbers", "/fragments/plan-change?account=on-free&plan=none"} {
 		if a := r.get(path); a.status != http.StatusUnauthorized || a.body != "" {
 			t.Errorf("%s: %d %q", path, a.status, a.body)
 		}

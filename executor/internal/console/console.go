@@ -55,21 +55,22 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("POST /sign-in", c.doSignIn)
 	mux.HandleFunc("POST /sign-out", c.signOut)
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /{$}":                  c.overview,
-		"GET /workflows":            c.listWorkflows,
-		"GET /new-workflow":         c.newWorkflow,
-		"GET /workflows/{id}":       c.showWorkflow,
-		"GET /executions":           c.listExecutions,
-		"GET /executions/{id}":      c.showExecution,
-		"GET /dead-letters":         c.listDeadLetters,
-		"GET /refusals":             c.listRefusals,
-		"GET /accounts":             c.listAccounts,
-		"GET /fragments/executions": c.executionsFragment,
-		"GET /fragments/numbers":    c.numbersFragment,
-		"GET /fragments/reach":      c.reachFragment,
-		"GET /fragments/refusals":   c.refusalsFragment,
-		"GET /fragments/workflow":   c.workflowFragment,
-		"/":                         c.unknown,
+		"GET /{$}":                   c.overview,
+		"GET /workflows":             c.listWorkflows,
+		"GET /new-workflow":          c.newWorkflow,
+		"GET /workflows/{id}":        c.showWorkflow,
+		"GET /executions":            c.listExecutions,
+		"GET /executions/{id}":       c.showExecution,
+		"GET /dead-letters":          c.listDeadLetters,
+		"GET /refusals":              c.listRefusals,
+		"GET /accounts":              c.listAccounts,
+		"GET /fragments/executions":  c.executionsFragment,
+		"GET /fragments/numbers":     c.numbersFragment,
+		"GET /fragments/plan-change": c.planChangeFragment,
+		"GET /fragments/reach":       c.reachFragment,
+		"GET /fragments/refusals":    c.refusalsFragment,
+		"GET /fragments/workflow":    c.workflowFragment,
+		"/":                          c.unknown,
 	} {
 		mux.HandleFunc(pattern, c.signedIn(handle))
 	}

@@ -381,3 +381,57 @@ func TestPagesOfDeadLetters(t *testing.T) {
 		t.Error("what is no place is not said to be none")
 	}
 }
+
+// Before a plan is changed, what would stop is named: of what works now, that which was
+// activated last.
+func TestPlanChange(t *testing.T) {
+	r := start(t)
+	for _, id := range []string{"zeta", "beta", "eta", "alpha", "iota", "gamma", "kappa"} {
+		r.Workflow(t, id, "pro", true)
+	}
+	r.Workflow(t, "inactive", "pro", false)
+	session := r.signIn()
+	code := regexp.MustCompile(`<code class="muted">([a-z]+)</code>`)
+	for _, c := range []struct{ to, want string }{
+		{"pro", "204"},
+		{"ultra", "204"},
+		{"nonsense", "404"},
+		{"free", "beta eta alpha iota gamma and 1 more. This one stays zeta"},
+		{"none", "zeta beta eta alpha iota and 2 more."},
+	} {
+		a := r.get("/fragments/plan-change?account=on-pro&plan="+c.to, session)
+		wantSecured(t, c.to, a)
+		if a.status != http.StatusOK {
+			if fmt.Sprint(a.status) != c.want {
+				t.Errorf("to %s: %d, want %s", c.to, a.status, c.want)
+			}
+			continue
+		}
+		stop, stay, some := strings.Cut(a.body, "This one stays")
+		ids := func(text string) (all string) {
+			for _, match := range code.FindAllStringSubmatch(text, -1) {
+				all += match[1] + " "
+			}
+			return all + strings.TrimSpace(regexp.MustCompile(`and \d more`).FindString(text))
+		}
+		got := ids(stop) + "."
+		if some {
+			got += strings.TrimRight(" This one stays "+ids(stay), " ")
+		}
+		if got != c.want {
+			t.Errorf("to %s: %q, want %q", c.to, got, c.want)
+		}
+	}
+	if a := r.get("/fragments/plan-change?account=nobody&plan=free", session); a.status != http.StatusNotFound {
+		t.Errorf("of no account: %d", a.status)
+	}
+	// What is refused already does not stop.
+	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
+	r.check(err)
+	if a := r.get("/fragments/plan-change?account=on-pro&plan=none", session); !strings.Contains(a.body, "This one stops") || !strings.Contains(a.body, "zeta") || strings.Contains(a.body, "alpha") {
+		t.Errorf("from free to none: %d %s", a.status, a.body)
+	}
+	if a := r.get("/fragments/plan-change?account=on-pro&plan=free", session); a.status != http.StatusNoContent {
+		t.Errorf("to the plan that it has: %d", a.status)
+	}
+}

@@ -1,5 +1,7 @@
 // Forms that create accounts and workflows, and change plans.
-import { busy, call, send } from "./api.js";
+import { busy, call, send, signIn } from "./api.js";
+import { confirmed } from "./confirm.js";
+import { goOn } from "./done.js";
 import { fail } from "./failures.js";
 
 export function watchForms() {
@@ -12,18 +14,40 @@ export function watchForms() {
     await send("PUT", path, {
       accountId: values.account, name: values.name, queue: values.queue || undefined, triggers: [{ nodeId: values.node, name: "Webhook" }],
     });
-    location.assign("/workflows/" + encodeURIComponent(values.id));
+    goOn("/workflows/" + encodeURIComponent(values.id), `“${values.name}” is created. It is inactive: try it with Send test, or activate it.`);
   });
   on("[data-create-account]", async (values) => {
     const path = "/api/v1/accounts/" + encodeURIComponent(values.id);
     await mustBeNew(path, `There is an account “${values.id}” already. Choose another ID.`);
     await send("PUT", path, { name: values.name, plan: values.plan });
-    location.assign("/accounts");
+    goOn("/accounts", `“${values.name}” is created.`);
   });
   on("[data-change-plan]", async (values, form) => {
-    await send("PUT", "/api/v1/accounts/" + encodeURIComponent(form.dataset.changePlan), { name: form.dataset.name, plan: values.plan });
-    location.reload();
+    const account = form.dataset.changePlan;
+    if (!await mayStop(account, values.plan)) {
+      form.reset();
+      return;
+    }
+    await send("PUT", "/api/v1/accounts/" + encodeURIComponent(account), { name: form.dataset.name, plan: values.plan });
+    goOn(location.pathname + location.search, `“${form.dataset.name}” is on the plan ${values.plan} now.`);
   });
+}
+
+// mayStop asks, if there are workflows that would stop to work under another plan.
+async function mayStop(account, plan) {
+  const response = await fetch("/fragments/plan-change?" + new URLSearchParams({ account, plan })).catch(() => undefined);
+  if (response?.status === 401) {
+    signIn();
+  }
+  if (!response?.ok) {
+    throw new Error("It is not known which workflows would stop. Load the page again, and try once more.");
+  }
+  if (response.status === 204) {
+    return true;
+  }
+  const dialog = document.querySelector("[data-plan-dialog]");
+  dialog.innerHTML = await response.text();
+  return confirmed(dialog);
 }
 
 function on(selector, submit) {
