@@ -33,12 +33,16 @@ func (v *triggerSample) Run(s *session) error {
 		}
 		return s.showSample(t, v.Workflow)
 	}
-	sample := []byte(v.Data)
+	sample, name := []byte(v.Data), "--data"
 	if v.File != "" {
 		var err error
 		if sample, err = s.readFile(v.File); err != nil {
 			return err
 		}
+		name = "--file"
+	}
+	if err := mustBeJSON(name, sample, "a text needs its quotation marks, too: '\"text\"'"); err != nil {
+		return err
 	}
 	id, err := v.id(s)
 	if err != nil {

@@ -110,6 +110,8 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 // them in what it is given.
 var readOnly = []string{"id", "active", "activatedAt", "createdAt", "updatedAt"}
 
+const oneIsShown = "hookstart workflow get demo -o json shows one"
+
 // fromFile reads a workflow. What workflow get shows can be given back.
 func (v *workflowPut) fromFile(s *session) ([]byte, error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil || v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
@@ -119,9 +121,12 @@ func (v *workflowPut) fromFile(s *session) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := mustBeJSON("--file", text, oneIsShown); err != nil {
+		return nil, err
+	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return nil, &usageError{"--file is not a JSON object: " + err.Error(), "hookstart workflow get demo -o json shows one"}
+		return nil, &usageError{"--file is not a JSON object: " + err.Error(), oneIsShown}
 	}
 	var id string
 	if given, has := members["id"]; has && (json.Unmarshal(given, &id) != nil || id != v.Workflow) {

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// mustBeJSON says where a text stops to be one JSON text, by line and column, before the API
+// says that it is none. name is the flag that gave it, hint what to do.
+func mustBeJSON(name string, text []byte, hint string) error {
+	if execution.ValidJSON(text) {
+		return nil
+	}
+	at, reason := whatIsWrong(text)
+	line := 1 + bytes.Count(text[:at], []byte("\n"))
+	column := 1 + utf8.RuneCount(text[bytes.LastIndexByte(text[:at], '\n')+1:at])
+	return &usageError{fmt.Sprintf("%s is no JSON: line %d, column %d: %s", name, line, column, reason), hint}
+}
+
+// whatIsWrong is the place in the text, and the reason.
+func whatIsWrong(text []byte) (at int, reason string) {
+	for at < len(text) {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			return at, "this is not UTF-8"
+		}
+		at += size
+	}
+	var value json.RawMessage
+	syntax, is := errors.AsType[*json.SyntaxError](json.Unmarshal(text, &value))
+	switch end := len(bytes.TrimRight(text, " \t\r\n")); {
+	case !is: // both would have to agree on what JSON is
+		return 0, "it cannot be read"
+	case syntax.Offset >= int64(len(text)) && syntax.Error() == "unexpected end of JSON input":
+		return end, "it ends too early"
+	default:
+		return int(syntax.Offset) - 1, syntax.Error() // it has read the character that is wrong
+	}
+}
