@@ -57,6 +57,9 @@ type Config struct {
 	// SignInOnce signs in to the console without the admin token, once: a secret for a link
 	// that is shown to whoever started the process. Empty: nothing does.
 	SignInOnce string `kong:"-"`
+	// DemoQueue is the queue that the demo runner of this process takes: the console says so
+	// of its workflows. Empty: there is none.
+	DemoQueue string `kong:"-"`
 	// OnReady is called once, when the API answers and the recorder runs. It may be nil.
 	OnReady func(Listening) `kong:"-"`
 }

@@ -153,7 +153,7 @@ func run(ctx context.Context, c Config) error {
 	})
 	pages = console.New(console.Config{
 		API: api, Directory: directory, Roll: roll, Store: records, JetStream: js, Consumer: recorder.Durable,
-		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, Reach: checker, Log: log,
+		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Reach: checker, Log: log,
 	})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,

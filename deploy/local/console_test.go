@@ -39,6 +39,7 @@ func TestConsole(t *testing.T) {
 	b.text("#account-acme-inc", "0 of 1 active")
 	b.text("[data-done]", "“Acme Inc.” is created.")
 
+	demoIsSaid(b)
 	url := createAndActivate(t, b)
 	arrived := arriveLive(t, b, url)
 	showIt(b, arrived)
@@ -72,6 +73,18 @@ func signOut(b *tab) {
 	b.see("#token")
 }
 
+// demoIsSaid finds on the demo's page, and in the list, what its runner does, and how far its URL leads.
+func demoIsSaid(b *tab) {
+	b.t.Helper()
+	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
+	b.visit("/workflows")
+	b.text(`.workflows tr:has(a[href="/workflows/demo"])`, does)
+	b.visit("/workflows/demo")
+	b.text("#title", does)
+	b.text("[data-token-said]", "Senders on other machines cannot reach it")
+	b.text("#reach", "on this machine, http://127.0.0.1:")
+}
+
 // createAndActivate makes a workflow, and copies its URL.
 func createAndActivate(t *testing.T, b *tab) (url string) {
 	t.Helper()
@@ -83,6 +96,9 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	b.page("New orders")
 	b.text("[data-done]", "“New orders” is created. It is inactive")
 	b.text("#state", "Inactive")
+	if title := b.evaluate(`document.querySelector("#title").innerText`); strings.Contains(title, "demo runner") {
+		t.Errorf("no demo: %s", title)
+	}
 	b.click("[data-switch]")
 	b.text("#state", "Active")
 	b.text("#quota", "1 of 1 active")

@@ -1,9 +1,11 @@
 package local_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -19,6 +21,7 @@ func TestConsoleKeepsUp(t *testing.T) {
 	changedByOthers(t, b, l)
 	ownIsShown(t, b, l)
 	failuresGo(b)
+	zoneIsSaid(t, b)
 	b.contented()
 }
 
@@ -141,4 +144,21 @@ func failuresGo(b *tab) {
 	b.click("[data-send-test]")
 	b.text("[data-sample-said]", "Started on the sample payload")
 	b.wait(said + `.innerText === ""`)
+}
+
+// zoneIsSaid finds that a time on hover is exact, and says of which time zone it is.
+func zoneIsSaid(t *testing.T, b *tab) {
+	t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})
+	b.check(err)
+	for _, path := range []string{"/executions", "/workflows", "/workflows/demo"} {
+		b.visit(path)
+		b.see("time[data-time]")
+		times := b.evaluate(`[...document.querySelectorAll("time[data-time]")].map((time) => time.title).join("\n")`)
+		for title := range strings.Lines(times) {
+			if !regexp.MustCompile(`:\d\d\.\d{3}.* GMT\+5:45 \(.*T.*Z\)\n?$`).MatchString(title) {
+				t.Fatalf("%s: %q", path, title)
+			}
+		}
+	}
 }

@@ -116,11 +116,15 @@ func Run(ctx context.Context, c Config) error {
 	signInOnce := rand.Text()
 	started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
 	inProcess := []nats.Option{server.InProcess()}
+	runs := "" // the queue of the demo runner
+	if !c.NoDemo {
+		runs = demoQueue
+	}
 	recording := start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
 		return executor.Run(ctx, executor.Config{
 			Listener: executorListener, ConnectTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
 			DatabaseURL: "sqlite:" + filepath.Join(c.DataDir, "executions.db"),
-			AdminToken:  adminToken, SignInOnce: signInOnce, PublicURL: c.PublicURL,
+			AdminToken:  adminToken, SignInOnce: signInOnce, DemoQueue: runs, PublicURL: c.PublicURL,
 			Replicas: 1, StreamMaxAge: max(7*24*time.Hour, c.DedupWindow), DedupWindow: c.DedupWindow, Retention: 30 * 24 * time.Hour,
 			SendersFirst: true,
 			NATSOptions:  inProcess, Ops: o, Log: log, OnReady: func(executor.Listening) { ready() },

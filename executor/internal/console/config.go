@@ -35,6 +35,8 @@ type Config struct {
 	AdminToken string
 	// SignInOnce signs in without the token, once: GET /sign-in?once=… Empty: nothing does.
 	SignInOnce string
+	// DemoQueue is the queue that the demo runner of this process takes. Empty: there is none.
+	DemoQueue string
 	// Reach knows the public URL, and checks where it leads.
 	Reach *reach.Checker
 

@@ -90,7 +90,7 @@ func TestEveryPage(t *testing.T) {
 	for path, parts := range map[string][]string{
 		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "refused <b>1,255</b>", `href="/refusals?within=1h"`, "deduplicated <b>3</b>", "accepted <b>1</b>"},
 		"/fragments/numbers":                  {"No ingress is alive", "17 token_invalid"},
-		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "in 24 h"},
+		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
 		"/workflows?q=voic":                   {"invoices"},
 		"/workflows?q=nothing":                {"No workflow has “nothing”"},
 		"/workflows/grown":                    {"Its webhooks are refused", "change the plan"},
@@ -105,7 +105,7 @@ func TestEveryPage(t *testing.T) {
 			"<code>deleted-one</code>", "it did not say what sent it", "no workflow", "<b>1,234</b>", "mistyped",
 		},
 		"/refusals?within=9y&after=nonsense": {"“9y” is no span of time; “nonsense” is no place in the list", "<b>17</b>"},
-		"/accounts":                          {"1 of 1 active", "1 active workflow refused"},
+		"/accounts":                          {"1 of 1 active", "1 active workflow refused", "free: 1 active workflow, 60 requests/min<", "pro: any number of active workflows, 600 requests/min per workflow<"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is no status; “x” is no way to start an execution; “9y” is no span of time; “nonsense” is no place in the list", id},
 		"/executions?source=rerun":                                    {"Nothing matches"},
 	} {

@@ -18,6 +18,7 @@ type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
 	State           state
+	Demo            bool     // the demo runner of this process takes its queue
 	Others          []choice // active workflows of a full account: those that could be switched off
 	OwnRate         *hookstartv1.RateLimit
 	Nodes           []choice
@@ -92,6 +93,7 @@ func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p
 	p = workflowPage{
 		ID: id, Name: nameOr(record.GetName(), id), Queue: record.GetQueue(),
 		Account: c.quota(record.GetAccountId()), State: c.state(record), OwnRate: record.GetRateLimit(),
+		Demo: c.isDemo(record),
 	}
 	node := r.URL.Query().Get("node")
 	if !hasNode(record, node) {

@@ -22,7 +22,7 @@ func (*planList) Help() string {
 // Run implements the verb.
 func (*planList) Run(s *session) error {
 	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) { return s.client.Plans(s.ctx) }, listing[api.Plan]{
-		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT OF EACH"},
+		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW"},
 		row: func(p api.Plan) []string {
 			active := "any number"
 			if p.MaxActiveWebhookWorkflows != nil {
