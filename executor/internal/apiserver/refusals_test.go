@@ -94,7 +94,7 @@ func TestRefusalsOfAllWorkflowsAreListed(t *testing.T) {
 	if len(page.Items) != 4 {
 		t.Errorf("since two days ago: %s", page.Items)
 	}
-	for _, text := range []string{"refusals:token_invalid", "all-refusals:1 wf", "all-refusals:x wf code", "all-refusals:"} {
+	for _, text := range []string{"refusals:token_invalid", "all-refusals:1 wf", "all-refusals:x wf code", "all-refusals:1 wf code more", "all-refusals:"} {
 		r.get("/refusals?cursor="+base64.RawURLEncoding.EncodeToString([]byte(text))).refused(422, api.CodeInvalid)
 	}
 }

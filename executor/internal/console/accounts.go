@@ -51,11 +51,11 @@ func (c *Console) planChoices() []planChoice {
 		case !plan.GetWebhookTriggers():
 			text += "no webhook triggers"
 		case plan.MaxActiveWebhookWorkflows == nil:
-			text += "any number of active workflows, " + limit + " per workflow"
+			text += "any number active, " + limit + " per workflow"
 		case plan.GetMaxActiveWebhookWorkflows() == 1:
-			text += "1 active workflow, " + limit
+			text += "1 active, " + limit
 		default:
-			text += count(plan.GetMaxActiveWebhookWorkflows()) + " active workflows, " + limit + " per workflow"
+			text += count(plan.GetMaxActiveWebhookWorkflows()) + " active, " + limit + " per workflow"
 		}
 		choices = append(choices, planChoice{plan.GetId(), text})
 	}
