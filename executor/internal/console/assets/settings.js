@@ -57,7 +57,7 @@ function watchDelete(button) {
     }
     try {
       await busy(button, () => call("DELETE", button.dataset.delete));
-      goOn("/workflows", `“${button.dataset.name}” is deleted.`);
+      goOn("/workflows", `“${document.querySelector("h1").textContent}” is deleted.`);
     } catch (problem) {
       fail(refusal, problem);
     }
