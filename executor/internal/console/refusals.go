@@ -45,7 +45,7 @@ var advice = map[string]string{ //nolint:gosec // words about tokens, no token
 	"token_invalid":        "The token is none of this workflow's. If it was rotated, give the sender the new URL.",
 	"webhooks_not_in_plan": "The account's plan has no webhook triggers.",
 	"plan_limit_exceeded":  "The workflow is active, but past its plan's number of active workflows. Deactivate another one, or change the plan.",
-	"rate_limited":         "It is called more often than its rate limit allows. The sender was told when to try again. Give it a limit of its own (hookstart workflow put --rate-requests), or change the plan.",
+	"rate_limited":         "It is called more often than its rate limit allows. The sender was told when to try again. Give it a limit of its own in its settings, or change the plan.",
 	"workflow_inactive":    "It is not active: the switch at the top of its page activates it. Each is recorded as a rejected execution.",
 	"delivery_id_invalid":  "The delivery ID was longer than 255 bytes.",
 	"body_too_large":       "The body was longer than the limit, which is on the workflow's page under “In force”. The ingress's --max-body-bytes sets it.",
