@@ -82,6 +82,7 @@ func (h *handler) router() http.Handler {
 	notAllowed := h.refuseAll(admission.MethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "*" { // which to the router is every path
+			w.Header().Del("Allow")
 			router.NotFound.ServeHTTP(w, r)
 			return
 		}

@@ -137,7 +137,11 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("HEAD: %+v", a)
 	}
 	for _, method := range []string{"GET", "POST", "OPTIONS"} {
-		s.expect(method+" *", s.raw(method+" * HTTP/1.1\r\nHost: test\r\n\r\n", false), 404, "not_found")
+		a := s.raw(method+" * HTTP/1.1\r\nHost: test\r\n\r\n", false)
+		s.expect(method+" *", a, 404, "not_found")
+		if allow, is := a.header["Allow"]; is {
+			t.Errorf("%s *: Allow: %q", method, allow)
+		}
 	}
 	s.expect("1 before 2", s.send(request{method: "GET", path: "/webhooks/"}), 405, "method_not_allowed")
 	for _, path := range []string{"/webhooks", "/webhooks/"} {
