@@ -293,6 +293,25 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 	}
 }
 
+// A change is in force from the very next request: what was admitted under the limit before
+// does not count.
+func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
+	s := startSituations(t)
+	for _, requests := range []int64{1, 2, 1} {
+		s.workflow("changed", "pro", true, &registry.RateLimit{Requests: requests, Window: time.Duration(requests) * 12 * time.Hour})
+		for range requests {
+			if a := s.to("changed", request{}); a.status != 200 {
+				t.Errorf("of %d: %+v", requests, a)
+			}
+		}
+		s.expect("one more", s.to("changed", request{}), 429, "rate_limited")
+	}
+	s.workflow("changed", "pro", true, nil)
+	if a := s.to("changed", request{}); a.status != 200 {
+		t.Errorf("back at the plan's limit: %+v", a)
+	}
+}
+
 func TestRejectedExecutions(t *testing.T) {
 	s := startSituations(t)
 	withID := func(id string) request {

@@ -14,21 +14,29 @@ type debt struct {
 	// tat is the theoretical arrival time: when the workflow is idle again if nothing more
 	// comes, on the clock of now.
 	tat time.Duration
-	// interval is that of the limit under which tat came about.
-	interval time.Duration
+	// limit is the one under which tat came about.
+	limit registry.RateLimit
 }
+
+// under is the state under a limit. One that was changed begins from idle: what the old
+// one counted must not keep back a request that the new one lets through.
+func (d debt) under(l registry.RateLimit) debt {
+	if d.limit == l {
+		return d
+	}
+	return debt{limit: l}
+}
+
+// perRequest is what one request costs.
+func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
 // take asks for one request. From idle, l.Requests requests are accepted at once; after
 // that, one every l.Window/l.Requests. It returns the new state; or, when the request
 // comes too early, how long to wait. A request that is refused changes nothing.
 func take(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
-	interval := l.Window / time.Duration(l.Requests)
+	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
-	if d.interval != interval {
-		// The limit was changed. The debt of the old one must not lock the workflow out for
-		// longer than the new one could.
-		d = debt{min(d.tat, now+burst), interval}
-	}
+	d = d.under(l)
 	d.tat = max(d.tat, now)
 	if early := d.tat + interval - now - burst; early > 0 {
 		return d, early
@@ -46,6 +54,12 @@ func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	return d
 }
 
+// Usage is what an ingress admitted of a workflow.
+type Usage struct {
+	Cost time.Duration // the number of requests times Each
+	Each time.Duration // what one request costs under the limit in force then; 0: not known
+}
+
 // sweepEvery is how often idle workflows are forgotten.
 const sweepEvery = time.Minute
 
@@ -60,7 +74,7 @@ type Limits struct {
 type limitShard struct {
 	mu       sync.Mutex
 	debts    map[string]debt
-	admitted map[string]time.Duration // cost since the last TakeUsage
+	admitted map[string]Usage // since the last TakeUsage
 	swept    time.Duration
 }
 
@@ -69,7 +83,7 @@ func NewLimits() *Limits {
 	l := &Limits{origin: time.Now(), seed: maphash.MakeSeed()}
 	for i := range l.shards {
 		l.shards[i].debts = map[string]debt{}
-		l.shards[i].admitted = map[string]time.Duration{}
+		l.shards[i].admitted = map[string]Usage{}
 	}
 	return l
 }
@@ -89,15 +103,19 @@ func (l *Limits) take(workflowID string, limit registry.RateLimit, at time.Time)
 	next, wait := take(s.debts[workflowID], now, limit)
 	if wait == 0 {
 		s.debts[workflowID] = next
-		s.admitted[workflowID] += next.interval
+		used, each := s.admitted[workflowID], perRequest(limit)
+		if used.Each != each { // of a limit that holds no more
+			used = Usage{Each: each}
+		}
+		used.Cost += each
+		s.admitted[workflowID] = used
 	}
 	return wait
 }
 
-// TakeUsage returns, by workflow, the cost of what was admitted here since it was last
-// called.
-func (l *Limits) TakeUsage() map[string]time.Duration {
-	usage := map[string]time.Duration{}
+// TakeUsage returns, by workflow, what was admitted here since it was last called.
+func (l *Limits) TakeUsage() map[string]Usage {
+	usage := map[string]Usage{}
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -108,21 +126,18 @@ func (l *Limits) TakeUsage() map[string]time.Duration {
 	return usage
 }
 
-// AddUsage counts what another ingress admitted of a workflow under the given limit.
-func (l *Limits) AddUsage(workflowID string, cost time.Duration, limit registry.RateLimit, at time.Time) {
-	if cost <= 0 {
+// AddUsage counts what another ingress admitted of a workflow, unless it was under another
+// limit than the given one, which is in force now.
+func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimit, at time.Time) {
+	interval := perRequest(limit)
+	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
 		return
 	}
 	now := at.Sub(l.origin)
 	s := l.shard(workflowID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	interval := limit.Window / time.Duration(limit.Requests)
-	d, known := s.debts[workflowID]
-	if !known {
-		d.interval = interval
-	}
-	s.debts[workflowID] = add(d, now, cost, interval*time.Duration(limit.Requests))
+	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost, interval*time.Duration(limit.Requests))
 }
 
 // sweep forgets the workflows that are idle: for them the past makes no difference. Those
@@ -139,7 +154,7 @@ func (s *limitShard) sweep(now time.Duration) {
 	}
 	s.debts = busy
 	if len(s.admitted) == 0 {
-		s.admitted = map[string]time.Duration{}
+		s.admitted = map[string]Usage{}
 	}
 	s.swept = now
 }

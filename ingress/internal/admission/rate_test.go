@@ -39,9 +39,17 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A workflow that is in debt is not locked out for longer than its new limit says.
-	if _, wait := take(debt{now + 24*time.Hour, time.Hour}, now, limit); wait != time.Second {
-		t.Errorf("after the limit changed: %s", wait)
+	// A limit that was changed begins from idle, also where one request costs the same.
+	for _, old := range []registry.RateLimit{{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour}} {
+		changed := debt{now + old.Window, old}
+		for n := range 60 {
+			if changed, wait = take(changed, now, limit); wait != 0 {
+				t.Fatalf("after %+v, request %d has to wait %s", old, n+1, wait)
+			}
+		}
+		if _, wait = take(changed, now, limit); wait != time.Second {
+			t.Errorf("after %+v: %s", old, wait)
+		}
 	}
 	// What others admitted is made up for, but never more than one burst.
 	if _, wait := take(add(d, now, 5*time.Second, time.Minute), now, limit); wait != 6*time.Second {
@@ -132,6 +140,33 @@ func threeIngresses(t *testing.T, lost float64) {
 		if f := float64(n) / float64(limit.Requests); f > 1.1+lost || f < 0.95 {
 			t.Errorf("window %d: %d accepted, %.2f of the limit", w+1, n, f)
 		}
+	}
+}
+
+// What others admitted under a limit that holds no more must not use up the new one; what an
+// ingress of before Each tells is counted.
+func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
+	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{Requests: 2, Window: time.Second}
+	for name, c := range map[string]struct {
+		used Usage
+		free bool
+	}{
+		"of the old limit": {Usage{Cost: time.Minute, Each: time.Minute}, true},
+		"of this limit":    {Usage{Cost: time.Second, Each: time.Second / 2}, false},
+		"of no known one":  {Usage{Cost: time.Second}, false},
+	} {
+		limits := NewLimits()
+		limits.AddUsage("wf", c.used, limit, limits.origin)
+		if wait := limits.take("wf", limit, limits.origin); (wait == 0) != c.free {
+			t.Errorf("%s: wait %s", name, wait)
+		}
+	}
+
+	limits := NewLimits()
+	limits.take("wf", old, limits.origin)
+	limits.take("wf", limit, limits.origin)
+	if used := limits.TakeUsage()["wf"]; used != (Usage{Cost: time.Second / 2, Each: time.Second / 2}) {
+		t.Errorf("after the limit changed it tells %+v", used)
 	}
 }
 

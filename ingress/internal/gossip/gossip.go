@@ -79,8 +79,8 @@ func (g *Gossip) run() {
 
 func (g *Gossip) tell() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.self}
-	for id, cost := range g.limits.TakeUsage() {
-		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{WorkflowId: id, Cost: int64(cost)})
+	for id, used := range g.limits.TakeUsage() {
+		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{WorkflowId: id, Cost: int64(used.Cost), Each: int64(used.Each)})
 		if len(usage.GetWorkflows()) == maxWorkflows {
 			g.publish(usage)
 			usage.Workflows = usage.Workflows[:0]
@@ -109,7 +109,8 @@ func (g *Gossip) hear(msg *nats.Msg) {
 	now := time.Now()
 	for _, w := range usage.GetWorkflows() {
 		if view, found := g.registry.Lookup(w.GetWorkflowId()); found && view.Plan != nil {
-			g.limits.AddUsage(view.Workflow.ID, time.Duration(w.GetCost()), view.Limit(), now)
+			used := admission.Usage{Cost: time.Duration(w.GetCost()), Each: time.Duration(w.GetEach())}
+			g.limits.AddUsage(view.Workflow.ID, used, view.Limit(), now)
 		}
 	}
 }

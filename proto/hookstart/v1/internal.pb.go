@@ -642,7 +642,10 @@ type WorkflowUsage struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// The time in nanoseconds that its rate limit needs to make up for what was admitted:
 	// the number of requests times window / requests.
-	Cost          int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
+	Cost int64 `protobuf:"varint,2,opt,name=cost,proto3" json:"cost,omitempty"`
+	// What one request costs of that, window / requests, in nanoseconds. Where another limit is
+	// in force by now, the usage does not count. 0: from an ingress that does not say.
+	Each          int64 `protobuf:"varint,3,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -687,6 +690,13 @@ func (x *WorkflowUsage) GetWorkflowId() string {
 func (x *WorkflowUsage) GetCost() int64 {
 	if x != nil {
 		return x.Cost
+	}
+	return 0
+}
+
+func (x *WorkflowUsage) GetEach() int64 {
+	if x != nil {
+		return x.Each
 	}
 	return 0
 }
@@ -740,11 +750,12 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\tRateUsage\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x129\n" +
-	"\tworkflows\x18\x02 \x03(\v2\x1b.hookstart.v1.WorkflowUsageR\tworkflows\"D\n" +
+	"\tworkflows\x18\x02 \x03(\v2\x1b.hookstart.v1.WorkflowUsageR\tworkflows\"X\n" +
 	"\rWorkflowUsage\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x12\n" +
-	"\x04cost\x18\x02 \x01(\x03R\x04costB?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
+	"\x04cost\x18\x02 \x01(\x03R\x04cost\x12\x12\n" +
+	"\x04each\x18\x03 \x01(\x03R\x04eachB?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
 
 var (
 	file_hookstart_v1_internal_proto_rawDescOnce sync.Once
