@@ -5,6 +5,7 @@ package bus
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net/url"
 	"os"
@@ -69,11 +70,12 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		options = append(options, credentials)
 	}
 	if o.CAFile != "" {
+		if err := checkCA(o.CAFile); err != nil {
+			return nil, fmt.Errorf("--nats-ca: %w", err)
+		}
 		options = append(options, nats.RootCAs(o.CAFile))
 	}
 
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		nc, err := nats.Connect(o.URL, options...)
 		if err == nil {
@@ -82,10 +84,13 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is --nats-url right?", Redact(o.URL), o.Timeout, err)
-		case <-tick.C:
+		case <-time.After(retryEvery): // begins now: a ticker's would compete with the end of ctx
 		}
 	}
 }
+
+// retryEvery is the pause between two attempts to connect.
+const retryEvery = 250 * time.Millisecond
 
 // credentials reads a file of either kind.
 func credentials(file string) (nats.Option, error) {
@@ -101,6 +106,19 @@ func credentials(file string) (nats.Option, error) {
 		return nil, fmt.Errorf("%s holds no credentials: %w", file, err)
 	}
 	return option, nil
+}
+
+// checkCA says what is wrong with a file that should hold certificates. The connection, which
+// reads it anew each time, would be tried again and again instead.
+func checkCA(file string) error {
+	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
+	if err != nil {
+		return err
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return fmt.Errorf("%s holds no certificate", file)
+	}
+	return nil
 }
 
 // Redact is a list of NATS URLs without the names, passwords and tokens in them.

@@ -3,7 +3,11 @@ package bus_test
 import (
 	"context"
 	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +45,44 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	_, err := bus.Connect(ctx, bus.Options{URL: "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2", Timeout: time.Second, Log: quiet()})
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "nats://127.0.0.1:1,nats://127.0.0.1:2") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A server that accepts and says nothing takes longer than Timeout: then that was the last try.
+func TestConnectEndsAfterItsTimeout(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int32
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			defer func() { _ = conn.Close() }()
+		}
+	}()
+	defer func() { _ = listener.Close() }()
+	_, err = bus.Connect(t.Context(), bus.Options{URL: "nats://" + listener.Addr().String(), Timeout: time.Millisecond, Log: quiet()})
+	if err == nil || tries.Load() != 1 {
+		t.Errorf("%d tries: %v", tries.Load(), err)
+	}
+}
+
+// Files that are not what they should be are told at once, without a server to try.
+func TestBadFilesAreNotWaitedFor(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []bus.Options{{CAFile: empty}, {CAFile: empty + "-not"}, {CredsFile: empty}, {CredsFile: empty + "-not"}} {
+		o.URL, o.Timeout, o.Log = "nats://127.0.0.1:1", time.Hour, quiet()
+		if _, err := bus.Connect(t.Context(), o); err == nil || !strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
