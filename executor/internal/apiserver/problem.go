@@ -271,6 +271,9 @@ func humaField(err error) api.FieldError {
 	if name, missing := missingProperty(what); missing {
 		location, what = location+"."+name, "is required"
 	}
+	if strings.HasPrefix(what, "invalid date/time") { // and then Go's way to write a form
+		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"
+	}
 	for _, place := range []string{"body.", "query.", "path."} {
 		if field, found := strings.CutPrefix(location, place); found {
 			location = field
