@@ -208,17 +208,19 @@ func openStore(ctx context.Context, url string) (store.Store, error) {
 	if path, isSQLite := strings.CutPrefix(url, sqlitePrefix); isSQLite {
 		return opened(sqlite.Open(ctx, path))
 	}
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
+	var why error
 	for {
 		s, err := opened(postgres.Open(ctx, url))
-		if err == nil {
-			return s, nil
+		if err == nil || errors.Is(err, postgres.ErrURL) {
+			return s, err
+		}
+		if why == nil || ctx.Err() == nil { // once the time is up, the error says no more than that
+			why = err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
-		case <-tick.C:
+			return nil, why
+		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }

@@ -49,7 +49,10 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
 		"PostgreSQL away": {func(c *executor.Config) {
 			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 2*time.Second
-		}, "127.0.0.1"},
+		}, "refused"},
+		"a wrong URL is not waited for": {func(c *executor.Config) {
+			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim%zz@127.0.0.1:1/x", time.Hour
+		}, "escaped as %XX"},
 		"NATS away":         {func(c *executor.Config) { c.NATSURL, c.ConnectTimeout = "nats://127.0.0.1:1", time.Millisecond }, "--nats-url"},
 		"a window too long": {func(c *executor.Config) { c.DedupWindow = c.StreamMaxAge + 1 }, "dedup window"},
 		"two replicas":      {func(c *executor.Config) { c.Replicas = 2 }, "replicas"},
