@@ -301,6 +301,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"no certificate": {func(c *ingress.Config) { c.TLSCert, c.TLSKey = os.DevNull, os.DevNull }, "--tls-cert"},
 		"bad URL":        {func(c *ingress.Config) { c.PublicURL = "hooks.example.com" }, "--public-url"},
 		"no limit":       {func(c *ingress.Config) { c.MaxBodyBytes = 0 }, "--max-body-bytes"},
+		"no header":      {func(c *ingress.Config) { c.DeliveryIDHeaders = []string{"X-Id", "X Id"} }, `--delivery-id-headers: "X Id"`},
 		"payload":        {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 1<<20, 1<<20 }, "max_payload"},
 	} {
 		config := ingress.Config{

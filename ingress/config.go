@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -74,7 +75,11 @@ var DefaultDeliveryIDHeaders = []string{
 // line (bounded by 32 KB, and sent as protobuf), IDs and NATS headers.
 const messageOverhead = 64 << 10
 
-func (c *Config) validate() error {
+// headerCharacters are those that the name of a header is made of (RFC 9110).
+const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// Check says in one line what is wrong, before anything is started. Run does that, too.
+func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {
 			return fmt.Errorf("--%s must be more than 0", flag)
@@ -94,6 +99,11 @@ func (c *Config) validate() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		problems = append(problems, errors.New("--tls-cert and --tls-key go together"))
+	}
+	for _, name := range c.DeliveryIDHeaders {
+		if name == "" || strings.Trim(name, headerCharacters) != "" {
+			problems = append(problems, fmt.Errorf("--delivery-id-headers: %q is no name of a header", name))
+		}
 	}
 	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))
 	for _, err := range problems {

@@ -50,7 +50,7 @@ func Run(ctx context.Context, c Config) error {
 }
 
 func run(ctx context.Context, c Config) error {
-	if err := c.validate(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	o, log, opsAddr, stopOps, err := ops.Begin(ctx, "ingress", c.Ops, c.Log, c.LogLevel, c.OpsAddr)

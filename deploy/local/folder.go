@@ -72,7 +72,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	})
 	switch {
 	case errors.Is(err, embednats.ErrLocked):
-		return nil, fmt.Errorf("%w; stop that one, or choose another folder with --data-dir", err)
+		return nil, fmt.Errorf("the data folder %s is %w; stop that one, or choose another with --data-dir", c.DataDir, embednats.ErrLocked)
 	case err != nil:
 		return nil, fmt.Errorf("%w (--nats-addr, --data-dir)", err)
 	}

@@ -70,6 +70,14 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
+	endpoint := ingress.Config{
+		ConnectTimeout: 30 * time.Second, PublishTimeout: 5 * time.Second, ShutdownTimeout: 35 * time.Second,
+		PublicURL: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIDHeaders: ingress.DefaultDeliveryIDHeaders,
+		BodyTimeout: 30 * time.Second, MaxInFlight: 4096, MaxBufferedBytes: max(256<<20, c.MaxBodyBytes),
+	}
+	if err := endpoint.Check(); err != nil { // the ingress itself would say it last of all
+		return err
+	}
 	adminToken, err := prepareFolder(c)
 	if err != nil {
 		return err
@@ -136,12 +144,9 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	accepting := start(ctx, func(ctx context.Context, ready func()) error {
-		return ingress.Run(ctx, ingress.Config{
-			Listener: ingressListener, ConnectTimeout: 30 * time.Second, PublishTimeout: 5 * time.Second, ShutdownTimeout: 35 * time.Second,
-			PublicURL: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIDHeaders: ingress.DefaultDeliveryIDHeaders,
-			BodyTimeout: 30 * time.Second, MaxInFlight: 4096, MaxBufferedBytes: max(256<<20, c.MaxBodyBytes),
-			NATSOptions: inProcess, Ops: o, Log: log, OnReady: func(ingress.Listening) { ready() },
-		})
+		endpoint.Listener, endpoint.PublicURL, endpoint.NATSOptions = ingressListener, c.PublicURL, inProcess
+		endpoint.Ops, endpoint.Log, endpoint.OnReady = o, log, func(ingress.Listening) { ready() }
+		return ingress.Run(ctx, endpoint)
 	})
 	defer accepting.stop()
 	if err := accepting.waitReady(ctx); err != nil {

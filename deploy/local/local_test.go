@@ -97,6 +97,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 		"folder is none": {[]string{"--data-dir=" + filepath.Join(file, "x")}, []string{file, "--data-dir"}, 1},
 		"no such flag":   {[]string{"--frobnicate"}, []string{"--frobnicate", "--help"}, 2},
 		"no number":      {[]string{"--max-body-bytes=many"}, []string{"--max-body-bytes", "--help"}, 2},
+		"no bytes":       {[]string{"--max-body-bytes=0", "--log-level=info"}, []string{"--max-body-bytes"}, 1},
 		"no address":     {[]string{"--nats-addr=4222"}, []string{"--nats-addr"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
