@@ -55,7 +55,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	s := startSituations(t)
 	body := " {\"a\":\"<&>\"}\r\n"
 	a := s.send(request{
-		path: "/webhooks/active?x=1&token=" + s.token["active"] + "&x=2&%zz=%FF&sig=a%2Bb+c&;semi=1&token=other&to%6ben=third",
+		path: "/webhooks/active?x=1&token=" + s.token["active"] + "&x=2&%zz=%FF&sig=a%2Bb+c&;semi=1&token=other&to%6ben=third&u=/?token=" + s.token["active"],
 		body: body,
 		header: map[string]string{
 			"Content-Type": "application/json; charset=utf-8", "X-GitHub-Event": "push", "Authorization": "Bearer secret",
@@ -90,7 +90,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	if string(start.Payload.Body) != body || string(start.Payload.Input()) != body || start.Source != execution.Webhook || start.AccountID != "pro" {
 		t.Errorf("%+v", start)
 	}
-	if diff := cmp.Diff(execution.Values{"x": {"1", "2"}, "%zz": {"%FF"}, "sig": {"a+b c"}, ";semi": {"1"}}, start.Query); diff != "" {
+	if diff := cmp.Diff(execution.Values{"x": {"1", "2"}, "%zz": {"%FF"}, "sig": {"a+b c"}, ";semi": {"1"}, "u": {"/?token=[token]"}}, start.Query); diff != "" {
 		t.Error(diff)
 	}
 	want := execution.Values{
@@ -104,6 +104,23 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 	if start.TokenID != registry.HashToken(s.token["active"]).ID() {
 		t.Errorf("token ID %s", start.TokenID)
+	}
+}
+
+// Whatever repeats the token, in no message of either kind is it to be found.
+func TestTheTokenIsInNoMessage(t *testing.T) {
+	s := startSituations(t)
+	for _, workflow := range []string{"active", "inactive"} {
+		token := s.token[workflow]
+		echo := "POST /webhooks/" + workflow + "?token=" + token + "&a=" + token + "&b=x" + token + "x HTTP/1.1\r\nHost: " + token +
+			"\r\nContent-Type: " + token + "\r\nX-Webhook-Delivery-Id: " + token + "\r\nX-Other: <" + token + ">\r\nContent-Length: 0\r\n\r\n"
+		first, again := s.raw(echo, false), s.raw(echo, false)
+		if first.executionID() == "" || first.executionID() != again.executionID() {
+			t.Errorf("%s: %s, %s", workflow, first.raw, again.raw)
+		}
+		if data := string(s.last().Data); !strings.Contains(data, "[token]") || strings.Contains(data, token) {
+			t.Errorf("%s: %q", workflow, data)
+		}
 	}
 }
 

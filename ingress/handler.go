@@ -138,7 +138,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		return
 	}
 	e.bodyBytes = len(body)
-	payload, err := execution.NewPayload(headerText(r.Header.Get("Content-Type")), body)
+	payload, err := execution.NewPayload(hideToken(headerText(r.Header.Get("Content-Type")), token), body)
 	if err != nil {
 		h.refuse(w, r, e, &admission.Refusal{Code: admission.JSONInvalid})
 		return
@@ -157,12 +157,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		AccountID:  admitted.Workflow.AccountID,
 		Queue:      admitted.Workflow.Queue,
 		Source:     execution.Webhook,
-		DeliveryID: headerText(deliveryID),
+		DeliveryID: hideToken(headerText(deliveryID), token),
 		AcceptedAt: e.start.UTC().Truncate(time.Microsecond),
 		Payload:    payload,
 		Trace:      e.startPublish(r, stream.StartSubject, admitted, executionID),
 		Headers:    forwardedHeaders(r, token),
-		Query:      query,
+		Query:      forwardedQuery(query, token),
 		TokenID:    admitted.TokenID,
 	}
 	msg, err := stream.StartMessageIn(buffers.message, start)
@@ -190,16 +190,16 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 		AccountID:    a.Workflow.AccountID,
 		Queue:        a.Workflow.Queue,
 		At:           e.start.UTC().Truncate(time.Microsecond),
-		ContentType:  headerText(r.Header.Get("Content-Type")),
+		ContentType:  hideToken(headerText(r.Header.Get("Content-Type")), token),
 		DeclaredSize: max(r.ContentLength, 0),
 		Headers:      forwardedHeaders(r, token),
-		Query:        query,
+		Query:        forwardedQuery(query, token),
 		Code:         string(why.Code),
 		TokenID:      a.TokenID,
 		Trace:        e.startPublish(r, stream.RejectedSubject, a, why.ExecutionID),
 	}
 	if len(deliveryID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID = headerText(deliveryID)
+		rejection.DeliveryID = hideToken(headerText(deliveryID), token)
 	}
 	e.executionID = rejection.ID
 	msg, err := stream.RejectedMessage(rejection)

@@ -30,7 +30,7 @@ func userAgent(r *http.Request) string {
 	}
 	text = text[:min(len(text), 1<<10)] // so that nobody can make it grow far by a token of one letter
 	if token, _ := splitQuery(r.URL.RawQuery); token != "" {
-		text = strings.ReplaceAll(text, token, hiddenToken)
+		text = hideToken(text, token)
 	}
 	if strings.Contains(text, registry.TokenPrefix) {
 		text = hiddenToken // of something else

@@ -59,9 +59,21 @@ func (h *handler) deliveryID(header http.Header) string {
 	return ""
 }
 
-// hiddenToken stands where a header repeats the token: a proxy may put the whole URL
-// into one.
+// hiddenToken stands where a header or a parameter repeats the token: a proxy may put the
+// whole URL into one.
 const hiddenToken = "[token]"
+
+func hideToken(text, token string) string { return strings.ReplaceAll(text, token, hiddenToken) }
+
+// forwardedQuery are the parameters as a runner gets them. They are made of the given ones.
+func forwardedQuery(query execution.Values, token string) execution.Values {
+	for _, values := range query {
+		for i, value := range values {
+			values[i] = hideToken(value, token)
+		}
+	}
+	return query
+}
 
 // forwardedHeaders are the request's headers as a runner gets them. They are made of the
 // request's own, which are not those that came any more.
@@ -72,9 +84,7 @@ func forwardedHeaders(r *http.Request, token string) execution.Values {
 	}
 	for name, values := range headers {
 		for i, value := range values {
-			if clean := headerText(value); clean != value || strings.Contains(clean, token) {
-				values[i] = strings.ReplaceAll(clean, token, hiddenToken)
-			}
+			values[i] = hideToken(headerText(value), token)
 		}
 		if clean := headerText(name); clean != name {
 			delete(headers, name)
@@ -82,7 +92,7 @@ func forwardedHeaders(r *http.Request, token string) execution.Values {
 		}
 	}
 	if r.Host != "" {
-		headers["Host"] = []string{headerText(r.Host)} // net/http takes it out of the headers
+		headers["Host"] = []string{hideToken(headerText(r.Host), token)} // net/http takes it out of the headers
 	}
 	return headers
 }
