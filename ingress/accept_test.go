@@ -333,6 +333,16 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// Who has much to send that nobody reads is told, with the answer, that the connection ends.
+func TestALongBodyThatIsRefusedEndsTheConnection(t *testing.T) {
+	s := startSituations(t)
+	a := s.raw(s.head("/webhooks", "", "Content-Length: 262145"), false)
+	s.expect("2", a, 400, "workflow_id_missing")
+	if !a.close {
+		t.Errorf("%v", a.header)
+	}
+}
+
 func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	s := startSituations(t)
 	conn, err := net.Dial("tcp", s.addr)

@@ -126,9 +126,12 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refus
 	if refusal.Code == admission.MethodNotAllowed {
 		header.Set("Allow", http.MethodPost)
 	}
-	// A client that waits to be asked for the body is not asked any more.
-	e.unread = e.unread && !p.close && r.Header.Get("Expect") == ""
-	if p.close || r.Header.Get("Expect") != "" {
+	// A client that waits to be asked for the body is not asked any more. One that has more to
+	// send than is read for the connection's sake is told that it ends: cut off while it
+	// sends, it might not see the answer.
+	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscard
+	e.unread = e.unread && !ends
+	if ends {
 		header.Set("Connection", "close")
 	}
 	text, err := json.Marshal(body)
