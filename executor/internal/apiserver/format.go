@@ -14,7 +14,46 @@ import (
 // jsonFormat writes what others gave us as JSON, inputs, outputs and sample payloads,
 // byte by byte as they gave it. encoding/json would refuse what is nested deeper than
 // 10,000, and rewrite the rest.
-var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: json.Unmarshal}
+var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
+
+// readJSON is json.Unmarshal, and reads any number where huma looks at the form of a body
+// only: what is in a sample payload may be more than a float64 can hold, and is kept as sent.
+func readJSON(text []byte, into any) error {
+	form, is := into.(*any)
+	if !is {
+		return json.Unmarshal(text, into)
+	}
+	var whole json.RawMessage // which says what is wrong, and refuses what comes after it
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(whole))
+	decoder.UseNumber()
+	if err := decoder.Decode(form); err != nil {
+		return err
+	}
+	*form = withFloats(*form)
+	return nil
+}
+
+// withFloats makes the numbers of a document float64, as huma expects them: those that are
+// too large are infinite.
+func withFloats(value any) any {
+	switch value := value.(type) {
+	case json.Number:
+		number, _ := value.Float64()
+		return number
+	case []any:
+		for i := range value {
+			value[i] = withFloats(value[i])
+		}
+	case map[string]any:
+		for name := range value {
+			value[name] = withFloats(value[name])
+		}
+	}
+	return value
+}
 
 // rawMember is a member of an object with a value that is JSON already; nil: null.
 type rawMember struct {

@@ -160,6 +160,8 @@ func TestWorkflowsThatAreInvalid(t *testing.T) {
 		{"wf", with(`"rateLimit":{"requests":0,"windowSeconds":60},` + node(1)), "rateLimit.requests", "1"},
 		{"wf", with(`"rateLimit":{"requests":1,"windowSeconds":36028797018963968},` + node(1)), "rateLimit.windowSeconds", "86400"},
 		{"wf", with(`"rateLimit":{"requests":1.5,"windowSeconds":60},` + node(1)), "rateLimit.requests", "integer"},
+		{"wf", with(`"rateLimit":{"requests":1E400,"windowSeconds":60},` + node(1)), "rateLimit.requests", "1000000"},
+		{"wf", with(node(1)) + "{}", "body", "after"},
 		{"wf", with(`"rateLimit":{"requests":1},` + node(1)), "rateLimit.windowSeconds", "required"},
 		{"wf", with(`"rateLimit":7,` + node(1)), "rateLimit", "object"},
 	} {
@@ -181,6 +183,19 @@ func TestNullSampleIsNoSample(t *testing.T) {
 	put(``)
 	if got := r.trigger("wf", "a").SamplePayload; string(got) != `7` {
 		t.Errorf("the sample payload became %s", got)
+	}
+}
+
+// A sample payload that comes with the workflow is kept as sent, too.
+func TestSampleOfAWorkflowIsKeptAsSent(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	for _, sample := range []string{`12345678901234567890.10`, `{"a":[1E400,-1e-400,-0, 1.0],"a":"\ud800\/<"}`, `-1E999999`} {
+		r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"a","samplePayload":`+sample+`}]}`)
+		if got := r.trigger("wf", "a").SamplePayload; string(got) != sample {
+			t.Errorf("%s became %s", sample, got)
+		}
 	}
 }
 
