@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 
@@ -36,7 +37,19 @@ func New(c Config) http.Handler {
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	s := &server{Config: c, adminToken: sha256.Sum256([]byte(c.AdminToken))}
-	return s.observed(s.guarded(asJSON(s.router())))
+	return s.observed(s.guarded(wholeQuery(asJSON(s.router()))))
+}
+
+// wholeQuery refuses a query of which a part cannot be read. Left out, as net/url does, a
+// filter would find everything.
+func wholeQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			eventOf(r.Context()).answer(w, invalid(api.FieldError{Field: "query", Problem: err.Error() + "; escape what is no letter or digit as %XX"}))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // asJSON takes every body for JSON, whatever it says it is: curl -d says that it is a

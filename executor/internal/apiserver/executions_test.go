@@ -80,6 +80,8 @@ func TestExecutionsAreListed(t *testing.T) {
 		{"until=2026-03-01", "until"},
 		{"since=2026-03-01T12:00:00", "since"},
 		{"until=1772366400", "until"},
+		{"status=%zz", "query"},
+		{"status=failed;source=rerun", "query"},
 		{"since=2026-03-01T13:00:00+01:00", "since"}, // a + that is not escaped is a space
 	} {
 		says := ""
