@@ -236,8 +236,12 @@ func FuzzRequest(f *testing.F) {
 		}
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		plain := !strings.ContainsAny(query, " \r\n#?") && !strings.ContainsAny(header, "\r\n")
+		if header != "" { // an empty line would be the end of the headers
+			header += "\r\n"
+		}
 		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+query+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+
-			"Content-Length: "+strconv.Itoa(len(body))+"\r\n"+header+"\r\n\r\n")
+			"Content-Length: "+strconv.Itoa(len(body))+"\r\n"+header+"\r\n")
 		_, _ = conn.Write(body)
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
@@ -256,7 +260,6 @@ func FuzzRequest(f *testing.F) {
 		if strings.Contains(refused.agent(), token) {
 			t.Fatalf("kept of a refusal: %q", refused.agent())
 		}
-		plain := !strings.ContainsAny(query, " \r\n#?") && !strings.ContainsAny(header, "\r\n")
 		if response.StatusCode == 200 && plain {
 			messages.mu.Lock()
 			defer messages.mu.Unlock()
