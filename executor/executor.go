@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -124,6 +125,7 @@ func run(ctx context.Context, c Config) error {
 	if err := putPlans(starting, editor, plans, log); err != nil {
 		return err
 	}
+	warnOfLostPlans(directory, plans, log)
 	changed, err := changes.New(nc)
 	if err != nil {
 		return err
@@ -258,6 +260,25 @@ func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.P
 		return fmt.Errorf("the plan catalog: %w", err)
 	}
 	return nil
+}
+
+// warnOfLostPlans says how many accounts have a plan that the catalog does not have: nothing
+// else tells an operator who left it out.
+func warnOfLostPlans(directory *registry.Directory, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) {
+	known := map[string]bool{}
+	for _, plan := range plans.GetPlans() {
+		known[plan.GetId()] = true
+	}
+	lost := map[string]int{}
+	for _, account := range directory.Accounts("", math.MaxInt) {
+		if !known[account.GetPlan()] {
+			lost[account.GetPlan()]++
+		}
+	}
+	if len(lost) > 0 {
+		log.WithField("accounts", lost).Warn("accounts have plans that are not in the catalog, so their webhooks are refused; " +
+			"put the plans back into it, or give the accounts other ones")
+	}
 }
 
 const (

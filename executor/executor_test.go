@@ -1,6 +1,7 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -9,9 +10,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -73,6 +76,36 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// A catalog that lacks a plan which accounts have is in force, and is told of.
+func TestPlansThatTheCatalogLacks(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	for id, plan := range map[string]string{"a": "pro", "b": "pro", "c": "free"} {
+		if _, _, err := r.PutAccount(t.Context(), id, "", plan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := config(t, server.URL())
+	c.Plans = filepath.Join(t.TempDir(), "plans.json")
+	for catalog, want := range map[string]string{
+		`[{"id":"free","webhookTriggers":true,"rateLimit":{"requests":1,"windowSeconds":1}}]`: `"accounts":{"pro":2}`,
+		`[{"id":"free","webhookTriggers":true,"rateLimit":{"requests":1,"windowSeconds":1}},
+		  {"id":"pro","webhookTriggers":true,"rateLimit":{"requests":1,"windowSeconds":1}}]`: "",
+	} {
+		if err := os.WriteFile(c.Plans, []byte(catalog), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var logged bytes.Buffer
+		c.Log = &logrus.Logger{Out: &logged, Formatter: &logrus.JSONFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.WarnLevel}
+		if err := run(t, c); err != nil {
+			t.Fatal(err)
+		}
+		if told := logged.String(); strings.Contains(told, "not in the catalog") != (want != "") || !strings.Contains(told, want) {
+			t.Errorf("%s: %s", catalog, told)
+		}
 	}
 }
 
