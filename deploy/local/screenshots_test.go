@@ -97,6 +97,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "dead-letters", path: "/dead-letters"},
 			{name: "refusals", path: "/refusals"},
 			{name: "refusals-no-place", path: "/refusals?within=1h&after=nonsense"},
+			{name: "accounts-chosen", path: "/accounts#account-acme"},
 			{name: "accounts", path: "/accounts"},
 			{name: "accounts-created", path: "/accounts", do: func(b *tab) {
 				b.evaluate(`sessionStorage.setItem("hookstart-done", "“Acme Inc.” is created.") ?? ""`)
@@ -108,7 +109,6 @@ func TestScreenshots(t *testing.T) {
 				b.click("#account-acme button")
 				b.text("dialog[open]", "senders get 403 webhooks_not_in_plan")
 			}},
-			{name: "accounts-chosen", path: "/accounts#account-acme"},
 			{name: "new-workflow", path: "/new-workflow", do: func(b *tab) {
 				b.click("summary")
 				b.write("#name", "Demo")
@@ -132,6 +132,8 @@ func TestScreenshots(t *testing.T) {
 		})
 	})
 }
+
+const windowHeight = 900
 
 // scene is a page, and what is done on it first.
 type scene struct {
@@ -161,19 +163,33 @@ func (c *camera) takeAll(prefix string, scenes []scene) {
 		scheme string
 		width  int64
 	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
-		c.look(look.scheme, look.width, 900)
+		c.look(look.scheme, look.width, windowHeight)
 		for _, s := range scenes {
 			c.visit(s.path)
 			if s.do != nil {
 				s.do(c.tab)
 			}
 			c.wait(fragmentsAreThere)
-			picture, err := chromedp.Run(c.ctx, chromedp.FullScreenshot(100))
-			c.check(err)
+			picture := c.picture(look.width)
 			name := fmt.Sprintf("%s%s-%s-%d.png", prefix, s.name, look.scheme, look.width)
 			c.check(os.WriteFile(filepath.Join(c.folder, name), picture, 0o600))
 		}
 	}
+}
+
+// picture is the whole page, in a window as high as that: what lies beyond a window is not
+// always painted. Where a dialog lies over the page, it is what the window shows.
+func (c *camera) picture(width int64) []byte {
+	c.t.Helper()
+	if c.evaluate(`document.querySelector("dialog[open]") ? "yes" : "no"`) == "no" {
+		height, err := chromedp.Run(c.ctx, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
+		c.check(err)
+		c.do(chromedp.EmulateViewport(width, height))
+		defer c.do(chromedp.EmulateViewport(width, windowHeight))
+	}
+	picture, err := chromedp.Run(c.ctx, chromedp.CaptureScreenshot())
+	c.check(err)
+	return picture
 }
 
 // takeForREADME takes what is seen first. Those in testdata/screenshots are such pictures, copied.

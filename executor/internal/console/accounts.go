@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -72,7 +73,9 @@ func rateText(requests, windowSeconds int64) string {
 		return text + "/min"
 	case 3600:
 		return text + "/h"
-	default:
-		return text + " per " + duration(time.Duration(windowSeconds)*time.Second)
 	}
+	if windowSeconds < 60 {
+		return fmt.Sprintf("%s per %d s", text, windowSeconds)
+	}
+	return text + " per " + duration(time.Duration(windowSeconds)*time.Second)
 }

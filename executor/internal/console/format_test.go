@@ -17,7 +17,7 @@ func TestWords(t *testing.T) {
 		"2 min 5 s": duration(125 * time.Second), "3 h 0 min": duration(3 * time.Hour),
 		"1 byte": size(1), "1,023 bytes": size(1023), "100 KB": size(102_400), "1.5 MB": size(3 << 19),
 		"1,234,567": count(1_234_567), "999": count(999), "-1,000": count(-1000), "0 executions": plural(0, "execution"),
-		"60 requests/min": rateText(60, 60), "5 requests per 10.0 s": rateText(5, 10), "1 request/min": rateText(1, 60),
+		"60 requests/min": rateText(60, 60), "5 requests per 10 s": rateText(5, 10), "5 requests per 2 min 0 s": rateText(5, 120), "1 request/min": rateText(1, 60),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
