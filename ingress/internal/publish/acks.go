@@ -25,6 +25,7 @@ type acks struct {
 	mu      sync.Mutex
 	waiting map[uint64]*waiter
 	next    uint64
+	closed  bool // nobody would bring an answer any more
 
 	idle sync.Pool // of *waiter
 	stop chan struct{}
@@ -74,6 +75,9 @@ func (a *acks) close() {
 	close(a.stop)
 	<-a.done
 	_ = a.sub.Unsubscribe()
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
 	a.fail(errDisconnected, func(*waiter) bool { return true })
 }
 
@@ -85,6 +89,10 @@ func (a *acks) publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	}
 	w.deadline = deadline
 	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return Ack{}, nats.ErrConnectionClosed
+	}
 	a.next++
 	number := a.next
 	a.waiting[number] = w

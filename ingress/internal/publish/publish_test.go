@@ -110,8 +110,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	publishers := []*publish.Publisher{
-		newPublisher(t, connect(t, cluster.URLs()), 3, 5*time.Second),
-		newPublisher(t, connect(t, cluster.Node(1).URL()), 3, 5*time.Second),
+		newPublisher(t, connect(t, cluster.URLs()), 3, 30*time.Second),
+		newPublisher(t, connect(t, cluster.Node(1).URL()), 3, 30*time.Second),
 	}
 	for round := range 100 {
 		var (
@@ -146,7 +146,7 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 // told so without noticing.
 func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
-	p := newPublisher(t, connect(t, cluster.URLs()), 3, 10*time.Second)
+	p := newPublisher(t, connect(t, cluster.URLs()), 3, 30*time.Second)
 	var (
 		wg    sync.WaitGroup
 		acked sync.Map
@@ -247,5 +247,63 @@ func TestAServerThatHangs(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s is %d times in the stream", id, n)
 		}
+	}
+}
+
+// No answer to a first attempt, and one to the second: only what this very request has
+// stored is no repeat, and what has no delivery ID is not sent twice.
+func TestNoAnswerAtFirst(t *testing.T) {
+	server := natstest.StartProcess(t)
+	nc := connect(t, server.URL())
+	p := newPublisher(t, nc, 1, 30*time.Second)
+	if _, err := p.Publish(message(t, "known")); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	before := nc.Stats().OutMsgs
+	var wg sync.WaitGroup
+	for deliveryID, duplicate := range map[string]bool{"known": true, "new": false, "": false} {
+		msg := message(t, deliveryID)
+		wg.Go(func() {
+			if ack, err := p.Publish(msg); err != nil || ack.Duplicate != duplicate {
+				t.Errorf("delivery ID %q: %+v, %v", deliveryID, ack, err)
+			}
+		})
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for nc.Stats().OutMsgs < before+5 { // two were sent again
+		<-tick.C
+	}
+	server.Resume()
+	wg.Wait()
+	stored := counts(t, server.Connect(t))
+	for id, n := range stored {
+		if n != 1 {
+			t.Errorf("%s is %d times in the stream", id, n)
+		}
+	}
+	if len(stored) != 3 {
+		t.Errorf("%d messages are stored, want 3", len(stored))
+	}
+}
+
+// A request that the process does not wait for any more must not wait for ever.
+func TestPublishingAfterTheEnd(t *testing.T) {
+	nc := connect(t, natstest.Start(t).URL())
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = stream.Ensure(t.Context(), js, stream.DefaultSettings)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := publish.New(t.Context(), nc, 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if _, err := p.Publish(message(t, "")); !errors.Is(err, publish.ErrUnavailable) {
+		t.Errorf("%v", err)
 	}
 }
