@@ -378,3 +378,26 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 		post(s.token["active"], "x", 200)
 	}
 }
+
+// When the time that a body has is over, and it was there, the connection is good for more.
+func TestABodyThatWasInTime(t *testing.T) {
+	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	for range 2 {
+		if _, err := io.WriteString(conn, s.head("/webhooks/active", s.token["active"], "Content-Length: 1")+"x"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := s.read(response); a.status != 200 {
+			t.Errorf("%+v", a)
+		}
+	}
+}

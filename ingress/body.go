@@ -33,9 +33,9 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 
 	e.unread = false
 
-	// The connection's next request sets a deadline of its own.
-	deadline := http.NewResponseController(w).SetReadDeadline
-	if err := deadline(time.Now().Add(h.bodyTimeout)); err != nil {
+	// It stays until the connection's next request, which sets its own. Should it pass before
+	// the answer, the request's context ends, which nothing here looks at.
+	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)); err != nil {
 		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}
 	}
 	var err error
@@ -54,7 +54,6 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	case err != nil:
 		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}
 	}
-	_ = deadline(time.Time{}) // it must not end the wait for the stream
 	return body, release, nil
 }
 

@@ -210,29 +210,42 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// One request holds all that there is, with a body that does not come: its place, or the
+// bytes that it may need.
 func TestOverloaded(t *testing.T) {
-	s := startSituations(t, func(c *ingress.Config) { c.MaxInFlight = 1 })
-	s.workflow("busy", "pro", true, &registry.RateLimit{Requests: 1_000_000, Window: time.Second})
-	// One request holds the only place, with a body that does not come.
-	head := s.head("/webhooks/busy", s.token["busy"], "Content-Length: 1")
-	release := make(chan struct{})
-	held := make(chan answer, 1)
-	hold := func() { held <- s.slow(head, release, "x") }
-	go hold()
-	for s.to("busy", request{}).status == http.StatusOK {
-		select {
-		case <-held: // one of ours was in its place
+	for name, c := range map[string]struct {
+		option func(*ingress.Config)
+		length string
+		body   string
+	}{
+		"requests":            {func(c *ingress.Config) { c.MaxInFlight = 1 }, "Content-Length: 1", "x"},
+		"bytes":               {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 9, 9 }, "Content-Length: 9", "123456789"},
+		"bytes, not declared": {func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 9, 9 }, "Transfer-Encoding: chunked", "1\r\nx\r\n0\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startSituations(t, c.option)
+			s.workflow("busy", "pro", true, &registry.RateLimit{Requests: 1_000_000, Window: time.Second})
+			head := s.head("/webhooks/busy", s.token["busy"], c.length)
+			release := make(chan struct{})
+			held := make(chan answer, 1)
+			hold := func() { held <- s.slow(head, release, c.body) }
 			go hold()
-		default:
-		}
-	}
-	s.expect("14", s.to("busy", request{}), 503, "overloaded")
-	close(release)
-	if a := <-held; a.status != 200 {
-		t.Errorf("the one that held the place: %+v", a)
-	}
-	if a := s.to("busy", request{}); a.status != 200 {
-		t.Errorf("afterwards: %+v", a)
+			for s.to("busy", request{body: "x"}).status == http.StatusOK {
+				select {
+				case <-held: // one of ours was in its place
+					go hold()
+				default:
+				}
+			}
+			s.expect("14", s.to("busy", request{body: "x"}), 503, "overloaded")
+			close(release)
+			if a := <-held; a.status != 200 {
+				t.Errorf("the one that held the place: %+v", a)
+			}
+			if a := s.to("busy", request{body: "x"}); a.status != 200 {
+				t.Errorf("afterwards: %+v", a)
+			}
+		})
 	}
 }
 
