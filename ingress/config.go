@@ -65,12 +65,6 @@ func (c *Config) allDeliveryIDHeaders() []string {
 	return append([]string{"X-Webhook-Delivery-Id", "X-Partner-Delivery"}, c.DeliveryIDHeaders...)
 }
 
-// DefaultDeliveryIDHeaders are the default of Config.DeliveryIDHeaders: what code-hosting
-// services and Standard Webhooks send.
-var DefaultDeliveryIDHeaders = []string{
-	"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
-}
-
 // messageOverhead is what a message needs besides the body: the request's headers and
 // line (bounded by 32 KB, and sent as protobuf), IDs and NATS headers.
 const messageOverhead = 64 << 10

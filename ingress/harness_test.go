@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -62,11 +62,7 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 func defaults(tb testing.TB, natsURL string) ingress.Config {
 	tb.Helper()
 	var c ingress.Config
-	parser, err := kong.New(&c)
-	if err == nil {
-		_, err = parser.Parse([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + natsURL})
-	}
-	if err != nil {
+	if err := program.Parse(&c, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsURL); err != nil {
 		tb.Fatal(err)
 	}
 	return c

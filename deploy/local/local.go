@@ -6,6 +6,7 @@ package local
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -70,12 +71,15 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	endpoint := ingress.Config{
-		ConnectTimeout: 30 * time.Second, PublishTimeout: 5 * time.Second, ShutdownTimeout: 35 * time.Second,
-		PublicURL: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIDHeaders: ingress.DefaultDeliveryIDHeaders,
-		BodyTimeout: 30 * time.Second, MaxInFlight: 4096, MaxBufferedBytes: max(256<<20, c.MaxBodyBytes),
+	// What is not said here is as the programs have it by default.
+	var forExecutor executor.Config
+	var forIngress ingress.Config
+	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
+		return err
 	}
-	if err := endpoint.Check(); err != nil { // the ingress itself would say it last of all
+	forIngress.PublicURL = c.PublicURL
+	forIngress.MaxBodyBytes, forIngress.MaxBufferedBytes = c.MaxBodyBytes, max(forIngress.MaxBufferedBytes, c.MaxBodyBytes)
+	if err := forIngress.Check(); err != nil { // the ingress itself would say it last of all
 		return err
 	}
 	adminToken, err := prepareFolder(c)
@@ -124,19 +128,20 @@ func Run(ctx context.Context, c Config) error {
 	signInOnce := rand.Text()
 	started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
 	inProcess := []nats.Option{server.InProcess()}
-	runs := "" // the queue of the demo runner
+	forExecutor.Listener, forExecutor.NATSOptions, forExecutor.Ops, forExecutor.Log = executorListener, inProcess, o, log
+	forExecutor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
+	forExecutor.AdminToken, forExecutor.SignInOnce, forExecutor.PublicURL = adminToken, signInOnce, c.PublicURL
+	forExecutor.StreamMaxAge, forExecutor.DedupWindow = max(forExecutor.StreamMaxAge, c.DedupWindow), c.DedupWindow
+	forExecutor.SendersFirst = true
 	if !c.NoDemo {
-		runs = demoQueue
+		forExecutor.DemoQueue = demoQueue
 	}
+	forIngress.Listener, forIngress.NATSOptions, forIngress.Ops, forIngress.Log = ingressListener, inProcess, o, log
+	forIngress.PublicURL = c.PublicURL
+
 	recording := start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
-		return executor.Run(ctx, executor.Config{
-			Listener: executorListener, ConnectTimeout: 30 * time.Second, ShutdownTimeout: 10 * time.Second,
-			DatabaseURL: "sqlite:" + filepath.Join(c.DataDir, "executions.db"),
-			AdminToken:  adminToken, SignInOnce: signInOnce, DemoQueue: runs, PublicURL: c.PublicURL,
-			Replicas: 1, StreamMaxAge: max(7*24*time.Hour, c.DedupWindow), DedupWindow: c.DedupWindow, Retention: 30 * 24 * time.Hour,
-			SendersFirst: true,
-			NATSOptions:  inProcess, Ops: o, Log: log, OnReady: func(executor.Listening) { ready() },
-		})
+		forExecutor.OnReady = func(executor.Listening) { ready() }
+		return executor.Run(ctx, forExecutor)
 	})
 	// It stops last: what the ingress has accepted is still recorded.
 	defer recording.stop()
@@ -144,9 +149,8 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	accepting := start(ctx, func(ctx context.Context, ready func()) error {
-		endpoint.Listener, endpoint.PublicURL, endpoint.NATSOptions = ingressListener, c.PublicURL, inProcess
-		endpoint.Ops, endpoint.Log, endpoint.OnReady = o, log, func(ingress.Listening) { ready() }
-		return ingress.Run(ctx, endpoint)
+		forIngress.OnReady = func(ingress.Listening) { ready() }
+		return ingress.Run(ctx, forIngress)
 	})
 	defer accepting.stop()
 	if err := accepting.waitReady(ctx); err != nil {

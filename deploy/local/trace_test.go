@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel/attribute"
@@ -28,6 +27,7 @@ import (
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -73,11 +73,7 @@ func startTraced(t *testing.T) *traced {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	defaults := func(config any, flags ...string) {
-		parser, err := kong.New(config)
-		if err == nil {
-			_, err = parser.Parse(flags)
-		}
-		if err != nil {
+		if err := program.Parse(config, flags...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,6 +47,17 @@ func Main(name, description string, config any, run func(context.Context) error)
 	}
 }
 
+// Parse fills config as Main does, from these flags and no environment: without any, it is
+// what its defaults say.
+func Parse(config any, flags ...string) error {
+	parser, err := kong.New(config)
+	if err != nil {
+		return err
+	}
+	_, err = parser.Parse(flags)
+	return err
+}
+
 // CheckURL says what is wrong with a public URL, or nil. An empty one is none.
 func CheckURL(flag, value string) error {
 	if value == "" {

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/hookstart/hookstart/deploy/local"
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/program"
 )
 
 // deploy is the folder of the files.
@@ -55,11 +54,7 @@ func checkProgram(t *testing.T, name string, args []string, env map[string]strin
 	default:
 		return false
 	}
-	parser, err := kong.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := parser.Parse(args); err != nil {
+	if err := program.Parse(config, args...); err != nil {
 		t.Errorf("%s %q: %v", name, args, err)
 	}
 	if host, _, _ := strings.Cut(*opsAddr, ":"); host != "" && host != "0.0.0.0" {

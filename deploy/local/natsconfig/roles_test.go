@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
@@ -24,6 +23,7 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -181,11 +181,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 // parse fills a config from flags, as the program does.
 func parse(t *testing.T, config any, flags ...string) {
 	t.Helper()
-	parser, err := kong.New(config)
-	if err == nil {
-		_, err = parser.Parse(flags)
-	}
-	if err != nil {
+	if err := program.Parse(config, flags...); err != nil {
 		t.Fatal(err)
 	}
 }
