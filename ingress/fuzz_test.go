@@ -192,6 +192,33 @@ type alwaysValid struct{}
 
 func (alwaysValid) Valid(time.Time) bool { return true }
 
+// tryHandler is a handler with one workflow, wf, and nothing real around it.
+func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
+	tb.Helper()
+	token = registry.NewToken()
+	hash := registry.HashToken(token)
+	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	snapshot := registry.NewSnapshot()
+	snapshot.Apply(registry.Change{Plans: plans})
+	snapshot.Apply(registry.Change{Account: &hookstartv1.Account{Id: "a", Plan: "pro"}})
+	snapshot.Apply(registry.Change{Workflow: &hookstartv1.Workflow{
+		Id: "wf", AccountId: "a", Queue: "q", Active: true,
+		RateLimit: &hookstartv1.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []*hookstartv1.TriggerNode{{NodeId: "node", Tokens: []*hookstartv1.TokenHash{{Sha256: hash[:]}}}},
+	}})
+	snapshot.Loaded()
+	messages, refused, logged = &storedMessages{}, &lastRefused{}, &bytes.Buffer{}
+	log := logrus.New()
+	log.SetOutput(logged)
+	h = newHandler(Config{
+		MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
+	}, admission.New(snapshot, admission.NewLimits()), l, messages, nil, refused, probe.NewAnswerer(probe.NewKey()), newRequestMetrics(prometheus.NewRegistry()), log)
+	return h, token, messages, refused, logged
+}
+
 // FuzzRequest sends bytes over a socket, in every place where a sender can put some.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "Content-Type: application/json", []byte(`{"a":1}`))
@@ -201,37 +228,15 @@ func FuzzRequest(f *testing.F) {
 	f.Add("", "User-Agent: x\r\nContent-Type: application/json", []byte(`{`))
 	f.Add("", "Expect: 100-continue", []byte("x"))
 	f.Add("#", "Content-Length: 5", []byte("\x00"))
-	token := registry.NewToken()
-	snapshot := registry.NewSnapshot()
-	hash := registry.HashToken(token)
-	plans, err := registry.ParsePlans(registry.DefaultPlans)
-	if err != nil {
-		f.Fatal(err)
-	}
-	snapshot.Apply(registry.Change{Plans: plans})
-	snapshot.Apply(registry.Change{Account: &hookstartv1.Account{Id: "a", Plan: "pro"}})
-	snapshot.Apply(registry.Change{Workflow: &hookstartv1.Workflow{
-		Id: "wf", AccountId: "a", Queue: "q", Active: true,
-		RateLimit: &hookstartv1.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers:  []*hookstartv1.TriggerNode{{NodeId: "node", Tokens: []*hookstartv1.TokenHash{{Sha256: hash[:]}}}},
-	}})
-	snapshot.Loaded()
-	var (
-		messages storedMessages
-		refused  lastRefused
-		logged   bytes.Buffer
-	)
-	log := logrus.New()
-	log.SetOutput(&logged)
-	h := newHandler(Config{
-		MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot, admission.NewLimits()), alwaysValid{}, &messages, nil, &refused, probe.NewAnswerer(probe.NewKey()), newRequestMetrics(prometheus.NewRegistry()), log)
+	h, token, messages, refused, logged := tryHandler(f, alwaysValid{})
 	server := httptest.NewUnstartedServer(h.router())
 	// A socket of the file system: so many connections would use up the TCP ports.
 	_ = server.Listener.Close()
-	if server.Listener, err = net.Listen("unix", filepath.Join(f.TempDir(), "socket")); err != nil {
+	listener, err := net.Listen("unix", filepath.Join(f.TempDir(), "socket"))
+	if err != nil {
 		f.Fatal(err)
 	}
+	server.Listener = listener
 	server.Config.MaxHeaderBytes = maxHeaderBytes
 	server.Config.ErrorLog = nil
 	server.Start()

@@ -53,7 +53,7 @@ func TestRefusalsAreReported(t *testing.T) {
 		{path: "/webhooks/nobody-2", token: "x", header: agent("XxX")},
 		{path: "/webhooks/active/more", token: right},
 		{path: "/webhooks"},
-		{path: "/favicon.ico", method: "GET"},
+		{path: "/favicon.ico", method: "GET", header: agent("of hst_another")},
 	} {
 		if a := s.send(r); a.status < 400 {
 			t.Errorf("%+v: %d", r, a.status)
@@ -70,7 +70,7 @@ func TestRefusalsAreReported(t *testing.T) {
 		{"active", "json_invalid"}:        {Count: 1, Last: stream.RefusedRequest{BodyBytes: 1, UserAgent: "sender"}},
 		{"inactive", "workflow_inactive"}: {Count: 1, Last: stream.RefusedRequest{UserAgent: "echo [token]"}},
 		{"", "workflow_not_found"}:        {Count: 2, Last: stream.RefusedRequest{UserAgent: "X[token]X"}},
-		{"", "not_found"}:                 {Count: 2, Last: stream.RefusedRequest{UserAgent: "Go-http-client/1.1"}},
+		{"", "not_found"}:                 {Count: 2, Last: stream.RefusedRequest{UserAgent: "[token]"}},
 		{"", "workflow_id_missing"}:       {Count: 1, Last: stream.RefusedRequest{UserAgent: "Go-http-client/1.1"}},
 	}
 	for key, w := range want {
