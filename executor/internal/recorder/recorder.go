@@ -55,13 +55,16 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 
 // Run records until the context ends. It goes on through faults of NATS and of the
 // database: meanwhile the stream keeps what is not recorded.
-func (r *Recorder) Run(ctx context.Context) {
+func (r *Recorder) Run(ctx context.Context) { r.keepOn(ctx, "the recorder", r.consume) }
+
+// keepOn begins to consume anew, whenever that has failed, until the context ends.
+func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
 	for ctx.Err() == nil {
-		err := r.consume(ctx)
+		err := consume(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		r.log.WithError(err).Warn("the recorder lost its consumer; it begins anew")
+		r.log.WithError(err).Warn(who + " lost its consumer; it begins anew")
 		pause(ctx, time.Second)
 	}
 }

@@ -194,9 +194,8 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	if n := r.pending(); n != 20 {
-		t.Errorf("%d of 20 are still to be recorded", n)
-	}
+	// The server says it of itself a moment late.
+	r.await("all are still to be recorded", func() bool { return r.pending() == uint64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
 		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })

@@ -16,14 +16,7 @@ import (
 
 // RunReports applies what ingresses counted, until the context ends.
 func (r *Recorder) RunReports(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := r.consumeReports(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		r.log.WithError(err).Warn("the recorder lost its consumer of reports; it begins anew")
-		pause(ctx, time.Second)
-	}
+	r.keepOn(ctx, "the recorder of reports", r.consumeReports)
 }
 
 func (r *Recorder) consumeReports(ctx context.Context) error {
