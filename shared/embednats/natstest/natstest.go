@@ -32,17 +32,16 @@
 package natstest
 
 import (
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
 // Option changes how a server runs, for example:
@@ -280,39 +279,14 @@ func (n *Node) end() {
 	}
 }
 
-// The ports to choose from are below those that systems give to outgoing
-// connections: one of these could take the port of a server that is stopped.
-const (
-	firstPort = 20000
-	lastPort  = 32000
-)
-
-// nextPort is where to look next. Each test binary begins elsewhere.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } //nolint:gosec // not a secret
-
-// reservePort finds a free TCP port and keeps it for the test, also while its
-// server is stopped. Other tests, in other processes too, see that by the UDP
-// port of the same number, which is held until the test ends.
+// reservePort finds a free TCP port and keeps it for the test, also while its server is
+// stopped.
 func reservePort(tb testing.TB) int {
 	tb.Helper()
-	for range lastPort - firstPort {
-		port := firstPort + int(nextPort.Add(1)%(lastPort-firstPort))
-		addr := "127.0.0.1:" + strconv.Itoa(port)
-		reservation, err := net.ListenPacket("udp", addr) //nolint:noctx // it does not block
-		if err != nil {
-			continue
-		}
-		l, err := net.Listen("tcp", addr) //nolint:noctx // it does not block
-		if err != nil {
-			_ = reservation.Close()
-			continue
-		}
-		_ = l.Close()
-		tb.Cleanup(func() { _ = reservation.Close() })
-		return port
+	port, err := freeport.Reserve()
+	if err != nil {
+		tb.Fatalf("natstest: %v", err)
 	}
-	tb.Fatalf("natstest: no port between %d and %d is free", firstPort, lastPort)
-	return 0
+	tb.Cleanup(port.Release)
+	return port.Number
 }

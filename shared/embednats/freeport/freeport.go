@@ -1,0 +1,54 @@
+// Package freeport finds TCP ports for servers that keep theirs while they are stopped.
+package freeport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync/atomic"
+)
+
+// The ports to choose from are below those that systems give to outgoing connections: one
+// of these could take the port of a server that is stopped.
+const (
+	first = 20000
+	last  = 32000
+)
+
+// next is where to look next. Each process begins elsewhere.
+var next atomic.Int64
+
+func init() { next.Store(rand.Int64N(last - first)) } //nolint:gosec // not a secret
+
+// Port is a TCP port of 127.0.0.1 that is kept until Release.
+type Port struct {
+	Number      int
+	reservation net.PacketConn
+}
+
+// Reserve finds a free port. Whoever reserves in the same way, in other processes too, sees
+// that it is taken by the UDP port of the same number, which is held.
+func Reserve() (*Port, error) {
+	for range last - first {
+		p := &Port{Number: first + int(next.Add(1)%(last-first))}
+		var err error
+		if p.reservation, err = net.ListenPacket("udp", p.Addr()); err != nil { //nolint:noctx // it does not block
+			continue
+		}
+		l, err := net.Listen("tcp", p.Addr()) //nolint:noctx // it does not block
+		if err != nil {
+			p.Release()
+			continue
+		}
+		_ = l.Close()
+		return p, nil
+	}
+	return nil, fmt.Errorf("no port between %d and %d is free", first, last)
+}
+
+// Addr is the port's address.
+func (p *Port) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.Number) }
+
+// Release lets others have it.
+func (p *Port) Release() { _ = p.reservation.Close() }
