@@ -401,3 +401,42 @@ func TestABodyThatWasInTime(t *testing.T) {
 		}
 	}
 }
+
+// At the end no more is accepted, and what is in flight is answered.
+func TestWhatIsInFlightIsFinished(t *testing.T) {
+	s := startSituations(t)
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	read := func() *http.Response {
+		t.Helper()
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response
+	}
+	if _, err := io.WriteString(conn, s.head("/webhooks/active", s.token["active"], "Content-Length: 1", "Expect: 100-continue")); err != nil {
+		t.Fatal(err)
+	}
+	if response := read(); response.StatusCode != http.StatusContinue {
+		t.Fatal(response.Status)
+	}
+	s.stop[s.addr]()
+	for {
+		another, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			break
+		}
+		_ = another.Close()
+	}
+	if _, err := io.WriteString(conn, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.read(read()); a.status != 200 || string(s.lastEvent().Start.Payload.Body) != "x" {
+		t.Errorf("%+v", a)
+	}
+}

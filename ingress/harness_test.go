@@ -30,6 +30,7 @@ type fixture struct {
 	nats *natstest.Node
 	addr string
 	log  *logBuffer
+	stop map[string]context.CancelFunc // by the address of each ingress
 }
 
 // logBuffer keeps what was logged.
@@ -53,7 +54,7 @@ func (b *logBuffer) String() string {
 func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	t.Helper()
 	server := natstest.Start(t)
-	f := &fixture{t: t, nats: server, Registry: registrytest.Start(t, server.Connect(t)), log: &logBuffer{}}
+	f := &fixture{t: t, nats: server, Registry: registrytest.Start(t, server.Connect(t)), log: &logBuffer{}, stop: map[string]context.CancelFunc{}}
 	f.addr = f.startIngress(options...)
 	return f
 }
@@ -92,6 +93,7 @@ func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	})
 	select {
 	case l := <-ready:
+		f.stop[l.Addr] = cancel
 		return l.Addr
 	case err := <-done:
 		done <- err
