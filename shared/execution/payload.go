@@ -35,7 +35,7 @@ var ErrNotJSON = errors.New("the body is not one JSON text")
 func NewPayload(contentType string, body []byte) (Payload, error) {
 	p := Payload{ContentType: contentType, Body: body}
 	switch {
-	case IsJSON(contentType):
+	case isJSON(contentType):
 		if !ValidJSON(body) {
 			return Payload{}, ErrNotJSON
 		}
@@ -48,9 +48,9 @@ func NewPayload(contentType string, body []byte) (Payload, error) {
 	return p, nil
 }
 
-// IsJSON says whether the media type is application/json, in any case.
+// isJSON says whether the media type is application/json, in any case.
 // Parameters, even malformed ones, change nothing.
-func IsJSON(contentType string) bool {
+func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")
 }

@@ -114,15 +114,15 @@ func (f *Follower) Revision() uint64 {
 	return f.revision
 }
 
-// Moved is closed at the next change.
-func (f *Follower) Moved() <-chan struct{} {
+// untilMoved is closed at the next change.
+func (f *Follower) untilMoved() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.moved
 }
 
-// WaitLoaded waits until all that was there at the beginning is applied.
-func (f *Follower) WaitLoaded(ctx context.Context) error {
+// waitLoaded waits until all that was there at the beginning is applied.
+func (f *Follower) waitLoaded(ctx context.Context) error {
 	return f.wait(ctx, func() bool { return f.loaded })
 }
 

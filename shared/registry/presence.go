@@ -51,7 +51,7 @@ type Announcer struct {
 // The order matters. A change that was stored before the announcement is in the
 // registry that is read after it; whoever makes a change later has heard of us.
 func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *hookstartv1.IngressSettings, log logrus.FieldLogger) (*Announcer, error) {
-	if err := f.WaitLoaded(ctx); err != nil {
+	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -86,7 +86,7 @@ func (a *Announcer) run(ctx context.Context) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
-		moved := a.follower.Moved()
+		moved := a.follower.untilMoved()
 		a.say()
 		select {
 		case <-ctx.Done():

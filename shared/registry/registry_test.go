@@ -113,7 +113,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.Workflow(t, "wf", "free", false)
 
 	slow.hold.Lock()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the change is stored within that
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
 	var lagging *registry.LaggingError
@@ -133,6 +133,28 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	defer slow.hold.Unlock()
 	if _, err := r.Deactivate(t.Context(), "wf"); err != nil {
 		t.Errorf("it waited for an ingress that has left: %v", err)
+	}
+}
+
+// Somebody may have announced himself who is not heard yet: who hears nothing confirms
+// nothing.
+func TestARollThatHearsNothing(t *testing.T) {
+	server := natstest.StartProcess(t)
+	roll, err := registry.CallRoll(t.Context(), server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer roll.Stop()
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var lagging *registry.LaggingError
+	if err := roll.Wait(ctx, 1); !errors.As(err, &lagging) {
+		t.Errorf("nobody was heard: %v", err)
+	}
+	server.Resume()
+	if err := roll.Wait(t.Context(), 1); err != nil {
+		t.Error(err)
 	}
 }
 

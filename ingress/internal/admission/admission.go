@@ -72,7 +72,7 @@ func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 		return admitted, &Refusal{Code: RateLimited, RetryAfter: wait}
 	}
 	if !view.Workflow.Active {
-		id := NewID()
+		id := newID()
 		if r.DeliveryID != "" {
 			id = execution.RejectedIDForDelivery(r.WorkflowID, nodeID, r.DeliveryID)
 		}
@@ -97,7 +97,7 @@ func (a *Admission) Known(workflowID string) string {
 // its delivery, so that a repeat has the same, or a random one.
 func (a Admitted) ExecutionID(deliveryID string) string {
 	if deliveryID == "" {
-		return NewID()
+		return newID()
 	}
 	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, deliveryID)
 }
@@ -116,5 +116,5 @@ func open(w *registry.Workflow, token string, at time.Time) (nodeID, tokenID str
 	return "", "", false
 }
 
-// NewID is a random execution ID, a UUID of version 7.
-func NewID() string { return uuid.Must(uuid.NewV7()).String() }
+// newID is a random execution ID, a UUID of version 7.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
