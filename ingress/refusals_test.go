@@ -200,6 +200,7 @@ func TestRefusals(t *testing.T) {
 	s.nats.Stop()
 	s.expect("13 before 14", s.to("active", request{header: json, body: "{"}), 400, "json_invalid")
 	s.expect("14", s.to("active", request{body: "x"}), 503, "unavailable")
+	s.expect("14, for 10 is not recorded", s.to("inactive", request{}), 503, "unavailable")
 	for _, secret := range s.token {
 		if strings.Contains(s.log.String(), secret) {
 			t.Error("a token is in the log")
