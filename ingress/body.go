@@ -47,9 +47,9 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 		_, err = grown.ReadFrom(http.MaxBytesReader(w, r.Body, h.maxBody))
 		body = grown.Bytes()
 	}
-	var tooLarge *http.MaxBytesError
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case errors.As(err, &tooLarge):
+	case tooLarge:
 		return nil, release, &admission.Refusal{Code: admission.BodyTooLarge}
 	case err != nil:
 		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}

@@ -139,11 +139,11 @@ const (
 )
 
 func classify(err error) outcome {
-	var api *jetstream.APIError
+	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
 		return stored
-	case errors.As(err, &api):
+	case refused:
 		switch uint16(api.ErrorCode) {
 		case codeStoreFailed, codeStorageExceeded, codeMemoryExceeded:
 			return full

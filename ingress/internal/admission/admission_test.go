@@ -1,0 +1,44 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// A token that was rotated works until it has expired, and not a nanosecond longer.
+func TestTokensExpire(t *testing.T) {
+	limits := NewLimits()
+	end := limits.origin.Add(time.Hour)
+	workflow := &onlyWorkflow{
+		ID: "workflow", Active: true, RateLimit: registry.RateLimit{Requests: 100, Window: time.Minute},
+		Nodes: []registry.Node{
+			{ID: "other", Tokens: []registry.NodeToken{{Hash: registry.HashToken("other")}}},
+			{ID: "node", Tokens: []registry.NodeToken{
+				{Hash: registry.HashToken("new")},
+				{Hash: registry.HashToken("old"), ExpiresAt: end.UnixNano()},
+			}},
+		},
+	}
+	a := New(workflow, limits)
+	for _, c := range []struct {
+		token  string
+		at     time.Time
+		nodeID string // empty: refused
+	}{
+		{"old", end.Add(-1), "node"},
+		{"old", end, ""},
+		{"other", end, "other"},
+		{"", end, ""},
+		{"ne", end, ""},
+		{"old", end.Add(time.Hour), ""},
+		{"new", end.Add(time.Hour), "node"},
+	} {
+		admitted, refusal := a.Admit(Request{WorkflowID: "workflow", Token: c.token, At: c.at})
+		refused := refusal != nil && refusal.Code == TokenInvalid
+		if admitted.NodeID != c.nodeID || refused != (c.nodeID == "") || refused != (refusal != nil) {
+			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, admitted, refusal)
+		}
+	}
+}
