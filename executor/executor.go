@@ -159,7 +159,7 @@ func run(ctx context.Context, c Config) error {
 	})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 28 << 10,
+		MaxHeaderBytes: 28 << 10, ErrorLog: ops.ServerLog(log),
 	}
 	server.RegisterOnShutdown(stopStreaming)
 	failed := make(chan error, 1)

@@ -8,8 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	stdlog "log"
 	"net"
 	"net/http"
 	"time"
@@ -137,7 +135,7 @@ func run(ctx context.Context, c Config) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          stdlog.New(errorLog{log}, "", 0),
+		ErrorLog:          ops.ServerLog(log),
 		// OPTIONS * is like every other path that is no webhook.
 		DisableGeneralOptionsHandler: true,
 	}
@@ -198,14 +196,4 @@ func withTLS(listener net.Listener, certFile, keyFile string) (net.Listener, err
 	return tls.NewListener(listener, &tls.Config{
 		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 	}), nil
-}
-
-// errorLog takes the lines of Go's HTTP server: connections that fail, no requests.
-type errorLog struct{ log logrus.FieldLogger }
-
-var _ io.Writer = errorLog{}
-
-func (e errorLog) Write(line []byte) (int, error) {
-	e.log.WithField("detail", string(line)).Debug("HTTP server")
-	return len(line), nil
 }

@@ -93,7 +93,7 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 	if err != nil {
 		return "", nil, err
 	}
-	server := &http.Server{Handler: o.handler(log), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: o.handler(log), ReadHeaderTimeout: 10 * time.Second, ErrorLog: ServerLog(log)}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.WithError(err).Error("the ops listener ended")
