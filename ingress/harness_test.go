@@ -2,14 +2,12 @@ package ingress_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -29,32 +28,14 @@ type fixture struct {
 	t    *testing.T
 	nats *natstest.Node
 	addr string
-	log  *logBuffer
+	log  *logtest.Buffer
 	stop map[string]context.CancelFunc // by the address of each ingress
-}
-
-// logBuffer keeps what was logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	t.Helper()
 	server := natstest.Start(t)
-	f := &fixture{t: t, nats: server, Registry: registrytest.Start(t, server.Connect(t)), log: &logBuffer{}, stop: map[string]context.CancelFunc{}}
+	f := &fixture{t: t, nats: server, Registry: registrytest.Start(t, server.Connect(t)), log: &logtest.Buffer{}, stop: map[string]context.CancelFunc{}}
 	f.addr = f.startIngress(options...)
 	return f
 }

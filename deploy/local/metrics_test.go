@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
 // Whatever strangers and senders send, there is no series more than there was at the
@@ -95,9 +95,7 @@ func TestALabelOfARequestIsSeen(t *testing.T) {
 	o := ops.New()
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "By workflow: too many."}, []string{"workflow"})
 	o.Metrics.MustRegister(requests)
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", log)
+	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

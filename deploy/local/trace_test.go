@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -27,6 +26,7 @@ import (
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -70,8 +70,7 @@ func startTraced(t *testing.T) *traced {
 	c.provider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(c.spans))
 	o := ops.New()
 	o.Traces = c.provider
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	log := logtest.Quiet()
 	defaults := func(config any, flags ...string) {
 		if err := program.Parse(config, flags...); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package bus_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,24 +11,18 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
-
-func quiet() *logrus.Logger {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	return log
-}
 
 func TestConnectWaitsForTheServer(t *testing.T) {
 	server := natstest.Start(t)
 	server.Stop()
 	connected := make(chan error, 1)
 	go func() {
-		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: quiet()})
+		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet()})
 		if err == nil {
 			nc.Close()
 		}
@@ -42,7 +35,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := bus.Connect(ctx, bus.Options{URL: "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2", Timeout: time.Second, Log: quiet()})
+	_, err := bus.Connect(ctx, bus.Options{URL: "nats://me:secret@127.0.0.1:1,nats://127.0.0.1:2", Timeout: time.Second, Log: logtest.Quiet()})
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "nats://127.0.0.1:1,nats://127.0.0.1:2") {
 		t.Errorf("%v", err)
 	}
@@ -66,7 +59,7 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 		}
 	}()
 	defer func() { _ = listener.Close() }()
-	_, err = bus.Connect(t.Context(), bus.Options{URL: "nats://" + listener.Addr().String(), Timeout: time.Millisecond, Log: quiet()})
+	_, err = bus.Connect(t.Context(), bus.Options{URL: "nats://" + listener.Addr().String(), Timeout: time.Millisecond, Log: logtest.Quiet()})
 	if err == nil || tries.Load() != 1 {
 		t.Errorf("%d tries: %v", tries.Load(), err)
 	}
@@ -79,7 +72,7 @@ func TestBadFilesAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []bus.Options{{CAFile: empty}, {CAFile: empty + "-not"}, {CredsFile: empty}, {CredsFile: empty + "-not"}} {
-		o.URL, o.Timeout, o.Log = "nats://127.0.0.1:1", time.Hour, quiet()
+		o.URL, o.Timeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Quiet()
 		if _, err := bus.Connect(t.Context(), o); err == nil || !strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
 			t.Errorf("%v", err)
 		}
@@ -90,7 +83,7 @@ func TestBadFilesAreNotWaitedFor(t *testing.T) {
 func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
-	nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: quiet()})
+	nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
 func TestServe(t *testing.T) {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
 	o := ops.New()
-	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", log)
+	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +56,7 @@ func TestServe(t *testing.T) {
 	if status, body := get("/metrics"); status != 200 || !strings.Contains(body, "go_goroutines") {
 		t.Errorf("%d %.100s", status, body)
 	}
-	if _, _, err := o.Serve(t.Context(), addr, log); err == nil || !strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
+	if _, _, err := o.Serve(t.Context(), addr, logtest.Quiet()); err == nil || !strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
 		t.Errorf("a port in use: %v", err)
 	}
 }
@@ -107,9 +106,7 @@ func TestLogLevel(t *testing.T) {
 
 // Profiles are there; the command line, which may hold the admin token, is not.
 func TestProfiles(t *testing.T) {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", log)
+	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

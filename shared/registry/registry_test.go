@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -12,21 +11,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
-
-func quiet() *logrus.Logger {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	return log
-}
 
 // ingress follows the registry as an ingress does. Its changes can be held back.
 type ingress struct {
@@ -47,12 +40,12 @@ func startIngress(t *testing.T, nc *nats.Conn) (*ingress, *registry.Announcer) {
 		t.Fatal(err)
 	}
 	i := &ingress{Snapshot: registry.NewSnapshot()}
-	f, err := registry.Follow(t.Context(), js, i, quiet())
+	f, err := registry.Follow(t.Context(), js, i, logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Stop)
-	a, err := registry.Announce(t.Context(), nc, f, registry.RoleIngress, &hookstartv1.IngressSettings{MaxBodyBytes: 7}, quiet())
+	a, err := registry.Announce(t.Context(), nc, f, registry.RoleIngress, &hookstartv1.IngressSettings{MaxBodyBytes: 7}, logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/runner"
@@ -237,7 +238,7 @@ type logLines struct {
 
 func listen(t *testing.T) *logLines {
 	t.Helper()
-	l := &logLines{Logger: quiet()}
+	l := &logLines{Logger: logtest.Quiet()}
 	l.SetLevel(logrus.WarnLevel)
 	l.AddHook(l)
 	t.Cleanup(func() {

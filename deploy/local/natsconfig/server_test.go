@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"io"
 	"log"
 	"math/big"
 	"net"
@@ -24,9 +23,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
 // files is the folder of the configuration.
@@ -222,19 +221,13 @@ func startThree(t *testing.T) *site {
 func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	tb.Helper()
 	nc, err := bus.Connect(tb.Context(), bus.Options{
-		URL: s.url, Name: role, Timeout: 10 * time.Second, CredsFile: secret(role + ".nk"), CAFile: secret("ca.crt"), Log: quiet(),
+		URL: s.url, Name: role, Timeout: 10 * time.Second, CredsFile: secret(role + ".nk"), CAFile: secret("ca.crt"), Log: logtest.Quiet(),
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(nc.Close)
 	return nc
-}
-
-func quiet() *logrus.Logger {
-	l := logrus.New()
-	l.SetOutput(io.Discard)
-	return l
 }
 
 // eventually waits until a condition holds.

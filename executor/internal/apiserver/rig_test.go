@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -42,13 +42,13 @@ type rig struct {
 	store   store.Store
 	changes *changes.Changes
 	server  *httptest.Server
-	log     *logBuffer
+	log     *logtest.Buffer
 }
 
 // start starts one. change changes its Config, or how it is served.
 func start(t *testing.T, change ...func(*apiserver.Config, *http.Server)) *rig {
 	t.Helper()
-	r := &rig{t: t, nats: natstest.Start(t), log: &logBuffer{}}
+	r := &rig{t: t, nats: natstest.Start(t), log: &logtest.Buffer{}}
 	r.nc = r.nats.Connect(t, nats.ReconnectBufSize(-1))
 	r.Registry = registrytest.Start(t, r.nc)
 	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -277,29 +277,4 @@ func eventually(t *testing.T, done func() bool) {
 		case <-tick.C:
 		}
 	}
-}
-
-// quiet is a log that nobody reads.
-func quiet() logrus.FieldLogger {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	return log
-}
-
-// logBuffer keeps the log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

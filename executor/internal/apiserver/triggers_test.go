@@ -17,6 +17,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -72,7 +73,7 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	announce := func(settings *hookstartv1.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
-		a, err := registry.Announce(t.Context(), r.nc, r.Follower, registry.RoleIngress, settings, quiet())
+		a, err := registry.Announce(t.Context(), r.nc, r.Follower, registry.RoleIngress, settings, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })

@@ -3,7 +3,6 @@ package recorder_test
 import (
 	"context"
 	"errors"
-	"io"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
@@ -22,6 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -93,9 +92,7 @@ func start(t *testing.T) *rig {
 	}
 	var cancelWatch func()
 	r.told, cancelWatch = changed.Watch()
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	rec := recorder.New(r.js, r.store, changed, r.ops, log)
+	rec := recorder.New(r.js, r.store, changed, r.ops, logtest.Quiet())
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { rec.Run(ctx) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,21 +12,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // connect connects as an ingress does.
 func connect(t *testing.T, urls string) *nats.Conn {
 	t.Helper()
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	nc, err := bus.Connect(t.Context(), bus.Options{URL: urls, Timeout: 20 * time.Second, Log: log})
+	nc, err := bus.Connect(t.Context(), bus.Options{URL: urls, Timeout: 20 * time.Second, Log: logtest.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -26,8 +26,7 @@ type rig struct {
 // start connects as an ingress does.
 func start(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, nats: natstest.Start(t), log: logrus.New()}
-	r.log.SetOutput(io.Discard)
+	r := &rig{t: t, nats: natstest.Start(t), log: logtest.Quiet()}
 	nc, err := bus.Connect(t.Context(), bus.Options{URL: r.nats.URL(), Timeout: 20 * time.Second, Log: r.log})
 	r.check(err)
 	t.Cleanup(nc.Close)

@@ -3,13 +3,12 @@ package registrytest
 
 import (
 	"context"
-	"io"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -29,8 +28,7 @@ func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(cancel)
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	log := logtest.Quiet()
 	check := func(err error) {
 		tb.Helper()
 		if err != nil {
