@@ -269,6 +269,13 @@ func TestSuppressedRepeatsAreReported(t *testing.T) {
 	}
 }
 
+func TestHeadersOfOtherBytesAreRefused(t *testing.T) {
+	s := startSituations(t)
+	if a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 0", "X-\xe9: 1"), false); a.status != 400 {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestHeadersHaveBounds(t *testing.T) {
 	s := startSituations(t)
 	request := func(size int) string {

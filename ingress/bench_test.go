@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// post writes a POST of 1 KB of JSON with a delivery ID of its own, and reads the answer.
+// poster writes POSTs of 1 KB of JSON, each with a delivery ID of its own, and reads the answers.
 type poster struct {
 	conn   net.Conn
 	reader *bufio.Reader

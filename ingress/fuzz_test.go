@@ -122,6 +122,9 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("X-GitHub-Delivery", "\xe9", "cookie", "a")
 	f.Add("Referer", "https://x/?token=hst_token", "Webhook-Id", "")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
+		if !utf8.ValidString(name1) || !utf8.ValidString(name2) {
+			return // net/http refuses such names
+		}
 		const token = "hst_token"
 		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}}, nil, nil, nil, nil, nil, nil, nil, nil)
 		header := http.Header{}

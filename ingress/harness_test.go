@@ -213,7 +213,7 @@ func (f *fixture) last() *jetstream.RawStreamMsg {
 	return msg
 }
 
-// lastStart is the newest message, which must be a start.
+// lastEvent is the newest message, decoded.
 func (f *fixture) lastEvent() stream.Event {
 	f.t.Helper()
 	msg := f.last()

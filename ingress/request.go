@@ -82,13 +82,9 @@ func forwardedHeaders(r *http.Request, token string) execution.Values {
 	for _, name := range [...]string{"Authorization", "Cookie", "Proxy-Authorization"} {
 		delete(headers, name)
 	}
-	for name, values := range headers {
+	for _, values := range headers { // their names are ASCII: net/http refuses others
 		for i, value := range values {
 			values[i] = hideToken(headerText(value), token)
-		}
-		if clean := headerText(name); clean != name {
-			delete(headers, name)
-			headers[clean] = values
 		}
 	}
 	if r.Host != "" {
