@@ -304,7 +304,7 @@ func TestHeadersThatDoNotComeEndTheConnection(t *testing.T) {
 	}
 }
 
-func TestBodyThatIsExpectedIsAskedFor(t *testing.T) {
+func TestABodyThatIsTooLargeIsNotAskedFor(t *testing.T) {
 	s := startSituations(t)
 	a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 102401", "Expect: 100-continue"), false)
 	s.expect("too large, and not asked for", a, 413, "body_too_large")
@@ -386,7 +386,7 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// When the time that a body has is over, and it was there, the connection is good for more.
+// The time that a body has ends with it: the connection is good for more.
 func TestABodyThatWasInTime(t *testing.T) {
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
 	conn, err := net.Dial("tcp", s.addr)

@@ -33,8 +33,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 
 	e.unread = false
 
-	// It stays until the connection's next request, which sets its own. Should it pass before
-	// the answer, the request's context ends, which nothing here looks at.
+	// It ends with the body: net/http takes it off when it has read that.
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)); err != nil {
 		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}
 	}

@@ -27,7 +27,6 @@ type event struct {
 	code      string            // of the problem
 	err       error             // behind the problem; not for the client
 
-	response   *http.ResponseController
 	written    bool
 	statusCode int
 }
@@ -45,7 +44,7 @@ func eventOf(ctx context.Context) *event {
 // observed gives each request its event, logs it at the end, and catches what panics.
 func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := &event{start: time.Now(), method: knownMethod(r.Method), response: http.NewResponseController(w)}
+		e := &event{start: time.Now(), method: knownMethod(r.Method)}
 		w = &recordingWriter{ResponseWriter: w, event: e}
 		// Answers hold tokens.
 		w.Header().Set("Cache-Control", "no-store")
@@ -112,15 +111,6 @@ func (e *event) fail(p *problem, cause error) {
 func (e *event) answer(w http.ResponseWriter, p *problem) {
 	e.fail(p, nil)
 	p.write(w)
-}
-
-// bodyWasRead takes the deadlines off the connection that were for the request. Past
-// them, the server would take the client for gone while a change waits for its
-// confirmation, or an event stream for events.
-func (e *event) bodyWasRead() {
-	if e.response != nil {
-		_ = e.response.SetReadDeadline(time.Time{}) // not supported: then there was none
-	}
 }
 
 func (e *event) status() int {

@@ -125,12 +125,12 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// Neither the time limits of the server nor silence end a stream.
-func TestEventStreamOutlivesTheServersLimits(t *testing.T) {
+// Neither the server's time to write nor silence ends a stream.
+func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *apiserver.Config, server *http.Server) {
 		c.KeepAlive = 200 * time.Millisecond
-		server.ReadTimeout, server.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
+		server.WriteTimeout = 500 * time.Millisecond
 	})
 	s := r.open("")
 	for i := range 6 {
@@ -147,22 +147,6 @@ func TestEventStreamOutlivesTheServersLimits(t *testing.T) {
 		if block == "" {
 			t.Fatal("it ended")
 		}
-	}
-}
-
-// A change may take longer than the server waits for a request: that does not break it off.
-func TestChangesOutliveTheServersLimits(t *testing.T) {
-	t.Parallel()
-	r := start(t, func(c *apiserver.Config, server *http.Server) {
-		c.ChangeTimeout = 1500 * time.Millisecond
-		server.ReadTimeout = 500 * time.Millisecond
-	})
-	r.Workflow(t, "wf", "free", false)
-	r.lag(t)
-	begun := time.Now()
-	r.put("/accounts/on-free", `{"name":"new","plan":"free"}`).refused(503, api.CodeNotConfirmed)
-	if took := time.Since(begun); took < 1500*time.Millisecond {
-		t.Errorf("it was broken off after %s", took)
 	}
 }
 

@@ -97,12 +97,10 @@ func register[I, O any](s *server, to huma.API, c call, handle func(context.Cont
 		op.Errors = append(op.Errors, problemKinds[code].status)
 	}
 	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
-		e := eventOf(ctx)
-		e.bodyWasRead()
 		out, err := handle(ctx, in)
 		if err != nil {
 			p := s.problemOf(err)
-			e.fail(p, err)
+			eventOf(ctx).fail(p, err)
 			return nil, p
 		}
 		return out, nil
