@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/apiclient"
@@ -149,15 +148,7 @@ func checkLedger(t *testing.T, acknowledged map[string]string, natsURL string, c
 // storedStarts counts the starts of a workflow in the stream, by execution ID.
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
-	nc, err := nats.Connect(natsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, natsURL)
 	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
 	})

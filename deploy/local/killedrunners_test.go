@@ -293,15 +293,7 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 // of an execution, the first one counts.
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
-	nc, err := nats.Connect(l.nats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, l.nats)
 	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
 	if err != nil {
 		t.Fatal(err)

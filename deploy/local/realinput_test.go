@@ -10,9 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -107,15 +104,7 @@ func TestRealInput(t *testing.T) {
 	c := l.client()
 	path := makeWorkflow(t, c, "real")
 	_, token, _ := strings.Cut(path, "token=")
-	nc, err := nats.Connect(l.nats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, l.nats)
 	executions, err := js.Stream(t.Context(), stream.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -63,11 +62,7 @@ func ended(t *testing.T, l *localProgram, url, body string, header map[string]st
 func TestPoison(t *testing.T) {
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "poison")
-	nc, err := nats.Connect(l.nats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, l.nats)
 	var attempts sync.Map // input → *atomic.Int32
 	hung := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
@@ -225,16 +220,8 @@ func TestNodeExample(t *testing.T) {
 	ended(t, l, url, "text ü", nil, "succeeded", `{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
 	ended(t, l, url, "\xff", nil, "succeeded", `{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
 	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
-	nc, err := nats.Connect(l.nats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err == nil {
-		_, err = js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf"))
-	}
-	if err != nil {
+	js := jetStream(t, l.nats)
+	if _, err := js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf")); err != nil {
 		t.Fatal(err)
 	}
 	example.await(`("result":"unreadable")`)
