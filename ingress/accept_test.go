@@ -22,35 +22,6 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// slow sends the head, waits for release, then sends the rest.
-func (f *fixture) slow(head string, release <-chan struct{}, rest string) answer {
-	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.t.Error(err)
-		return answer{}
-	}
-	defer func() { _ = conn.Close() }()
-	_, _ = io.WriteString(conn, head)
-	reader := bufio.NewReader(conn)
-	answered := make(chan struct{})
-	go func() { // a refusal comes before the rest is sent
-		defer close(answered)
-		_, _ = reader.Peek(1)
-	}()
-	select {
-	case <-release:
-		_, _ = io.WriteString(conn, rest)
-		<-answered
-	case <-answered:
-	}
-	response, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		f.t.Error(err)
-		return answer{}
-	}
-	return f.read(response)
-}
-
 func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	s := startSituations(t)
 	body := " {\"a\":\"<&>\"}\r\n"
@@ -412,26 +383,7 @@ func TestABodyThatWasInTime(t *testing.T) {
 // At the end no more is accepted, and what is in flight is answered.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	s := startSituations(t)
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	reader := bufio.NewReader(conn)
-	read := func() *http.Response {
-		t.Helper()
-		response, err := http.ReadResponse(reader, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response
-	}
-	if _, err := io.WriteString(conn, s.head("/webhooks/active", s.token["active"], "Content-Length: 1", "Expect: 100-continue")); err != nil {
-		t.Fatal(err)
-	}
-	if response := read(); response.StatusCode != http.StatusContinue {
-		t.Fatal(response.Status)
-	}
+	finish := s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 1", "Expect: 100-continue"))
 	s.stop[s.addr]()
 	for {
 		another, err := net.Dial("tcp", s.addr)
@@ -440,10 +392,7 @@ func TestWhatIsInFlightIsFinished(t *testing.T) {
 		}
 		_ = another.Close()
 	}
-	if _, err := io.WriteString(conn, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if a := s.read(read()); a.status != 200 || string(s.lastEvent().Start.Payload.Body) != "x" {
+	if a := finish("x"); a.status != 200 || string(s.lastEvent().Start.Payload.Body) != "x" {
 		t.Errorf("%+v", a)
 	}
 }

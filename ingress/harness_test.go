@@ -189,6 +189,36 @@ func (f *fixture) raw(text string, half bool) answer {
 	return f.read(response)
 }
 
+// begin sends a head that says Expect: 100-continue, and returns when the ingress has asked
+// for the body. finish sends that and reads the answer.
+func (f *fixture) begin(head string) (finish func(body string) answer) {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = conn.Close() })
+	reader := bufio.NewReader(conn)
+	send := func(text string) *http.Response {
+		f.t.Helper()
+		if _, err := io.WriteString(conn, text); err != nil {
+			f.t.Fatal(err)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return response
+	}
+	if response := send(head); response.StatusCode != http.StatusContinue {
+		f.t.Fatal(response.Status)
+	}
+	return func(body string) answer {
+		f.t.Helper()
+		return f.read(send(body))
+	}
+}
+
 // messages is how many messages the stream holds.
 func (f *fixture) messages() uint64 {
 	f.t.Helper()

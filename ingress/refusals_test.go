@@ -2,7 +2,6 @@ package ingress_test
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -225,25 +224,12 @@ func TestOverloaded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startSituations(t, c.option)
-			s.workflow("busy", "pro", true, &registry.RateLimit{Requests: 1_000_000, Window: time.Second})
-			head := s.head("/webhooks/busy", s.token["busy"], c.length)
-			release := make(chan struct{})
-			held := make(chan answer, 1)
-			hold := func() { held <- s.slow(head, release, c.body) }
-			go hold()
-			for s.to("busy", request{body: "x"}).status == http.StatusOK {
-				select {
-				case <-held: // one of ours was in its place
-					go hold()
-				default:
-				}
-			}
-			s.expect("14", s.to("busy", request{body: "x"}), 503, "overloaded")
-			close(release)
-			if a := <-held; a.status != 200 {
+			finish := s.begin(s.head("/webhooks/active", s.token["active"], c.length, "Expect: 100-continue"))
+			s.expect("14", s.to("active", request{body: "x"}), 503, "overloaded")
+			if a := finish(c.body); a.status != 200 {
 				t.Errorf("the one that held the place: %+v", a)
 			}
-			if a := s.to("busy", request{body: "x"}); a.status != 200 {
+			if a := s.to("active", request{body: "x"}); a.status != 200 {
 				t.Errorf("afterwards: %+v", a)
 			}
 		})
