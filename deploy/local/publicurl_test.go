@@ -1,18 +1,19 @@
 package local_test
 
 import (
-	"net"
 	"strings"
 	"testing"
+
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
 // Where the public URL leads: to this installation, to another one, to nobody.
 func TestPublicURL(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = closed.Close()
+	defer closed.Release()
 	own := launchLocal(t, t.TempDir())
 	for _, c := range []struct {
 		what  string
@@ -21,7 +22,7 @@ func TestPublicURL(t *testing.T) {
 	}{
 		{"its own", own, "reached"},
 		{"another's", launchLocal(t, t.TempDir(), "--public-url="+own.ingress), "another"},
-		{"nobody's", launchLocal(t, t.TempDir(), "--public-url=http://"+closed.Addr().String()), "unreachable"},
+		{"nobody's", launchLocal(t, t.TempDir(), "--public-url=http://"+closed.Addr()), "unreachable"},
 	} {
 		found, err := c.local.client().PublicURL(t.Context())
 		if err != nil || found.State != c.state || !found.OnlyThisMachine || !strings.HasPrefix(c.local.webhook, found.URL+"/webhooks/") {

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
@@ -188,18 +189,14 @@ func startThree(t *testing.T) *site {
 	t.Helper()
 	var routes, listen []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := freeport.Reserve()
 		if err != nil {
 			t.Fatal(err)
 		}
-		listen = append(listen, l.Addr().String())
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.Cleanup(port.Release)
+		listen = append(listen, port.Addr())
 		// A name: addresses in certificates do not count for routes.
-		routes = append(routes, "nats://localhost:"+port)
-		_ = l.Close()
+		routes = append(routes, "nats://localhost:"+strconv.Itoa(port.Number))
 	}
 	t.Setenv("NATSD_ROUTES", "["+strings.Join(routes, ", ")+"]")
 	s := startSite(t, "cluster.conf", 3, func(i int) {

@@ -2,7 +2,6 @@ package reach_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/probe"
 )
 
@@ -46,11 +46,11 @@ func TestWhoAnswers(t *testing.T) {
 		w.Header().Set(probe.Header, ours.Answer(r.Header.Get(probe.Header)))
 		refuse(w)
 	})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := freeport.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = closed.Close()
+	defer closed.Release()
 	alive := ingresses{{PublicUrl: "http://127.0.0.1:1"}, {ProbeKey: key}, {ProbeKey: probe.NewKey()}}
 
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestWhoAnswers(t *testing.T) {
 		{"a redirect, even to the ingress", serve(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, ingress+"/webhooks/-?secret=1", http.StatusPermanentRedirect)
 		}), alive, reach.Redirected, "308 and sends callers to " + ingress + ". ", 1},
-		{"nobody", "http://" + closed.Addr().String(), alive, reach.Unreachable, "refused", 0},
+		{"nobody", "http://" + closed.Addr(), alive, reach.Unreachable, "refused", 0},
 		{"no such scheme", "gopher://x", alive, reach.Unreachable, "", 0},
 		{"no ingress", ingress, nil, reach.Unknown, "No ingress is alive", 0},
 		{"old ingresses", ingress, ingresses{{}}, reach.Unknown, "older version", 0},
