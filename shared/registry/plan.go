@@ -4,7 +4,9 @@ import (
 	"bytes"
 	_ "embed" // the default catalog
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
@@ -54,6 +56,9 @@ func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&list); err != nil {
 		return nil, fmt.Errorf("the plan catalog is not a JSON list of plans: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("the plan catalog has more after the list of plans")
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("the plan catalog has no plan")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -432,6 +433,9 @@ func TestParsePlans(t *testing.T) {
 		if _, err := registry.ParsePlans([]byte(bad)); err == nil {
 			t.Errorf("accepted %s", bad)
 		}
+	}
+	if _, err := registry.ParsePlans(slices.Concat(registry.DefaultPlans, []byte("[]"))); err == nil {
+		t.Error("accepted two catalogs")
 	}
 }
 
