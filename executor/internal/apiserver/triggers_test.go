@@ -2,11 +2,13 @@ package apiserver_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -198,8 +200,8 @@ func TestRotation(t *testing.T) {
 	r.post("/workflows/wf/triggers/b/rotate-token", "").refused(404, api.CodeNotFound)
 }
 
-// lag makes a process live that never confirms anything.
-func (r *rig) lag(t *testing.T) {
+// lag makes a process live that confirms nothing until it leaves, or the test ends.
+func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
 	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Role: registry.RoleIngress, Serving: true, Ingress: &hookstartv1.IngressSettings{}})
 	r.check(err)
@@ -217,8 +219,57 @@ func (r *rig) lag(t *testing.T) {
 			}
 		}
 	}()
-	t.Cleanup(func() { close(done); <-ended })
+	leave = sync.OnceFunc(func() {
+		close(done)
+		<-ended
+		if data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Leaving: true}); err == nil {
+			_ = r.nc.Publish("hookstart.presence", data)
+		}
+	})
+	t.Cleanup(leave)
 	eventually(t, func() bool { return len(r.Roll.Ingress()) > 0 })
+	return leave
+}
+
+// A client that goes away does not break a change off.
+func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
+	t.Parallel()
+	begun := make(chan context.Context, 1)
+	r := start(t, func(c *apiserver.Config, _ *http.Server) {
+		c.ChangeTimeout = time.Minute
+		c.Authorized = func(request *http.Request) bool {
+			begun <- request.Context()
+			return true
+		}
+	})
+	r.Workflow(t, "wf", "free", false)
+	confirm := r.lag(t)
+	ctx, goAway := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.server.URL+"/api/v1/workflows/wf/activate", nil)
+	r.check(err)
+	gone := make(chan error, 1)
+	go func() {
+		response, err := r.server.Client().Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		gone <- err
+	}()
+	client := <-begun
+	eventually(t, func() bool { // stored, and not confirmed
+		w, _ := r.Directory.Workflow("wf")
+		return w.Record.GetActive()
+	})
+	goAway()
+	if err := <-gone; err == nil {
+		t.Error("it was confirmed at once")
+	}
+	<-client.Done()
+	confirm()
+	eventually(t, func() bool { return strings.Contains(r.log.String(), "operation=activate-workflow") })
+	if !strings.Contains(r.log.String(), "operation=activate-workflow status=200") {
+		t.Error("it was broken off")
+	}
 }
 
 func TestChangesThatAreNotConfirmed(t *testing.T) {
