@@ -160,6 +160,7 @@ func run(ctx context.Context, c Config) error {
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 28 << 10, ErrorLog: ops.ServerLog(log),
+		DisableGeneralOptionsHandler: true, // else anybody gets a 200 for OPTIONS *
 	}
 	server.RegisterOnShutdown(stopStreaming)
 	failed := make(chan error, 1)

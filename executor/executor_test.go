@@ -3,6 +3,8 @@ package executor_test
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,5 +129,29 @@ func TestRunTwice(t *testing.T) {
 	c.StreamMaxAge = 48 * time.Hour
 	if err := run(t, c); err == nil || !strings.Contains(err.Error(), "age is 168h0m0s, configured 48h0m0s") {
 		t.Errorf("a stream with other settings: %v", err)
+	}
+}
+
+// net/http itself answers OPTIONS * with 200 unless it is told not to.
+func TestOptionsOfAllIsNotAnswered(t *testing.T) {
+	c := config(t, natstest.Start(t).URL())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	status := make(chan string, 1)
+	c.OnReady = func(where executor.Listening) {
+		defer cancel()
+		answer, err := http.DefaultClient.Do(&http.Request{Method: http.MethodOptions, URL: &url.URL{Scheme: "http", Host: where.Addr, Opaque: "*"}})
+		if err != nil {
+			status <- err.Error()
+			return
+		}
+		_ = answer.Body.Close()
+		status <- answer.Status
+	}
+	if err := executor.Run(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-status; got != "400 Bad Request" {
+		t.Error(got)
 	}
 }

@@ -357,7 +357,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
 	b.text("h1", "Invoices & bills")
 	b.text("#title", "queue theirs")
-	b.text("#rate", "7 requests per 10.0 s")
+	b.text("#rate", "7 requests per 10 s")
 	b.wait(`document.title === "Invoices & bills · hookstart"`)
 
 	w, err := client.Workflow(ctx, "invoices")

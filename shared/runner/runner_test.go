@@ -198,7 +198,7 @@ func TestStopping(t *testing.T) {
 func TestDyingAndWorkingForLong(t *testing.T) {
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
-	const ackWait = 300 * time.Millisecond
+	const ackWait = time.Second
 	dying := server.Connect(t)
 	died := make(chan struct{})
 	go func() {
