@@ -298,9 +298,14 @@ func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports i
 	if err != nil {
 		t.Fatal(err)
 	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
 	first, again := map[string]*execution.Progress{}, map[string]bool{}
 	for pending := uint64(1); pending > 0; {
-		msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+		msg, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,14 +1,12 @@
 package console_test
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -21,6 +19,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
@@ -36,13 +35,13 @@ type rig struct {
 	t      *testing.T
 	store  store.Store
 	server *httptest.Server
-	log    *logBuffer
+	log    *logtest.Buffer
 }
 
 func start(t *testing.T) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
-	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logBuffer{}}
+	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logtest.Buffer{}}
 	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	r.check(err)
 	t.Cleanup(func() { _ = records.Close() })
@@ -134,21 +133,4 @@ func (r *rig) signIn() func(*http.Request) {
 
 func with(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
-}
-
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
