@@ -1,4 +1,4 @@
-# `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/.
+# `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/, and needs npm.
 
 MODULES  := deploy/local executor ingress proto shared
 PACKAGES := $(MODULES:%=./%/...)
@@ -19,12 +19,17 @@ GOLANGCI_LINT := .tools/golangci-lint@v2.15.0/golangci-lint
 BUF           := .tools/buf@v1.72.0/buf
 PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
 
+# The example in JavaScript brings its plugin for buf, and its compiler.
+NODE_EXAMPLE := shared/runner/examples/node
+NODE_MODULES := $(NODE_EXAMPLE)/node_modules/.all-of-them
+BUF_GENERATE_NODE = cd $(NODE_EXAMPLE) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/proto" --path "$(CURDIR)/proto/hookstart/v1/execution.proto"
+
 # buf finds its plugin on the PATH.
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test soak soak-runners lint bench microbench fuzz generate clean
-.PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated
+.PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,7 +53,7 @@ soak: ## real processes under load and faults, then a ledger: make soak DURATION
 soak-runners: ## RUNNERS=20000 executions by four runners, of which one is killed every 2 s
 	go test -count=1 -v -timeout 30m -run '^TestKilledRunners$$' ./deploy/local -runners=$(RUNNERS)
 
-lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated ## check style, import rules, modules and generated code (make -k lint: all findings)
+lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node ## check style, import rules, modules, generated code and the types of the example in JavaScript (make -k lint: all findings)
 
 lint-format:
 	@unformatted=$$(gofmt -l $(MODULES)) || exit; test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
@@ -72,11 +77,15 @@ lint-proto: $(BUF)
 	cd proto && "$(CURDIR)/$(BUF)" lint
 
 # Generates into a copy, so that it says the same in a checkout with changes.
-lint-generated: $(BUF) $(PROTOC_GEN_GO)
+lint-generated: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES)
 	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
 	cp -R proto "$$scratch" && find "$$scratch" -name '*.pb.go' -delete && \
 	(cd "$$scratch/proto" && $(BUF_GENERATE)) && \
-	diff -r proto "$$scratch/proto" || { echo 'generated code is stale: run make generate'; exit 1; }
+	($(BUF_GENERATE_NODE) --output "$$scratch") && \
+	diff -r proto "$$scratch/proto" && diff -r $(NODE_EXAMPLE)/gen "$$scratch/gen" || { echo 'generated code is stale: run make generate'; exit 1; }
+
+lint-node: $(NODE_MODULES)
+	cd $(NODE_EXAMPLE) && node_modules/.bin/tsc
 
 bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"; other measurements: ARGS="--help"
 	CGO_ENABLED=0 go build -o bin/bench ./deploy/local/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
@@ -87,11 +96,16 @@ microbench: ## run the Go benchmarks of all packages
 fuzz: ## run every fuzz test for FUZZTIME each: make fuzz FUZZTIME=2m
 	.ci/fuzz $(FUZZTIME) $(PACKAGES)
 
-generate: $(BUF) $(PROTOC_GEN_GO) ## generate Go from proto/
+generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the example's JavaScript, from proto/
 	cd proto && $(BUF_GENERATE)
+	$(BUF_GENERATE_NODE)
 
 clean: ## remove bin/ (the tools in .tools/ and the data in .hookstart/ stay)
 	rm -rf bin
+
+$(NODE_MODULES): $(NODE_EXAMPLE)/package-lock.json
+	npm ci --ignore-scripts --no-audit --no-fund --prefix $(NODE_EXAMPLE)
+	touch $@
 
 $(GOLANGCI_LINT): tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BUF):           tool = github.com/bufbuild/buf/cmd/buf

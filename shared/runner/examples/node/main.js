@@ -6,9 +6,12 @@ import { Permanent, run } from "./runner.js";
 const env = process.env;
 const queue = env.HOOKSTART_QUEUE ?? "node";
 const group = env.HOOKSTART_GROUP ?? "node";
-const log = (event) => console.log(JSON.stringify({ time: new Date().toISOString(), ...event }));
+const log = (/** @type {object} */ event) => console.log(JSON.stringify({ time: new Date().toISOString(), ...event }));
 
-// handler is what an execution does. It may be done twice, so let it depend on e.executionId.
+/**
+ * handler is what an execution does. It may be done twice, so let it depend on e.executionId.
+ * @type {import("./runner.js").Handler}
+ */
 async function handler(e, signal) {
   const input = JSON.parse(e.input);
   if (typeof input?.fail === "string") {

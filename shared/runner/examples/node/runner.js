@@ -1,9 +1,20 @@
 // The kit: it takes executions from the stream, calls a handler for each, and reports what
 // became of it. It does what shared/runner does in Go, and can share a group with it.
 import { setTimeout as pause } from "node:timers/promises";
-import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { nanos } from "@nats-io/transport-node";
-import { consumerName, decodeStart, progress, startSubject, streamName } from "./contract.js";
+import { ExecutionState, consumerName, decodeStart, progress, startSubject, streamName } from "./contract.js";
+
+/** @typedef {import("./contract.js").Execution} Execution */
+/** @typedef {import("./contract.js").Start} Start */
+/** @typedef {import("@nats-io/transport-node").NatsConnection} NatsConnection */
+/** @typedef {import("@nats-io/jetstream").JetStreamClient} JetStream */
+/** @typedef {import("@nats-io/jetstream").JsMsg} Message */
+
+/**
+ * A Handler runs one execution. What it returns is the output; the signal ends with its time.
+ * @typedef {(e: Execution, signal: AbortSignal) => unknown} Handler
+ */
 
 // consumerNotFound is the server's error code.
 const consumerNotFound = 10014;
@@ -12,24 +23,32 @@ const consumerNotFound = 10014;
 export class Permanent extends Error {}
 
 const defaults = {
+  group: "",
   queue: "default",
   concurrency: 10,
   attempts: 5,
-  backoff: (attempt) => Math.min(1000 * 2 ** (attempt - 1), 60_000),
+  backoff: (/** @type {number} */ attempt) => Math.min(1000 * 2 ** (attempt - 1), 60_000),
   timeout: 5 * 60_000, // of one attempt
   ackWait: 15_000, // how long until the work of a runner that died is given to another
   drainTimeout: 30_000, // how long handlers may finish after the end
-  log: () => {},
+  log: (/** @type {object} */ _event) => {},
 };
+/** @typedef {typeof defaults} Options */
 
-// run runs executions until stop, an AbortSignal, says so; then it lets handlers finish.
-// handler gets an execution and a signal that ends with its time, and returns the output.
-// An execution can run twice: let what the handler does depend on its executionId.
+/**
+ * run runs executions until stop says so; then it lets handlers finish. An execution can run
+ * twice: let what the handler does depend on its executionId.
+ * @param {NatsConnection} nc
+ * @param {Partial<Options> & { group: string }} options
+ * @param {Handler} handler
+ * @param {AbortSignal} stop
+ */
 export async function run(nc, options, handler, stop) {
   const o = { ...defaults, ...options };
   const js = jetstream(nc);
   const consumer = await ensureConsumer(js, await jetstreamManager(nc), o);
   const working = new AbortController(); // ends when handlers may not go on
+  /** @type {Set<Promise<void>>} */
   const underway = new Set();
   // No more is fetched than there are places: the rest is for the other members.
   const messages = await consumer.consume({ max_messages: o.concurrency });
@@ -55,13 +74,18 @@ export async function run(nc, options, handler, stop) {
   await nc.flush(); // what was acknowledged last must reach the server
 }
 
-// ensureConsumer finds the group's durable consumer, or makes it.
+/**
+ * ensureConsumer finds the group's durable consumer, or makes it.
+ * @param {JetStream} js
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {Options} o
+ */
 async function ensureConsumer(js, manager, o) {
   const name = consumerName(o.queue, o.group);
   try {
     return await js.consumers.get(streamName, name);
   } catch (err) {
-    if (err.code !== consumerNotFound) {
+    if (!(err instanceof JetStreamApiError) || err.code !== consumerNotFound) {
       throw err;
     }
   }
@@ -76,67 +100,87 @@ async function ensureConsumer(js, manager, o) {
   return js.consumers.get(streamName, name);
 }
 
-// attempt runs one message to an acknowledgement. It never throws.
+/**
+ * attempt runs one message to an acknowledgement. It never throws.
+ * @param {NatsConnection} nc
+ * @param {JetStream} js
+ * @param {Options} o
+ * @param {Handler} handler
+ * @param {AbortSignal} working
+ * @param {Message} msg
+ */
 async function attempt(nc, js, o, handler, working, msg) {
   const began = Date.now();
+  /** @type {Start} */
   let start;
-  const note = (result, err) => o.log({
+  const note = (/** @type {string} */ result, /** @type {Error | undefined} */ err) => o.log({
     result, attempt: msg.info.deliveryCount, executionId: start?.executionId, ms: Date.now() - began, error: err?.message,
   });
   try {
     start = decodeStart(msg.data);
-  } catch (err) {
+  } catch (failure) {
     // No attempt would make it better. The executor puts it on the list of dead letters.
+    const err = asError(failure);
     note("unreadable", err);
     msg.term(err.message);
     return;
   }
   const count = msg.info.deliveryCount;
+  /** @type {(state: ExecutionState, what: { output?: string, error?: string }, err?: Error) => Promise<void>} */
   const finish = async (state, what, err) => {
     const report = progress(start, msg.headers, state, what);
     try {
       // Acknowledged only once it is stored: better twice than never.
       await js.publish(report.subject, report.data, { headers: report.headers, timeout: o.ackWait });
     } catch (failure) {
-      note("not reported", failure);
+      note("not reported", asError(failure));
       msg.nak(1000);
       return;
     }
-    note(state.toLowerCase(), err);
+    note(ExecutionState[state].toLowerCase(), err);
     msg.ack();
   };
   if (count > o.attempts) {
     const err = new Error(`no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time`);
-    return finish("FAILED", { error: err.message }, err);
+    return finish(ExecutionState.FAILED, { error: err.message }, err);
   }
   // If this one gets lost, the final one says more.
-  const running = progress(start, msg.headers, "RUNNING");
+  const running = progress(start, msg.headers, ExecutionState.RUNNING);
   nc.publish(running.subject, running.data, { headers: running.headers });
   const alive = setInterval(() => msg.working(), o.ackWait / 3);
   let output, failure;
   try {
     output = await call(handler, { ...start, attempt: count }, o.timeout, working);
   } catch (err) {
-    failure = err instanceof Error ? err : new Error(String(err));
+    failure = asError(err);
   } finally {
     clearInterval(alive);
   }
   if (!failure) {
-    return finish("SUCCEEDED", { output });
+    return finish(ExecutionState.SUCCEEDED, { output });
   }
   if (working.aborted) {
     note("handed back", failure);
     msg.nak();
   } else if (failure instanceof Permanent || count >= o.attempts) {
-    return finish("FAILED", { error: failure.message || String(failure) }, failure);
+    return finish(ExecutionState.FAILED, { error: failure.message || String(failure) }, failure);
   } else {
     note("tried again", failure);
     msg.nak(o.backoff(count));
   }
 }
 
-// call calls the handler, and returns the output as one JSON text when it has, or throws
-// when it is out of time. A handler that does not heed the signal is left alone then.
+/** @param {unknown} thrown */
+const asError = (thrown) => thrown instanceof Error ? thrown : new Error(String(thrown));
+
+/**
+ * call calls the handler, and returns the output as one JSON text when it has, or throws
+ * when it is out of time. A handler that does not heed the signal is left alone then.
+ * @param {Handler} handler
+ * @param {Execution} execution
+ * @param {number} timeout
+ * @param {AbortSignal} working
+ */
 async function call(handler, execution, timeout, working) {
   const limit = AbortSignal.timeout(timeout);
   const over = new AbortController();
@@ -145,12 +189,12 @@ async function call(handler, execution, timeout, working) {
   working.addEventListener("abort", abort, { once: true });
   const called = (async () => handler(execution, over.signal))();
   called.catch(() => {}); // when it is left alone, nobody hears how it ends
-  const ended = new Promise((_, reject) => {
+  const ended = /** @type {Promise<never>} */ (new Promise((_, reject) => {
     over.signal.addEventListener("abort", async () => {
       await pause(1000, undefined, { ref: false }); // it may still return by itself
       reject(over.signal.reason);
     }, { once: true });
-  });
+  }));
   try {
     const value = await Promise.race([called, ended]);
     if (value === undefined) {
