@@ -267,7 +267,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("[data-said]", "Requeued with this input.")
 	b.click("[data-said] a")
 	b.text("#input-tree", "on purpose")
-	b.text("main", "requeued, of "+a.ExecutionID)
+	b.text("main", "a requeue of "+a.ExecutionID)
 	b.visit("/executions/" + a.ExecutionID)
 	b.text("main", "Requeued as")
 	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
@@ -285,7 +285,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text(".dead-letters [data-said]", "Started. Show it")
 	b.text(".dead-letters [data-once][aria-disabled=true]", "Requeued")
 	b.click(".dead-letters [data-said] a")
-	b.text("main", "requeued, of "+again)
+	b.text("main", "a requeue of "+again)
 }
 
 // rotate makes a new token; the old one works a while longer.
@@ -325,6 +325,7 @@ func hitTheLimit(b *tab) {
 	b.click("#account-acme-inc button")
 	b.text("#account-acme-inc", "no limit")
 	b.text("[data-done]", "“Acme Inc.” is on the plan pro now.")
+	b.wait(`document.activeElement?.matches("[data-done]")`)
 	b.visit("/workflows/invoices")
 	b.click("[data-switch]")
 	b.text("#state", "Active")
@@ -359,6 +360,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#title", "queue theirs")
 	b.text("#rate", "7 requests per 10 s")
 	b.wait(`document.title === "Invoices & bills · hookstart"`)
+	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // and to write the old one would change it
 
 	w, err := client.Workflow(ctx, "invoices")
 	check(err)
@@ -444,7 +446,7 @@ func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	}
 	b.visit("/executions/" + a.ExecutionID)
 	b.text("main", "before the end")
-	b.text("main", "It cannot run again: its trigger node is gone.")
+	b.text("main", "It cannot run again: its workflow is gone.")
 	if _, err := l.client().RequeueExecution(t.Context(), a.ExecutionID); err == nil {
 		t.Error("it was requeued")
 	}

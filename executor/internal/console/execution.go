@@ -19,7 +19,8 @@ import (
 type executionPage struct {
 	store.Record
 	WorkflowName string
-	Exists       bool // the workflow and its node do: it can run again
+	HasWorkflow  bool // it still exists
+	Exists       bool // its node does, too: it can run again
 	Steps        []step
 	Waiting      string // what it waits for; "": it has ended
 	Request      request
@@ -98,7 +99,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	}
 	if workflow, exists := c.Directory.Workflow(record.WorkflowID); exists {
 		p.WorkflowName = nameOr(workflow.Record.GetName(), record.WorkflowID)
-		p.Exists = hasNode(workflow.Record, record.NodeID)
+		p.HasWorkflow, p.Exists = true, hasNode(workflow.Record, record.NodeID)
 	}
 	if record.Output != nil {
 		p.OutputTree = parseJSONTree(record.Output)

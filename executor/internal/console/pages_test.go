@@ -48,6 +48,10 @@ func TestEveryPage(t *testing.T) {
 	r.Workflow(t, "grown", "pro", true)
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "none")
 	r.check(err)
+	r.Workflow(t, "early", "ultra", true)
+	r.Workflow(t, "late", "ultra", true)
+	_, _, err = r.PutAccount(t.Context(), "on-ultra", "Cut", "free")
+	r.check(err)
 	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"a":"</textarea><script>alert(1)</script>"}`)))
 	hostile := `{"<script>alert(1)</script>":["</script>",1e400,12345678901234567890,{"b":null}]}`
 	id := r.execution("orders", hostile)
@@ -90,10 +94,11 @@ func TestEveryPage(t *testing.T) {
 	for path, parts := range map[string][]string{
 		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "refused <b>1,255</b>", `href="/refusals?within=1h"`, "deduplicated <b>3</b>", "accepted <b>1</b>"},
 		"/fragments/numbers":                  {"No ingress is alive", "17 token_invalid"},
-		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
+		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "Not in plan", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
 		"/workflows?q=voic":                   {"invoices"},
 		"/workflows?q=nothing":                {"No workflow has “nothing”"},
-		"/workflows/grown":                    {"Its webhooks are refused", "change the plan"},
+		"/workflows/grown":                    {"Its webhooks are refused", "Change the plan of", "Not in plan"},
+		"/workflows/late":                     {"Its webhooks are refused", "Deactivate others until there is room", "Over the limit"},
 		"/workflows/invoices":                 {"Deactivate", `href="/workflows/orders"`},
 		"/workflows/orders":                   {"https://hooks.example.com/webhooks/orders?token=", "60 requests/min", "102,400 bytes", "X-GitHub-Delivery", "never used", "17 refused:", "give the sender the new URL", "body of 2 KB", "&lt;script&gt;"},
 		"/executions/" + id:                   {"12345678901234567890", "1e400", "Recorded", "X-Request", "debug"},
@@ -433,5 +438,38 @@ func TestPlanChange(t *testing.T) {
 	}
 	if a := r.get("/fragments/plan-change?account=on-pro&plan=free", session); a.status != http.StatusNoContent {
 		t.Errorf("to the plan that it has: %d", a.status)
+	}
+}
+
+// What leads to a deleted workflow, or would run it again, is not there; its executions are.
+func TestExecutionsOfADeletedWorkflow(t *testing.T) {
+	r := start(t)
+	r.Workflow(t, "gone", "free", true)
+	id := r.execution("gone", "{}")
+	session := r.signIn()
+	for path, says := range map[string]string{"/executions": "gone (deleted)", "/executions/" + id: "its workflow is gone"} {
+		before := r.get(path, session).body
+		if !strings.Contains(before, `href="/workflows/gone`) || !strings.Contains(before, "data-run-again") {
+			t.Errorf("%s has no link to the workflow, or nothing that runs it again", path)
+		}
+		defer func() {
+			if after := r.get(path, session).body; strings.Contains(after, `href="/workflows/gone`) || strings.Contains(after, "data-run-again") || !strings.Contains(after, says) {
+				t.Errorf("%s, when the workflow is deleted: %s", path, after)
+			}
+		}()
+	}
+	r.check(r.DeleteWorkflow(t.Context(), "gone"))
+}
+
+// A plan without webhooks is not mended by switching other workflows off.
+func TestAdviceOnAPlanWithoutWebhooks(t *testing.T) {
+	r := start(t)
+	r.Workflow(t, "on", "free", true)
+	r.Workflow(t, "off", "free", false)
+	_, _, err := r.PutAccount(t.Context(), "on-free", "Cut", "none")
+	r.check(err)
+	body := r.get("/workflows/off", r.signIn()).body
+	if strings.Contains(body, "Deactivate ") || !strings.Contains(body, "Change the plan</a> of “Cut”") {
+		t.Error(body)
 	}
 }

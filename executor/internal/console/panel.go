@@ -52,6 +52,8 @@ type row struct {
 	store.Record
 	WorkflowName string
 	ShowWorkflow bool
+	HasWorkflow  bool // it still exists
+	HasNode      bool // its trigger node, too: it can run again
 }
 
 // Took is from the acceptance to the end; zero: it has not ended.
@@ -122,7 +124,8 @@ func (c *Console) fill(ctx context.Context, p *panel, after store.Position) erro
 	for _, record := range records {
 		one := row{Record: record, ShowWorkflow: p.WorkflowID == "", WorkflowName: record.WorkflowID}
 		if w, exists := c.Directory.Workflow(record.WorkflowID); exists {
-			one.WorkflowName = nameOr(w.Record.GetName(), record.WorkflowID)
+			one.WorkflowName, one.HasWorkflow = nameOr(w.Record.GetName(), record.WorkflowID), true
+			one.HasNode = hasNode(w.Record, record.NodeID)
 		}
 		p.Rows = append(p.Rows, one)
 	}

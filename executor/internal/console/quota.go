@@ -66,12 +66,13 @@ func (q quota) Text() string {
 
 // state is what a workflow's switch comes to.
 type state struct {
-	Active bool
-	Over   bool // active, but past the plan's limit: its webhooks are refused
+	Active    bool
+	Over      bool // active, but past the plan's limit, or not in it at all: its webhooks are refused
+	NotInPlan bool // the plan has no webhook triggers
 }
 
 func (c *Console) state(w *hookstartv1.Workflow) state {
 	view, found := c.Directory.Lookup(w.GetId())
-	within := found && view.WithinPlan && view.Plan != nil && view.Plan.WebhookTriggers
-	return state{Active: w.GetActive(), Over: w.GetActive() && !within}
+	inPlan := found && view.Plan != nil && view.Plan.WebhookTriggers
+	return state{Active: w.GetActive(), Over: w.GetActive() && (!inPlan || !view.WithinPlan), NotInPlan: !inPlan}
 }

@@ -102,7 +102,7 @@ func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p
 	for _, t := range record.GetTriggers() {
 		p.Nodes = append(p.Nodes, choice{t.GetNodeId(), nameOr(t.GetName(), t.GetNodeId()), t.GetNodeId() == node})
 	}
-	if p.Account.Full() {
+	if p.Account.Webhooks && p.Account.Full() {
 		p.Others = c.activeBesides(record)
 	}
 	var err error

@@ -16,4 +16,6 @@ export function sayDone() {
   const place = document.querySelector("[data-done]");
   place.textContent = done;
   place.hidden = false;
+  place.tabIndex = -1;
+  place.focus(); // or who uses the keyboard begins at the top again
 }

@@ -36,15 +36,17 @@ async function save(form) {
   const have = await call("GET", path);
   const edited = (...fields) => fields.some((field) => field.value !== field.defaultValue);
   const own = requests.value === "" ? undefined : { requests: Number(requests.value), windowSeconds: Number(seconds.value) };
-  await send("PUT", path, {
+  const now = await send("PUT", path, {
     accountId: have.accountId,
     name: edited(name) ? name.value : have.name,
     queue: edited(queue) ? queue.value : have.queue,
     rateLimit: edited(requests, seconds) ? own : have.rateLimit,
     triggers: have.triggers,
   });
-  for (const field of [name, queue, requests, seconds]) {
-    field.defaultValue = field.value;
+  // What somebody else has changed is seen now, and is not taken for an edit the next time.
+  const rate = now.rateLimit ?? { requests: "", windowSeconds: "" };
+  for (const [field, value] of [[name, now.name], [queue, now.queue], [requests, rate.requests], [seconds, rate.windowSeconds]]) {
+    field.value = field.defaultValue = value;
   }
 }
 

@@ -68,6 +68,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 			return err
 		}
 	}
+	before, _ := s.client.Execution(s.ctx, id) // what is none cannot be requeued, either, and that says why
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFailed {
 		return &hintError{err, "hookstart dead-letter list; execution rerun starts any one again, on the sample payload"}
@@ -75,7 +76,12 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.print(func() error { return s.line("%s started on the original body of %s", started.ExecutionID, id) })
+	return s.print(func() error {
+		if before.RequeuedAs == started.ExecutionID {
+			return s.line("%s was requeued before, as %s", id, started.ExecutionID)
+		}
+		return s.line("%s started on the original body of %s", started.ExecutionID, id)
+	})
 }
 
 // latestDeadLetter is the newest that can be requeued.
