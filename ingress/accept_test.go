@@ -83,7 +83,7 @@ func TestTheTokenIsInNoMessage(t *testing.T) {
 	s := startSituations(t)
 	for _, workflow := range []string{"active", "inactive"} {
 		token := s.token[workflow]
-		echo := "POST /webhooks/" + workflow + "?token=" + token + "&a=" + token + "&b=x" + token + "x HTTP/1.1\r\nHost: " + token +
+		echo := "POST /webhooks/" + workflow + "?token=" + token + "&a=" + token + "&b=x" + token + "x&" + token + "=c HTTP/1.1\r\nHost: " + token +
 			"\r\nContent-Type: " + token + "\r\nX-Webhook-Delivery-Id: " + token + "\r\nX-Other: <" + token + ">\r\nContent-Length: 0\r\n\r\n"
 		first, again := s.raw(echo, false), s.raw(echo, false)
 		if first.executionID() == "" || first.executionID() != again.executionID() {

@@ -67,9 +67,13 @@ func hideToken(text, token string) string { return strings.ReplaceAll(text, toke
 
 // forwardedQuery are the parameters as a runner gets them. They are made of the given ones.
 func forwardedQuery(query execution.Values, token string) execution.Values {
-	for _, values := range query {
+	for name, values := range query {
 		for i, value := range values {
 			values[i] = hideToken(value, token)
+		}
+		if clean := hideToken(name, token); clean != name {
+			delete(query, name)
+			query[clean] = values
 		}
 	}
 	return query
