@@ -45,7 +45,7 @@ func cause(err error) error {
 // further pairs of key and value. The path is escaped: it may hold ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
-		"busy_timeout(10000)", // how long another process may write
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
 		"wal_autocheckpoint(8000)", // pages: by default every second full batch is copied into the file, with pages that the next one changes again
 		"synchronous(FULL)",        // NORMAL would lose the last commits in a power cut

@@ -10,8 +10,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
-
-	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
@@ -19,6 +18,9 @@ import (
 // readers is the size of the read pool. WAL readers disturb nobody; a few are enough for
 // operators, and each costs a page cache.
 const readers = 4
+
+// busyTimeout is how long another process may write.
+const busyTimeout = 10 * time.Second
 
 // Store is a store.Store on one SQLite file.
 type Store struct {
@@ -51,7 +53,11 @@ func open(ctx context.Context, path string) (*Store, error) {
 		return nil, err
 	}
 	writer.SetMaxOpenConns(1)
-	if err := migrate(ctx, writer); err != nil {
+	err = connect(ctx, writer)
+	if err == nil {
+		err = migrate(ctx, writer)
+	}
+	if err != nil {
 		_ = writer.Close()
 		return nil, err
 	}

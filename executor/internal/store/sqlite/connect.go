@@ -1,0 +1,41 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"modernc.org/sqlite" // is the database/sql driver "sqlite", too
+	sqlitecode "modernc.org/sqlite/lib"
+)
+
+// connect makes db's first connection, which turns a new file to WAL mode. SQLite writes
+// that while it holds a read lock, and two that do so would wait for each other: the
+// second is told at once, whatever the busy timeout, that the database is locked. So it
+// lets go and tries again, for as long as the busy timeout would have.
+func connect(ctx context.Context, db *sql.DB) error {
+	wait, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		conn, err := db.Conn(ctx)
+		if err == nil {
+			return conn.Close()
+		}
+		if !isBusy(err) {
+			return err
+		}
+		select {
+		case <-wait.Done():
+			return err
+		case <-again.C:
+		}
+	}
+}
+
+func isBusy(err error) bool {
+	failure, ok := errors.AsType[*sqlite.Error](err)
+	return ok && failure.Code()&0xff == sqlitecode.SQLITE_BUSY // the upper bits say of what kind
+}
