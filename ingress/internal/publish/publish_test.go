@@ -76,6 +76,9 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 		t.Fatal(err)
 	}
 	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
+	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ { // nobody answers while a cluster chooses a leader
+		consumer, err = js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
