@@ -72,8 +72,8 @@ type Snapshot struct {
 	active  map[string]map[string]int64 // account → active workflow → transition
 }
 
-// NewSnapshot is an empty one that waits for its first records. Until Loaded it must
-// not be read.
+// NewSnapshot is an empty one that waits for its first records. Until Loaded nothing is
+// found in it.
 func NewSnapshot() *Snapshot {
 	s := &Snapshot{
 		loading: true,
@@ -139,7 +139,7 @@ func (s *Snapshot) Apply(c Change) {
 	case c.Workflow != nil:
 		s.setWorkflow(workflowFromRecord(c.Workflow))
 	case c.DeletedWorkflow != "":
-		if before, existed := s.workflows.get(c.DeletedWorkflow); existed {
+		if before, existed := s.workflows.last(c.DeletedWorkflow); existed {
 			s.workflows.remove(c.DeletedWorkflow)
 			s.setActive(before, false)
 		}
@@ -151,15 +151,15 @@ func (s *Snapshot) Loaded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loading = false
-	s.workflows.publish()
-	s.accounts.publish()
 	for accountID := range s.planOf {
 		s.refresh(accountID)
 	}
+	s.accounts.publish() // first: whoever finds a workflow finds its account
+	s.workflows.publish()
 }
 
 func (s *Snapshot) setWorkflow(w *Workflow) {
-	before, existed := s.workflows.get(w.ID)
+	before, existed := s.workflows.last(w.ID)
 	s.workflows.set(w.ID, w)
 	if existed && before.AccountID != w.AccountID {
 		s.setActive(before, false)
@@ -245,7 +245,7 @@ const shardCount = 4096
 // shards is a map for many readers and one writer.
 type shards[V any] struct {
 	seed      maphash.Seed
-	published bool // until then the maps are filled in place
+	published atomic.Bool // until then the maps are filled in place, and only the writer may look
 	shard     [shardCount]atomic.Pointer[map[string]V]
 }
 
@@ -260,7 +260,15 @@ func (s *shards[V]) of(key string) *atomic.Pointer[map[string]V] {
 	return &s.shard[maphash.String(s.seed, key)%shardCount]
 }
 
-func (s *shards[V]) get(key string) (V, bool) {
+func (s *shards[V]) get(key string) (v V, found bool) {
+	if !s.published.Load() {
+		return v, false
+	}
+	return s.last(key)
+}
+
+// last is what the writer has set.
+func (s *shards[V]) last(key string) (V, bool) {
 	v, found := (*s.of(key).Load())[key]
 	return v, found
 }
@@ -268,7 +276,7 @@ func (s *shards[V]) get(key string) (V, bool) {
 func (s *shards[V]) set(key string, v V) {
 	shard := s.of(key)
 	m := *shard.Load()
-	if s.published {
+	if s.published.Load() {
 		m = maps.Clone(m)
 	}
 	m[key] = v
@@ -278,17 +286,20 @@ func (s *shards[V]) set(key string, v V) {
 func (s *shards[V]) remove(key string) {
 	shard := s.of(key)
 	m := *shard.Load()
-	if s.published {
+	if s.published.Load() {
 		m = maps.Clone(m)
 	}
 	delete(m, key)
 	shard.Store(&m)
 }
 
-func (s *shards[V]) publish() { s.published = true }
+func (s *shards[V]) publish() { s.published.Store(true) }
 
 func (s *shards[V]) len() int {
 	n := 0
+	if !s.published.Load() {
+		return n
+	}
 	for i := range s.shard {
 		n += len(*s.shard[i].Load())
 	}
