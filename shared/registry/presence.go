@@ -60,15 +60,15 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		self: &hookstartv1.Presence{InstanceId: uuid.NewString(), Role: role, Serving: true, Ingress: settings},
 	}
 	a.say()
+	go a.run(running) // from now on: to catch up may take longer than lifetime
 	err := nc.FlushTimeout(lifetime)
 	if err == nil {
 		err = ask(ctx, f.CatchUp)
 	}
 	if err != nil {
-		stop()
+		a.Stop()
 		return nil, fmt.Errorf("announce this %s: %w", role, err)
 	}
-	go a.run(running)
 	return a, nil
 }
 

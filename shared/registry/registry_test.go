@@ -130,6 +130,70 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 }
 
+// It may take an ingress long to catch up; changes wait for it from the beginning.
+func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "wf", "free", false)
+	nc := server.Connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &ingress{Snapshot: registry.NewSnapshot()}
+	f, err := registry.Follow(t.Context(), js, slow, logtest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Stop()
+	if err := f.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	slow.hold.Lock()
+	if _, err := r.Activate(t.Context(), "wf"); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan *nats.Msg, 64)
+	sub, err := server.Connect(t).ChanSubscribe("hookstart.presence", heard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	announced := make(chan error, 1)
+	go func() {
+		a, err := registry.Announce(t.Context(), nc, f, registry.RoleIngress, nil, logtest.Quiet())
+		if err == nil {
+			a.Stop()
+		}
+		announced <- err
+	}()
+	timeout := time.After(30 * time.Second)
+	for heartbeats := 0; heartbeats < 5; {
+		select {
+		case msg := <-heard:
+			var p hookstartv1.Presence
+			if err := proto.Unmarshal(msg.Data, &p); err != nil {
+				t.Fatal(err)
+			}
+			if p.GetRole() == registry.RoleIngress {
+				heartbeats++
+			}
+		case <-timeout:
+			t.Fatalf("heard %d times", heartbeats)
+		}
+	}
+	select {
+	case err := <-announced:
+		t.Errorf("it has not caught up: %v", err)
+	default:
+	}
+	slow.hold.Unlock()
+	if err := <-announced; err != nil {
+		t.Error(err)
+	}
+}
+
 // Somebody may have announced himself who is not heard yet: who hears nothing confirms
 // nothing.
 func TestARollThatHearsNothing(t *testing.T) {
