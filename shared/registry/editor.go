@@ -272,6 +272,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 	}
 	var dropped []string
 	err = e.change(ctx, func() (uint64, error) {
+		var added []secretsOf
 		account, exists := e.directory.Account(spec.AccountID)
 		if !exists {
 			return 0, &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID)}
@@ -292,7 +293,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 			w.Transition = account.Record.GetLastTransition().GetNumber()
 		}
 		w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, spec.rateLimitRecord()
-		if err := e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
+		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
 			return 0, err
 		}
 		if exists && proto.Equal(w, have.Record) {
@@ -300,13 +301,18 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = timestamppb.New(e.now())
-		return e.put(ctx, e.registry, workflowPrefix+spec.ID, w, have.Revision)
+		revision, err := e.put(ctx, e.registry, workflowPrefix+spec.ID, w, have.Revision)
+		if err != nil {
+			return 0, err
+		}
+		return revision, e.secure(ctx, spec.ID, added)
 	})
 	return w, created, e.forget(ctx, spec.ID, dropped, err)
 }
 
-// mergeTriggers gives w the nodes of specs, with the tokens that they have or new ones.
-func (e *Editor) mergeTriggers(ctx context.Context, w *hookstartv1.Workflow, specs []TriggerSpec) error {
+// mergeTriggers gives w the nodes of specs, with the tokens that they have or new ones. It
+// returns the secrets of those that are new.
+func (e *Editor) mergeTriggers(ctx context.Context, w *hookstartv1.Workflow, specs []TriggerSpec) (added []secretsOf, err error) {
 	nodes := make([]*hookstartv1.TriggerNode, 0, len(specs))
 	for _, spec := range specs {
 		node := triggerNode(w, spec.NodeID)
@@ -314,20 +320,21 @@ func (e *Editor) mergeTriggers(ctx context.Context, w *hookstartv1.Workflow, spe
 			// The token is stored first: a hash whose token nobody knows would be of no use.
 			token, err := e.addToken(ctx, w.GetId(), spec.NodeID, nil)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			node = &hookstartv1.TriggerNode{NodeId: spec.NodeID, Tokens: []*hookstartv1.TokenHash{token}}
+			node = &hookstartv1.TriggerNode{NodeId: spec.NodeID, Tokens: []*hookstartv1.TokenHash{hashRecord(token)}}
+			added = append(added, secretsOf{spec.NodeID, token, spec.SamplePayload})
 		}
 		if spec.SamplePayload != nil {
 			if err := e.storeSample(ctx, w.GetId(), spec.NodeID, spec.SamplePayload); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		node.Name = spec.Name
 		nodes = append(nodes, node)
 	}
 	w.Triggers = nodes
-	return nil
+	return added, nil
 }
 
 func triggerNode(w *hookstartv1.Workflow, nodeID string) *hookstartv1.TriggerNode {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -106,7 +107,7 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 		if err != nil {
 			return 0, err
 		}
-		node.Tokens = append([]*hookstartv1.TokenHash{token}, old...)
+		node.Tokens = append([]*hookstartv1.TokenHash{hashRecord(token)}, old...)
 		w.UpdatedAt = timestamppb.New(now)
 		return e.put(ctx, e.registry, workflowPrefix+workflowID, w, have.Revision)
 	})
@@ -140,8 +141,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 
 // addToken makes a token and stores it, together with those of before whose hashes
 // are still in the registry; the others are forgotten.
-func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []*hookstartv1.TokenHash) (*hookstartv1.TokenHash, error) {
-	token := NewToken()
+func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []*hookstartv1.TokenHash) (*hookstartv1.Token, error) {
+	token := &hookstartv1.Token{Token: NewToken(), CreatedAt: timestamppb.New(e.now())}
 	keep := map[TokenHash]bool{}
 	for _, t := range before {
 		if len(t.GetSha256()) == len(TokenHash{}) {
@@ -156,10 +157,42 @@ func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before
 				kept = append(kept, t)
 			}
 		}
-		s.Tokens = append(kept, &hookstartv1.Token{Token: token, CreatedAt: timestamppb.New(e.now())})
+		s.Tokens = append(kept, token)
 	})
-	hash := HashToken(token)
-	return &hookstartv1.TokenHash{Sha256: hash[:]}, err
+	return token, err
+}
+
+// hashRecord is what the registry holds of a new token.
+func hashRecord(token *hookstartv1.Token) *hookstartv1.TokenHash {
+	hash := HashToken(token.GetToken())
+	return &hookstartv1.TokenHash{Sha256: hash[:]}
+}
+
+// secretsOf are the secrets of a node that is new.
+type secretsOf struct {
+	nodeID string
+	token  *hookstartv1.Token
+	sample []byte // nil: none was given
+}
+
+// secure stores the secrets of new nodes once more, now that the workflow's record has
+// the nodes. Whoever has deleted a node of the same name before may still be deleting its
+// secrets: that was done before this and is made good, or finds another revision.
+func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
+	for _, node := range added {
+		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *hookstartv1.TriggerSecrets) {
+			if !slices.ContainsFunc(s.GetTokens(), func(t *hookstartv1.Token) bool { return t.GetToken() == node.token.GetToken() }) {
+				s.Tokens = append(s.Tokens, node.token)
+			}
+			if s.SamplePayload == nil {
+				s.SamplePayload = node.sample
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*hookstartv1.TriggerSecrets, uint64, error) {
@@ -222,7 +255,15 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if err != nil {
 			return err
 		}
-		if _, _, err := e.findTrigger(workflowID, nodeID); revision == 0 || err == nil {
+		if revision == 0 {
+			continue
+		}
+		// Of a node that has come back, either its record is seen now, or its secrets are
+		// going to get another revision: see secure.
+		if err := e.follower.CatchUp(ctx); err != nil {
+			return err
+		}
+		if _, _, err := e.findTrigger(workflowID, nodeID); err == nil {
 			continue
 		}
 		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID), jetstream.LastRevision(revision))

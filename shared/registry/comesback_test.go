@@ -1,0 +1,162 @@
+package registry_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// steps is a JetStream that says what is about to be done: "get secrets".
+type steps struct {
+	jetstream.JetStream
+	before func(step string)
+}
+
+func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s.before("look at " + name)
+	return s.JetStream.Stream(ctx, name)
+}
+
+func (s steps) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := s.JetStream.KeyValue(ctx, bucket)
+	return bucketSteps{kv, s.before}, err
+}
+
+type bucketSteps struct {
+	jetstream.KeyValue
+	before func(step string)
+}
+
+func (b bucketSteps) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	b.before("get " + b.Bucket())
+	return b.KeyValue.Get(ctx, key)
+}
+
+func (b bucketSteps) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+	b.before("create " + b.Bucket())
+	return b.KeyValue.Create(ctx, key, value, opts...)
+}
+
+func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
+	b.before("delete " + b.Bucket())
+	return b.KeyValue.Delete(ctx, key, opts...)
+}
+
+// recreated is a workflow that is deleted and, meanwhile, made anew.
+type recreated struct {
+	*testing.T
+	*registrytest.Registry
+}
+
+func startRecreated(t *testing.T) recreated {
+	t.Helper()
+	r := recreated{t, registrytest.Start(t, natstest.Start(t).Connect(t))}
+	r.Workflow(t, "wf", "free", false)
+	return r
+}
+
+func (r recreated) editor(directory *registry.Directory, follower *registry.Follower, before func(step string)) *registry.Editor {
+	r.Helper()
+	e, err := registry.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Roll)
+	r.check(err)
+	return e
+}
+
+func (r recreated) check(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r recreated) create(e *registry.Editor) error {
+	_, _, err := e.PutWorkflow(r.Context(), registry.WorkflowSpec{
+		ID: "wf", AccountID: "on-free", Name: "wf",
+		Triggers: []registry.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}},
+	})
+	return err
+}
+
+// hasItsSecrets fails the test unless the token that opens the workflow is known.
+func (r recreated) hasItsSecrets() {
+	r.Helper()
+	info, err := r.Trigger(r.Context(), "wf", "node")
+	r.check(err)
+	if len(info.Tokens) != 1 || string(info.SamplePayload) != "1" {
+		r.Errorf("the workflow that came back has %d tokens and the sample payload %q", len(info.Tokens), info.SamplePayload)
+	}
+}
+
+// The secrets are deleted between the new token and the new record, or right after both.
+func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
+	for name, recordFirst := range map[string]bool{"deleted before the record is stored": false, "deleted after it": true} {
+		t.Run(name, func(t *testing.T) {
+			r := startRecreated(t)
+			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			creating := r.editor(r.Directory, r.Follower, func(step string) {
+				if step == "create "+registry.Bucket {
+					close(tokenStored)
+					<-storeRecord
+				}
+			})
+			deleting := r.editor(r.Directory, r.Follower, func(step string) {
+				switch {
+				case step == "get "+registry.SecretsBucket:
+					go func() { created <- r.create(creating) }()
+					<-tokenStored
+				case step == "delete "+registry.SecretsBucket && recordFirst:
+					close(storeRecord)
+					r.check(<-created)
+				}
+			})
+			r.check(deleting.DeleteWorkflow(t.Context(), "wf"))
+			if !recordFirst {
+				close(storeRecord)
+				r.check(<-created)
+			}
+			r.hasItsSecrets()
+		})
+	}
+}
+
+// heldDirectory is a directory whose changes can be held back.
+type heldDirectory struct {
+	*registry.Directory
+	hold sync.Mutex
+}
+
+func (h *heldDirectory) Apply(c registry.Change) {
+	h.hold.Lock()
+	defer h.hold.Unlock()
+	h.Directory.Apply(c)
+}
+
+// Who deletes has not heard yet that the workflow came back.
+func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
+	r := startRecreated(t)
+	late := &heldDirectory{Directory: registry.NewDirectory()}
+	release := sync.OnceFunc(late.hold.Unlock)
+	holding := false
+	before := func(step string) {
+		switch {
+		case step == "get "+registry.SecretsBucket:
+			late.hold.Lock()
+			holding = true
+			r.check(r.create(r.Editor))
+		case holding:
+			release() // it catches up, or deletes unheard
+		}
+	}
+	follower, err := registry.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
+	r.check(err)
+	t.Cleanup(follower.Stop)
+	r.check(r.editor(late.Directory, follower, before).DeleteWorkflow(t.Context(), "wf"))
+	r.hasItsSecrets()
+}
