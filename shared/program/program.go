@@ -26,7 +26,7 @@ const EnvPrefix = "HOOKSTART"
 func Main(name, description string, config any, run func(context.Context) error) {
 	parser, err := kong.New(config,
 		kong.Name(name), kong.Description(description),
-		kong.DefaultEnvars(EnvPrefix),
+		kong.DefaultEnvars(EnvPrefix), Files,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Vars{"version": ops.Version},
 	)
@@ -50,7 +50,7 @@ func Main(name, description string, config any, run func(context.Context) error)
 // Parse fills config as Main does, from these flags and no environment: without any, it is
 // what its defaults say.
 func Parse(config any, flags ...string) error {
-	parser, err := kong.New(config)
+	parser, err := kong.New(config, Files)
 	if err != nil {
 		return err
 	}
