@@ -110,8 +110,12 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 }
 
 // Listen is net.Listen for TCP with an error that says what to do. flag is the name
-// of the flag that sets the address.
+// of the flag that sets the address. An empty one, which an unset variable in a compose
+// file gives, is refused: net would listen on every interface.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
+	if addr == "" {
+		return nil, fmt.Errorf("%s is empty; name an address like 127.0.0.1:8080, or leave it out for the default", flag)
+	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {

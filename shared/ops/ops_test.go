@@ -59,6 +59,9 @@ func TestServe(t *testing.T) {
 	if _, _, err := o.Serve(t.Context(), addr, logtest.Quiet()); err == nil || !strings.Contains(err.Error(), addr+" (") || !strings.Contains(err.Error(), "--ops-addr") {
 		t.Errorf("a port in use: %v", err)
 	}
+	if _, _, err := o.Serve(t.Context(), "", logtest.Quiet()); err == nil || !strings.HasPrefix(err.Error(), "--ops-addr is empty;") {
+		t.Errorf("an empty address, which is every interface: %v", err)
+	}
 }
 
 // The level is changed while the process runs; what is no level changes nothing.
