@@ -76,6 +76,7 @@ func TestAccountsThatAreInvalid(t *testing.T) {
 		{"/accounts/a", `{"name":`, "body", "unexpected end"},
 		{"/accounts/a", `hello`, "body", "invalid character"},
 		{"/accounts/a", valid + "x", "body", "after top-level value"},
+		{"/accounts/a", "{\"name\":\"caf\xe9\",\"plan\":\"free\"}", "body", "UTF-8"},
 		{"/accounts/a", `null`, "body", "object"},
 		{"/accounts/a", `[]`, "body", "object"},
 		{"/accounts/a", `{"name":"n"}`, "plan", "required"},

@@ -3,8 +3,11 @@ package apiserver
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"reflect"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -18,10 +21,14 @@ var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
 // readJSON is json.Unmarshal, and reads any number where huma looks at the form of a body
 // only: what is in a sample payload may be more than a float64 can hold, and is kept as sent.
+// What is not UTF-8 is refused: encoding/json would change it.
 func readJSON(text []byte, into any) error {
 	form, is := into.(*any)
 	if !is {
-		return json.Unmarshal(text, into)
+		return wholeNumber(json.Unmarshal(text, into))
+	}
+	if !utf8.Valid(text) {
+		return errors.New("must be JSON in UTF-8")
 	}
 	var whole json.RawMessage // which says what is wrong, and refuses what comes after it
 	if err := json.Unmarshal(text, &whole); err != nil {
@@ -34,6 +41,15 @@ func readJSON(text []byte, into any) error {
 	}
 	*form = withFloats(*form)
 	return nil
+}
+
+// wholeNumber says for people what encoding/json has against 1.0 and 1e2, which are whole
+// numbers by JSON Schema. All else that has a wrong type was found before.
+func wholeNumber(err error) error {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field, wrong.Value)
+	}
+	return err
 }
 
 // withFloats makes the numbers of a document float64, as huma expects them: those that are
