@@ -1,10 +1,14 @@
 package registry_test
 
 import (
+	"errors"
+	"sync"
 	"testing"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
 // Whoever sees that a workflow is active finds it counted, too: otherwise a second one
@@ -41,6 +45,64 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 			if seen, _ := d.Workflow("first"); !seen.Record.GetActive() {
 				break
 			}
+		}
+	}
+}
+
+// A workflow that goes while it is switched is not found. It has nothing to do with the plan.
+func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.Workflow(t, "wf", "free", true)
+	have, _ := r.Directory.Workflow("wf")
+	var toggling sync.WaitGroup
+	done := make(chan struct{})
+	toggling.Go(func() {
+		for {
+			r.Directory.Apply(registry.Change{Revision: have.Revision, DeletedWorkflow: "wf"})
+			r.Directory.Apply(registry.Change{Revision: have.Revision, Workflow: have.Record})
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	defer toggling.Wait()
+	defer close(done)
+	for n := range 3_000 {
+		if _, err := r.Activate(t.Context(), "wf"); err != nil && !errors.Is(err, registry.ErrNotFound) {
+			t.Fatalf("call %d: %v", n, err)
+		}
+	}
+}
+
+// While the plan's one active workflow is switched, deleted and made again, nobody finds that
+// it is past the plan's limit.
+func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
+	t.Parallel()
+	s := registry.NewSnapshot()
+	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(registry.Change{Plans: plans})
+	s.Apply(registry.Change{Account: &hookstartv1.Account{Id: "account", Plan: "free"}})
+	s.Loaded()
+	var switching sync.WaitGroup
+	switching.Go(func() {
+		for n := range int64(50_000) {
+			s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Active: true, Transition: n}})
+			if n%2 == 0 {
+				s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Transition: n}})
+			} else {
+				s.Apply(registry.Change{DeletedWorkflow: "wf"})
+			}
+		}
+	})
+	defer switching.Wait()
+	for range 2_000_000 {
+		if view, found := s.Lookup("wf"); found && view.Workflow.Active && !view.WithinPlan {
+			t.Fatal("it is active and past the plan's limit")
 		}
 	}
 }

@@ -88,10 +88,23 @@ func NewSnapshot() *Snapshot {
 
 // Lookup finds a workflow.
 func (s *Snapshot) Lookup(workflowID string) (View, bool) {
-	w, found := s.workflows.get(workflowID)
-	if !found {
-		return View{}, false
+	for {
+		w, found := s.workflows.get(workflowID)
+		if !found {
+			return View{}, false
+		}
+		view := s.viewOf(w)
+		if view.WithinPlan || !w.Active {
+			return view, true
+		}
+		// It is past its plan's limit, or was switched off or deleted between the two reads.
+		if again, _ := s.workflows.get(workflowID); again == w {
+			return view, true
+		}
 	}
+}
+
+func (s *Snapshot) viewOf(w *Workflow) View {
 	view := View{Workflow: w}
 	if a, found := s.accounts.get(w.AccountID); found {
 		view.Plan = a.plan
@@ -100,7 +113,7 @@ func (s *Snapshot) Lookup(workflowID string) (View, bool) {
 			_, view.WithinPlan = a.allowed[w.ID]
 		}
 	}
-	return view, true
+	return view
 }
 
 // Len is the number of workflows.
@@ -159,12 +172,18 @@ func (s *Snapshot) Loaded() {
 }
 
 func (s *Snapshot) setWorkflow(w *Workflow) {
-	before, existed := s.workflows.last(w.ID)
-	s.workflows.set(w.ID, w)
-	if existed && before.AccountID != w.AccountID {
+	if before, existed := s.workflows.last(w.ID); existed && before.AccountID != w.AccountID {
 		s.setActive(before, false)
 	}
-	s.setActive(w, w.Active)
+	// Whoever finds an active one finds that its plan allows it: the account is first when
+	// it is switched on, and last when it is switched off.
+	if w.Active {
+		s.setActive(w, true)
+	}
+	s.workflows.set(w.ID, w)
+	if !w.Active {
+		s.setActive(w, false)
+	}
 }
 
 func (s *Snapshot) setActive(w *Workflow, active bool) {

@@ -70,8 +70,10 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *hooks
 
 // checkPlan says whether the plan lets a workflow be active.
 func (e *Editor) checkPlan(w *hookstartv1.Workflow) error {
-	view, _ := e.directory.Lookup(w.GetId())
+	view, found := e.directory.Lookup(w.GetId())
 	switch {
+	case !found:
+		return errRetry // it was deleted meanwhile
 	case view.Plan == nil || !view.Plan.WebhookTriggers:
 		return ErrNotInPlan
 	case w.GetActive() && !view.WithinPlan:
