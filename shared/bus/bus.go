@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ type Options struct {
 // and keeps nothing to send while it is away: with the default buffer, a message
 // whose sender was told "no" would be stored after the reconnect.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
+	if err := checkURLs(o.URL); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	options := append([]nats.Option{
@@ -117,6 +121,26 @@ func checkCA(file string) error {
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(content) {
 		return fmt.Errorf("%s holds no certificate", file)
+	}
+	return nil
+}
+
+// checkURLs says what can be no URL of a server, however long it is waited for.
+func checkURLs(urls string) error {
+	urls = strings.Trim(urls, ", ") // nats.go, too, takes no notice of a comma too many
+	for one := range strings.SplitSeq(urls, ",") {
+		one = strings.TrimSpace(one)
+		whole := one
+		if !strings.Contains(one, "://") {
+			whole = "nats://" + one // nats.go's default
+		}
+		u, err := url.Parse(whole)
+		if err == nil && u.Port() != "" {
+			_, err = strconv.ParseUint(u.Port(), 10, 16)
+		}
+		if err != nil || u.Hostname() == "" {
+			return fmt.Errorf("--nats-url: %q is no server's URL; write nats://host:port, and commas between several", Redact(one)) // err may show a password
+		}
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	server.Stop()
 	connected := make(chan error, 1)
 	go func() {
-		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet()})
+		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL() + ",", Timeout: 20 * time.Second, Log: logtest.Quiet()})
 		if err == nil {
 			nc.Close()
 		}
@@ -75,6 +75,15 @@ func TestBadFilesAreNotWaitedFor(t *testing.T) {
 		o.URL, o.Timeout, o.Log = "nats://127.0.0.1:1", time.Hour, logtest.Quiet()
 		if _, err := bus.Connect(t.Context(), o); err == nil || !strings.Contains(err.Error(), empty) || !strings.HasPrefix(err.Error(), "--nats-c") {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestWrongURLsAreNotWaitedFor(t *testing.T) {
+	for _, wrong := range []string{"", " ", "nats://", ",", "nats://user:geheim@:4222", "127.0.0.1:port", "nats://user:geheim@h:99999", "nats://user:geheim@a b"} {
+		_, err := bus.Connect(t.Context(), bus.Options{URL: wrong, Timeout: time.Hour, Log: logtest.Quiet()})
+		if err == nil || !strings.HasPrefix(err.Error(), "--nats-url: ") || strings.Contains(err.Error(), "geheim") {
+			t.Errorf("%q: %v", wrong, err)
 		}
 	}
 }
