@@ -6,6 +6,7 @@ import { refreshFragments } from "./fragments.js";
 import { showTimes } from "./times.js";
 
 const gather = 250; // ms: changes that follow each other closely are fetched once
+const reopenAfter = 3000; // ms
 
 let live;
 
@@ -56,10 +57,25 @@ class Live {
       this.soon(); // what was missed meanwhile
     });
     this.source.addEventListener("execution", () => this.soon());
-    this.source.addEventListener("error", () => this.say("connecting …", false));
+    this.source.addEventListener("error", () => this.lost());
+  }
+
+  // lost: a browser connects again by itself when a connection breaks off, and never does
+  // when the answer is an error: the session has ended, or a proxy waits for the executor.
+  async lost() {
+    this.say("connecting …", false);
+    const { source } = this;
+    if (source.readyState !== EventSource.CLOSED) {
+      return;
+    }
+    await this.refresh(false); // leads to the sign-in, if that is why
+    if (source === this.source) {
+      this.reopening = setTimeout(() => this.open(), reopenAfter);
+    }
   }
 
   close() {
+    clearTimeout(this.reopening);
     this.source?.close();
     this.source = undefined;
   }
@@ -95,6 +111,8 @@ class Live {
     try {
       const response = await fetch(this.list.dataset.live);
       if (response.status === 401) {
+        this.close(); // who stays for what is not saved is asked once
+        this.say("signed out", false);
         signIn();
         return;
       }
