@@ -44,6 +44,7 @@ func TestConsole(t *testing.T) {
 	arrived := arriveLive(t, b, url)
 	showIt(b, arrived)
 	runAgain(b, arrived)
+	snippetsRun(t, b)
 	refuseSome(t, b, url)
 	requeue(t, b, l)
 	rotate(t, b, url)

@@ -13,8 +13,8 @@ type snippet struct {
 // tokenMark stands for the token in the code below; no code has it otherwise.
 const tokenMark = "\x00"
 
-// snippets are how the languages of integrators call a webhook. baseURL ends with
-// "token=". header is the first in which a delivery ID may be.
+// snippets are how the languages of integrators call a webhook, each whole: pasted into a
+// file, or a shell, it runs. baseURL ends with "token=". header is the first in which a delivery ID may be.
 func snippets(baseURL, header string) []snippet {
 	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
 	list := []struct{ id, name, code string }{
@@ -22,15 +22,14 @@ func snippets(baseURL, header string) []snippet {
   -H 'Content-Type: application/json' \
   -H "{HEADER}: try-$(date +%s)" \
   -d '{"hello": "world"}'`},
-		{"javascript", "JavaScript", `const response = await fetch("{URL}", {
+		{"javascript", "JavaScript", `fetch("{URL}", {
   method: "POST",
   headers: {
     "Content-Type": "application/json",
     "{HEADER}": crypto.randomUUID(),
   },
   body: JSON.stringify({ hello: "world" }),
-});
-console.log(response.status, await response.json());`},
+}).then(async (response) => console.log(response.status, await response.json()));`},
 		{"python", "Python", `import json, urllib.request, uuid
 
 request = urllib.request.Request(
@@ -43,14 +42,34 @@ request = urllib.request.Request(
 )
 with urllib.request.urlopen(request) as response:
     print(response.status, json.load(response))`},
-		{"go", "Go", `body := strings.NewReader(` + "`" + `{"hello": "world"}` + "`" + `)
-request, err := http.NewRequest(http.MethodPost, "{URL}", body)
-if err != nil {
-	return err
-}
-request.Header.Set("Content-Type", "application/json")
-request.Header.Set("{HEADER}", deliveryID) // the same one when it is sent again
-response, err := http.DefaultClient.Do(request)`},
+		{"go", "Go", `package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+)
+
+func main() {
+	body := strings.NewReader(` + "`" + `{"hello": "world"}` + "`" + `)
+	request, err := http.NewRequest(http.MethodPost, "{URL}", body)
+	if err != nil {
+		log.Fatal(errors.Unwrap(err)) // err itself shows the token
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("{HEADER}", rand.Text()) // the same one when it is sent again
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		log.Fatal(errors.Unwrap(err))
+	}
+	defer response.Body.Close()
+	log.Print(response.Status)
+	_, _ = io.Copy(os.Stdout, response.Body)
+}`},
 	}
 	made := make([]snippet, len(list))
 	for i, s := range list {

@@ -1,0 +1,56 @@
+package local_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// snippetsRun pastes the code of each language into a file and runs it: each starts an execution,
+// which the page that is open shows.
+func snippetsRun(t *testing.T, b *tab) {
+	t.Helper()
+	b.visit("/workflows/demo")
+	id := regexp.MustCompile(`"?executionId"?'?: ?["']([-0-9a-f]{36})`)
+	for _, language := range []struct {
+		id, file string
+		run      []string
+	}{
+		{"curl", "call.sh", []string{"sh"}},
+		{"javascript", "call.js", []string{"node"}},
+		{"python", "call.py", []string{"python3"}},
+		{"go", "call.go", []string{"go", "run"}},
+	} {
+		program := language.run[0]
+		if language.id == "curl" {
+			program = "curl"
+		}
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("%s is not run: %v", language.id, err)
+			continue
+		}
+		b.click("#tab-" + language.id)
+		path := filepath.Join(t.TempDir(), language.file)
+		if err := os.WriteFile(path, []byte(copied(b, "code-"+language.id)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(language.run[0], append(language.run[1:], path)...)
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+		said, err := cmd.CombinedOutput()
+		started := id.FindSubmatch(said)
+		if err != nil || started == nil {
+			t.Errorf("%s: %v\n%s", language.id, err, said)
+			continue
+		}
+		row := `[data-id="` + string(started[1]) + `"]`
+		if delivery := b.text(row, "delivery"); strings.Contains(delivery, "no delivery ID") {
+			t.Errorf("%s sends no delivery ID: %s", language.id, delivery)
+		}
+		b.visit("/executions/" + string(started[1]))
+		b.text("#input-tree", `"hello": "world"`)
+		b.visit("/workflows/demo")
+	}
+}
