@@ -47,7 +47,7 @@ func TestConsole(t *testing.T) {
 	snippetsRun(t, b)
 	refuseSome(t, b, url)
 	requeue(t, b, l)
-	rotate(t, b, url)
+	rotate(t, b, l, url)
 	hitTheLimit(b)
 	changeSettings(t, b, l)
 	downgrade(t, b)
@@ -117,6 +117,7 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 // copied presses a copy button and looks into the clipboard.
 func copied(b *tab, id string) string {
 	b.t.Helper()
+	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`) // it says so for a while
 	b.evaluate(`navigator.clipboard.writeText("nothing").then(() => "")`)
 	b.click(`[data-copy="` + id + `"]`)
 	b.text(`[data-copy="`+id+`"]`, "Copied")
@@ -182,6 +183,9 @@ func runAgain(b *tab, executionID string) {
 		}
 	}
 	asks("false")
+	b.write("#sample", "[1,\n 2,]")
+	b.text("[data-sample-said]", "Not JSON: line 2, column 4: Unexpected token ']'")
+	b.evaluate(`document.querySelector("#sample").value = ""`)
 	b.write("#sample", `{"sample": tru`)
 	b.see("[data-unsaved].on")
 	asks("true")
@@ -290,7 +294,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 }
 
 // rotate makes a new token; the old one works a while longer.
-func rotate(t *testing.T, b *tab, old string) {
+func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 	t.Helper()
 	b.visit("/workflows/new-orders")
 	b.click(".rotate summary")
@@ -306,6 +310,19 @@ func rotate(t *testing.T, b *tab, old string) {
 			t.Errorf("POST after the rotation: %+v, %v", a, err)
 		}
 	}
+
+	// Somebody else rotates it, too: the page neither shows nor copies the old one.
+	b.click("[data-show-token]")
+	b.text("#webhook-url", "hst_")
+	again, err := l.client().RotateToken(t.Context(), "new-orders", "webhook", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := copied(b, "webhook-url"); now != again.URL {
+		t.Errorf("after another rotation it copies %s", now)
+	}
+	b.text("[data-token-said]", "The token was rotated elsewhere.")
+	b.wait(`!document.documentElement.outerHTML.includes("hst_")`)
 }
 
 // hitTheLimit finds that the free plan lets one workflow be active.

@@ -66,6 +66,7 @@ function replace(before, after) {
   }
   before.replaceWith(after);
   showTimes(after);
+  document.dispatchEvent(new CustomEvent("replaced", { detail: { before, after } }));
 }
 
 // bare is a part's HTML without what goes on by itself: the texts of times, and what is open.

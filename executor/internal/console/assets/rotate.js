@@ -2,7 +2,7 @@
 import { busy, send } from "./api.js";
 import { fail } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
-import { forgetToken } from "./token.js";
+import { hideToken } from "./token.js";
 
 export function watchRotate() {
   const form = document.querySelector("[data-rotate]");
@@ -17,7 +17,7 @@ export function watchRotate() {
     const grace = form.elements.grace;
     try {
       await busy(form.querySelector("button"), () => send("POST", pane.dataset.trigger + "/rotate-token", { keepOldForSeconds: Number(grace.value) }));
-      forgetToken();
+      hideToken();
       await refreshFragments();
       pane.querySelector("[data-token-said]").textContent = `There is a new URL. The old one ${grace.selectedOptions[0].textContent.replace("ends", "ended")}.`;
       form.closest("details").open = false;

@@ -82,8 +82,8 @@ function whatIsWrong(text) {
     JSON.parse(text);
     return "";
   } catch (error) {
-    const place = placeOf(error.message, text);
-    const reason = error.message.replace(/^JSON\.parse: |( in JSON)? at (position|line) .*$/gs, "");
+    const place = placeOf(error.message, text) ?? placeOfToken(text);
+    const reason = error.message.replace(/^JSON\.parse: |( in JSON)? at (position|line) .*$|, (\.\.\.)?".*is not valid JSON$/gs, "");
     return "Not JSON: " + (place ? `line ${place.line}, column ${place.column}: ` : "") + reason;
   }
 }
@@ -99,8 +99,34 @@ function placeOf(message, text) {
   if (!position && !/end|unterminated/i.test(message)) {
     return undefined;
   }
-  const before = text.slice(0, position ? Number(position[1]) : text.trimEnd().length).split("\n");
-  return { line: before.length, column: before.at(-1).length + 1 };
+  return lineAndColumn(text.slice(0, position ? Number(position[1]) : text.trimEnd().length));
+}
+
+// placeOfToken finds the token that JSON.parse does not expect where its message names no place:
+// a text that ends before it fails in another way.
+function placeOfToken(text) {
+  const holdsIt = (length) => {
+    try {
+      JSON.parse(text.slice(0, length));
+      return false;
+    } catch (error) {
+      return /^Unexpected token/.test(error.message);
+    }
+  };
+  let [without, including] = [0, text.length];
+  if (!holdsIt(including)) {
+    return undefined;
+  }
+  while (including - without > 1) {
+    const middle = Math.floor((without + including) / 2);
+    [without, including] = holdsIt(middle) ? [without, middle] : [middle, including];
+  }
+  return lineAndColumn(text.slice(0, without));
+}
+
+function lineAndColumn(before) {
+  const lines = before.split("\n");
+  return { line: lines.length, column: lines.at(-1).length + 1 };
 }
 
 // pretty indents by the text itself: JSON.parse would round long numbers.

@@ -4,22 +4,24 @@ import { call } from "./api.js";
 import { fail, succeed } from "./failures.js";
 
 const hidden = "••••••••";
-let pane, token;
+let pane;
 
+// fetchToken fetches it each time: it may have been rotated meanwhile, elsewhere too.
 async function fetchToken() {
-  token ??= (await call("GET", pane.dataset.trigger)).token;
-  return token;
+  return (await call("GET", pane.dataset.trigger)).token;
 }
 
-// forgetToken makes the next use fetch it anew: it has been rotated.
-export function forgetToken() {
-  token = undefined;
-  show(false);
+// hideToken is for when it has been rotated: what is shown is the old one.
+export function hideToken() {
+  if (pane) {
+    show(hidden);
+  }
 }
 
-function show(visible) {
+function show(token) {
+  const visible = token !== hidden;
   for (const place of pane.querySelectorAll("[data-token]")) {
-    place.textContent = visible ? token : hidden;
+    place.textContent = token;
   }
   const button = pane.querySelector("[data-show-token]");
   button.textContent = visible ? "Hide" : "Show";
@@ -36,14 +38,20 @@ export function watchToken() {
   button.addEventListener("click", async () => {
     try {
       if (button.getAttribute("aria-pressed") === "true") {
-        show(false);
+        show(hidden);
         return;
       }
-      await fetchToken();
-      show(true);
+      show(await fetchToken());
       succeed(said, "Whoever has this URL can start the workflow.");
     } catch (problem) {
       fail(said, problem);
+    }
+  });
+  document.addEventListener("replaced", ({ detail: { before, after } }) => {
+    const made = (part) => part.querySelector("time")?.dateTime; // of the current one, which is the first
+    if (before.id === "tokens" && made(before) !== made(after) && button.getAttribute("aria-pressed") === "true") {
+      hideToken();
+      succeed(said, "The token was rotated elsewhere. Show or copy the new URL.");
     }
   });
 }
@@ -52,9 +60,7 @@ export function watchToken() {
 async function textOf(element) {
   const copy = element.cloneNode(true);
   const places = copy.querySelectorAll("[data-token]");
-  if (places.length > 0) {
-    await fetchToken();
-  }
+  const token = places.length > 0 ? await fetchToken() : "";
   places.forEach((place) => place.replaceWith(token));
   return copy.textContent;
 }
