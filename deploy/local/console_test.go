@@ -164,8 +164,8 @@ func showIt(b *tab, executionID string) {
 	b.text("#input-tree", `"<b>bold</b>"`)
 	b.text(".timeline", "Recorded")
 	b.text("main", "delivery-1")
-	b.click("#tab-raw")
-	b.text("#raw", `{"order": 12345678901234567890,`)
+	b.click("#input-raw-tab")
+	b.text("#input-text", `{"order": 12345678901234567890,`)
 }
 
 // runAgain needs a sample payload, and says so; the editor checks it as one types.

@@ -86,7 +86,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "execution-rejected", path: "/executions/" + ids["rejected"]},
 			{name: "execution-rerun", path: "/executions/" + ids["rerun"]},
 			{name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
-				b.click("#tab-raw")
+				b.click("#input-raw-tab")
 				b.click("[data-run-again]")
 				b.text("[data-said]", "Started")
 			}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type executionPage struct {
 	Request      request
 	Reruns       []store.Record // that were made of it, the newest first
 	MoreReruns   bool           // there may be others
-	OutputTree   *jsonTree
+	Output       *document      // nil: there is none
 }
 
 // step is a moment of an execution's life.
@@ -41,21 +42,15 @@ type step struct {
 // request is what started an execution, as far as the stream still has it.
 type request struct {
 	Known          bool
-	Input          *jsonTree // nil: the body was not read
-	Raw            string
-	Cut            bool // Raw is only the beginning
+	Input          *document // nil: the body was not read
 	Headers, Query []field
 	storedAt       time.Time
 }
 
 type field struct{ Name, Value string }
 
-const (
-	// maxRaw is how much of an input a page shows as text.
-	maxRaw = 256 << 10
-	// maxReruns is how many reruns of a workflow are looked through for those of one execution.
-	maxReruns = 500
-)
+// maxReruns is how many reruns of a workflow are looked through for those of one execution.
+const maxReruns = 500
 
 // newRecordWait is how long an execution is waited for that is not recorded: whoever has just
 // started one may be here first.
@@ -102,7 +97,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 		p.HasWorkflow, p.Exists = true, hasNode(workflow.Record, record.NodeID)
 	}
 	if record.Output != nil {
-		p.OutputTree = parseJSONTree(record.Output)
+		p.Output = newDocument("output", record.Output, wholeRecord(record.ID))
 	}
 	p.Steps, p.Waiting = steps(record, p.Request.storedAt)
 	c.render(w, r, http.StatusOK, "execution", page{Title: "Execution " + record.ID, Section: "executions", Body: p})
@@ -179,17 +174,19 @@ func (c *Console) request(ctx context.Context, r store.Record) (request, error) 
 	switch {
 	case err == nil && event.Start != nil && event.Start.ID == r.ID:
 		start := event.Start
-		input := start.Payload.Input()
-		got := request{Known: true, Input: parseJSONTree(input), Headers: fields(start.Headers), Query: fields(start.Query), storedAt: msg.Time}
-		got.Cut = len(input) > maxRaw
-		got.Raw = strings.ToValidUTF8(string(input[:min(len(input), maxRaw)]), "")
-		return got, nil
+		return request{
+			Known: true, Input: newDocument("input", start.Payload.Input(), wholeRecord(r.ID)),
+			Headers: fields(start.Headers), Query: fields(start.Query), storedAt: msg.Time,
+		}, nil
 	case err == nil && event.Rejection != nil && event.Rejection.ID == r.ID:
 		return request{Known: true, Headers: fields(event.Rejection.Headers), Query: fields(event.Rejection.Query), storedAt: msg.Time}, nil
 	default:
 		return request{}, nil // another message: the stream was made anew
 	}
 }
+
+// wholeRecord is where an execution is as the API has it.
+func wholeRecord(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
 
 func fields(values execution.Values) []field {
 	var list []field

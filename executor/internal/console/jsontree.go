@@ -3,7 +3,10 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 )
 
 // The bounds of a tree: a page must stay small whatever a sender sent. What is past
@@ -143,9 +146,29 @@ func quoted(text string) string {
 	if encoder.Encode(text) != nil {
 		return `""` // a string always encodes
 	}
-	shown := strings.TrimSuffix(written.String(), "\n")
+	shown := escapeUnseen(strings.TrimSuffix(written.String(), "\n"))
 	if cut {
 		shown += " …"
 	}
 	return shown
+}
+
+// escapeUnseen writes characters that cannot be seen as JSON's escapes: some turn the text
+// around them about, and a value must not look like another. Joiners stay, for they are part
+// of letters and emoji.
+func escapeUnseen(text string) string {
+	const nonJoiner, joiner = '\u200c', '\u200d'
+	var shown strings.Builder
+	for _, r := range text {
+		switch {
+		case r == nonJoiner || r == joiner || !unicode.In(r, unicode.Cc, unicode.Cf):
+			shown.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&shown, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&shown, `\u%04x`, r)
+		}
+	}
+	return shown.String()
 }

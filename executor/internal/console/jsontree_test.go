@@ -6,7 +6,7 @@ import (
 )
 
 func TestJSONTree(t *testing.T) {
-	tree := parseJSONTree([]byte(`{"n":12345678901234567890,"n":1E-2,"s":"é\u0000<","list":[true,null,[],{}]}`))
+	tree := parseJSONTree([]byte(`{"n":12345678901234567890,"n":1E-2,"s":"é\u0000<","unseen":"a\u202eb\u200bc\ud83d\udc69\u200d\ud83d\udc69\udb40\udc01","list":[true,null,[],{}]}`))
 	var said []string
 	var walk func(*jsonTree)
 	walk = func(of *jsonTree) {
@@ -17,7 +17,7 @@ func TestJSONTree(t *testing.T) {
 	}
 	walk(tree)
 	want := strings.Join([]string{
-		`||object`, `"n"|12345678901234567890|number`, `"n"|1E-2|number`, `"s"|"é\u0000<"|string`, `"list"||array`,
+		`||object`, `"n"|12345678901234567890|number`, `"n"|1E-2|number`, `"s"|"é\u0000<"|string`, `"unseen"|"a\u202eb\u200bc👩` + "\u200d" + `👩\udb40\udc01"|string`, `"list"||array`,
 		`|true|word`, `|null|word`, `||array`, `||object`,
 	}, "\n")
 	if got := strings.Join(said, "\n"); got != want {

@@ -152,6 +152,24 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	}
 }
 
+// What a tree leaves out of an output is in the raw text, as it is of an input.
+func TestPageOfALongOutput(t *testing.T) {
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	id := r.execution("orders", "{}")
+	long := strings.Repeat("y", 5_000)
+	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{
+		ID: id, WorkflowID: "orders", Queue: "default", Status: execution.Succeeded, At: time.Now(), Output: []byte(`{"price":1.10,"long":"` + long + `"}`),
+	}}})
+	r.check(err)
+	body := r.get("/executions/"+id, r.signIn()).body
+	for _, part := range []string{`data-copy="output-text"`, `{&#34;price&#34;:1.10,&#34;long&#34;:&#34;` + long + `&#34;}</pre>`} {
+		if !strings.Contains(body, part) {
+			t.Errorf("the page has not %.80q", part)
+		}
+	}
+}
+
 // execution puts a start into the stream, and records it.
 func (r *rig) execution(workflowID, input string) string {
 	r.t.Helper()

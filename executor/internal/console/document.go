@@ -1,0 +1,22 @@
+package console
+
+import "strings"
+
+// document is a JSON text as a page shows it: as a tree to fold, and raw.
+type document struct {
+	Name  string    // one word, for people and for the IDs of its elements
+	Tree  *jsonTree // nil: it cannot be shown as one
+	Raw   string
+	Cut   bool   // Raw is only the beginning
+	Whole string // where all of it is
+}
+
+// maxRaw is how much of a text a page shows raw.
+const maxRaw = 256 << 10
+
+func newDocument(name string, text []byte, whole string) *document {
+	return &document{
+		Name: name, Tree: parseJSONTree(text), Whole: whole,
+		Raw: strings.ToValidUTF8(string(text[:min(len(text), maxRaw)]), ""), Cut: len(text) > maxRaw,
+	}
+}
