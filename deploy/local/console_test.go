@@ -44,17 +44,17 @@ func TestConsole(t *testing.T) {
 	arrived := arriveLive(t, b, url)
 	showIt(b, arrived)
 	runAgain(b, arrived)
-	snippetsRun(t, b)
 	refuseSome(t, b, url)
 	requeue(t, b, l)
 	rotate(t, b, l, url)
 	hitTheLimit(b)
 	changeSettings(t, b, l)
 	downgrade(t, b)
+	longNames(t, l)
 
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
-			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
+			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/invoices", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
 			"/executions/" + arrived, "/dead-letters", "/refusals", "/accounts", "/no/such/page",
 		})
 	})
@@ -431,6 +431,17 @@ func downgrade(t *testing.T, b *tab) {
 	change("ultra") // nothing stops: nothing is asked
 	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
 	b.text("#account-acme-inc", "no limit")
+}
+
+// longNames gives a workflow names without a place to break.
+func longNames(t *testing.T, l *localProgram) {
+	t.Helper()
+	long := strings.Repeat("W", 200)
+	if _, err := l.client().PutWorkflow(t.Context(), "invoices", api.PutWorkflow{
+		AccountID: "acme-inc", Name: long, Triggers: []api.PutTrigger{{NodeID: "webhook", Name: long}, {NodeID: "second", Name: long}},
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // deleteIt deletes a workflow: what the dialog says of it is so.

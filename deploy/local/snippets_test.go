@@ -7,12 +7,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
-// snippetsRun pastes the code of each language into a file and runs it: each starts an execution,
-// which the page that is open shows.
-func snippetsRun(t *testing.T, b *tab) {
-	t.Helper()
+// The code of each language runs as it is pasted: it starts an execution, which the page that is open shows.
+func TestSnippetsRun(t *testing.T) {
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	b.do(chromedp.Navigate(l.await(`\nConsole +(\S+)`)))
+	b.page("Overview")
 	b.visit("/workflows/demo")
 	id := regexp.MustCompile(`"?executionId"?'?: ?["']([-0-9a-f]{36})`)
 	for _, language := range []struct {
@@ -53,4 +58,5 @@ func snippetsRun(t *testing.T, b *tab) {
 		b.text("#input-tree", `"hello": "world"`)
 		b.visit("/workflows/demo")
 	}
+	b.contented()
 }
