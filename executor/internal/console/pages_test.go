@@ -457,6 +457,22 @@ func TestPlanChange(t *testing.T) {
 	if a := r.get("/fragments/plan-change?account=on-pro&plan=free", session); a.status != http.StatusNoContent {
 		t.Errorf("to the plan that it has: %d", a.status)
 	}
+
+	// None stops, but senders may call less often.
+	r.Workflow(t, "limited", "ultra", true)
+	_, _, err = r.PutWorkflow(t.Context(), registry.WorkflowSpec{
+		ID: "limited", AccountID: "on-ultra", Triggers: []registry.TriggerSpec{{NodeID: "node"}}, RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
+	})
+	r.check(err)
+	if a := r.get("/fragments/plan-change?account=on-ultra&plan=pro", session); a.status != http.StatusNoContent {
+		t.Errorf("of one with a limit of its own: %d", a.status)
+	}
+	r.Workflow(t, "fast", "ultra", true)
+	r.Workflow(t, "faster", "ultra", true)
+	a := r.get("/fragments/plan-change?account=on-ultra&plan=pro", session)
+	if !strings.Contains(a.body, "Its rate limit is lower:</strong> 600 requests/min, now it is 6,000 requests/min. That holds for 2 active workflows without") || strings.Contains(a.body, "stop") {
+		t.Errorf("from ultra to pro: %d %s", a.status, a.body)
+	}
 }
 
 // What leads to a deleted workflow, or would run it again, is not there; its executions are.

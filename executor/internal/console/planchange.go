@@ -17,6 +17,8 @@ type planChange struct {
 	Allows  bool  // it has webhook triggers
 	Stop    named // that work now, and would not
 	Stay    named
+	Rate    string // the plan's rate limit
+	Slower  int64  // how many go on working, but with a lower rate limit: they have none of their own
 }
 
 // named are workflows, of which the first few are named.
@@ -34,14 +36,15 @@ func (n *named) add(w *hookstartv1.Workflow) {
 	}
 }
 
-// planChangeFragment asks before webhooks stop to work. It is empty when none would.
+// planChangeFragment asks before webhooks stop to work, or may be called less often. It is
+// empty when none would.
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	change, known := c.planChange(query.Get("account"), query.Get("plan"))
 	switch {
 	case !known:
 		c.fail(w, r, http.StatusNotFound, "There is no such account or plan", "It may have been changed. Load the page again.")
-	case change.Stop.Total == 0:
+	case change.Stop.Total == 0 && change.Slower == 0:
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		c.write(w, r, http.StatusOK, "fragment", "plan-change", change)
@@ -61,15 +64,31 @@ func (c *Console) planChange(accountID, planID string) (change planChange, known
 	case plans[at].MaxActiveWebhookWorkflows != nil:
 		change.To = plans[at].GetMaxActiveWebhookWorkflows()
 	}
+	change.Rate = rateText(plans[at].GetRateLimit().GetRequests(), plans[at].GetRateLimit().GetWindowSeconds())
+	slower := c.isSlower(plans[at], change.Account.Plan)
 	for i, w := range c.active(accountID) {
 		switch {
 		case change.To == registry.Unlimited || int64(i) < change.To:
 			change.Stay.add(w)
+			if slower && w.GetRateLimit() == nil && !c.state(w).Over {
+				change.Slower++
+			}
 		case !c.state(w).Over:
 			change.Stop.add(w)
 		}
 	}
 	return change, true
+}
+
+// isSlower says whether a plan's rate limit is below that of another one.
+func (c *Console) isSlower(plan *hookstartv1.Plan, than string) bool {
+	for _, other := range c.Directory.Plans().Record.GetPlans() {
+		if other.GetId() == than {
+			a, b := plan.GetRateLimit(), other.GetRateLimit()
+			return a.GetRequests()*b.GetWindowSeconds() < b.GetRequests()*a.GetWindowSeconds()
+		}
+	}
+	return false
 }
 
 // active are an account's active workflows, in the order in which a plan lets them work:

@@ -33,7 +33,7 @@ export function watchForms() {
   });
 }
 
-// mayStop asks, if there are workflows that would stop to work under another plan.
+// mayStop asks, if there are workflows that would stop to work under another plan, or slow down.
 async function mayStop(account, plan) {
   const response = await fetch("/fragments/plan-change?" + new URLSearchParams({ account, plan })).catch(() => undefined);
   if (response?.status === 401) {
