@@ -74,12 +74,10 @@ func signOut(b *tab) {
 	b.see("#token")
 }
 
-// demoIsSaid finds on the demo's page, and in the list, what its runner does, and how far its URL leads.
+// demoIsSaid finds on the demo's page what its runner does, and how far its URL leads.
 func demoIsSaid(b *tab) {
 	b.t.Helper()
 	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
-	b.visit("/workflows")
-	b.text(`.workflows tr:has(a[href="/workflows/demo"])`, does)
 	b.visit("/workflows/demo")
 	b.text("#title", does)
 	b.text("[data-token-said]", "Senders on other machines cannot reach it")
@@ -291,6 +289,18 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text(".dead-letters [data-once][aria-disabled=true]", "Requeued")
 	b.click(".dead-letters [data-said] a")
 	b.text("main", "a requeue of "+again)
+
+	// That one has failed, too, and is requeued where the executions are listed.
+	third := strings.TrimPrefix(b.evaluate(`location.pathname`), "/executions/")
+	recorded(t, l.client(), third, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.visit("/")
+	b.text("#numbers", "1 dead letter that nobody works on any more")
+	b.visit("/executions?status=failed")
+	b.click(`[data-id="` + third + `"] [data-once]`)
+	b.text("[data-said]", "Requeued with its input. Show it")
+	b.text(`[data-id="`+third+`"] [data-once][aria-disabled=true]`, "Requeued")
+	b.click("[data-said] a")
+	b.text("main", "a requeue of "+third)
 }
 
 // rotate makes a new token; the old one works a while longer.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -19,11 +20,15 @@ type overview struct {
 
 // numbers are the part of the page that changes by itself.
 type numbers struct {
-	Requests   requests
-	Day        chart
-	Ingresses  int
-	Unrecorded *int64 // messages; nil: NATS did not say
+	Requests    requests
+	Day         chart
+	Ingresses   int
+	Unrecorded  *int64 // messages; nil: NATS did not say
+	DeadLetters string // how many; "": there are none, or the database was too slow
 }
+
+// maxDeadLetters is how many dead letters are counted.
+const maxDeadLetters = 100
 
 const newestRows = 10
 
@@ -52,7 +57,26 @@ func (c *Console) numbers(ctx context.Context) (numbers, error) {
 	if n.Requests, err = c.requests(ctx, now); err == nil {
 		n.Day, err = c.chartOf(ctx, store.Filter{}, 24, time.Hour, now)
 	}
+	if err == nil {
+		n.DeadLetters, err = c.deadLetters(ctx)
+	}
 	return n, err
+}
+
+func (c *Console) deadLetters(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	found, err := store.DeadLetters(ctx, c.Store, "", store.DeadLetter{}, maxDeadLetters+1)
+	switch n := len(found); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", nil
+	case n == 0 || err != nil:
+		return "", err
+	case n > maxDeadLetters:
+		return "More than " + plural(maxDeadLetters, "dead letter"), nil
+	default:
+		return plural(int64(n), "dead letter"), nil
+	}
 }
 
 func (c *Console) numbersFragment(w http.ResponseWriter, r *http.Request) {

@@ -93,8 +93,9 @@ func TestEveryPage(t *testing.T) {
 
 	for path, parts := range map[string][]string{
 		"/":                                   {"No ingress is alive", "in the last hour", `token_invalid <b>17</b>`, "refused <b>1,255</b>", `href="/refusals?within=1h"`, "deduplicated <b>3</b>", "accepted <b>1</b>"},
+		"/accounts?after=zzz":                 {"<noscript>", "runs no JavaScript"},
 		"/fragments/numbers":                  {"No ingress is alive", "17 token_invalid"},
-		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "Not in plan", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
+		"/workflows":                          {"orders", "1 of 1 active", "Over the limit", "Not in plan", "To activate it, deactivate another", "Deactivate others", ">Change the plan</a> to use it", `scope="col">Last 24 hours</th>`, `data-label="Last 24 hours"`},
 		"/workflows?q=voic":                   {"invoices"},
 		"/workflows?q=nothing":                {"No workflow has “nothing”"},
 		"/workflows/grown":                    {"Its webhooks are refused", "Change the plan of", "Not in plan"},
@@ -362,6 +363,9 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	if a := r.get("/dead-letters", session); !strings.Contains(a.body, "None. An execution comes here when") {
 		t.Error("without any, it does not say what one is")
 	}
+	if a := r.get("/fragments/numbers", session); strings.Contains(a.body, "dead letter") {
+		t.Error("without any, the overview speaks of dead letters")
+	}
 	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
 	var batch store.Batch
 	add := func(i int, workflow, node, reason string) {
@@ -399,6 +403,25 @@ func TestPagesOfDeadLetters(t *testing.T) {
 		if got := strings.Count(second, part); got != want {
 			t.Errorf("second page: %q is there %d times, want %d", part, got, want)
 		}
+	}
+	if body := r.get("/", session).body; !strings.Contains(body, `<strong>33 dead letters</strong> that nobody works on any more. <a href="/dead-letters">`) {
+		t.Error("the overview does not lead to the dead letters")
+	}
+	// In the list of executions, what can be requeued can be requeued at once.
+	body := r.get("/executions", session).body
+	for part, want := range map[string]int{`<li class="execution"`: 25, `/requeue"`: 23, "id-029/requeue": 1, "id-030/requeue": 0, "id-031/requeue": 0} {
+		if got := strings.Count(body, part); got != want {
+			t.Errorf("executions: %q is there %d times, want %d", part, got, want)
+		}
+	}
+	batch = store.Batch{}
+	for i := range 70 {
+		add(100+i, "orders", "node", "")
+	}
+	_, err = r.store.Apply(t.Context(), batch)
+	r.check(err)
+	if body := r.get("/", session).body; !strings.Contains(body, "<strong>More than 100 dead letters</strong>") {
+		t.Error("the overview counts the dead letters to the end")
 	}
 	if body := r.get("/dead-letters?after=nonsense", session).body; !strings.Contains(body, "“nonsense” is no place in the list") || strings.Count(body, "<tr ") != 26 {
 		t.Error("what is no place is not said to be none")

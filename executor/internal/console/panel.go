@@ -64,6 +64,12 @@ func (r row) Took() time.Duration {
 	return r.FinishedAt.Sub(r.AcceptedAt)
 }
 
+// CanRequeue says whether it is a dead letter whose trigger node is there; its input is, too,
+// unless the stream has deleted it with age.
+func (r row) CanRequeue() bool {
+	return r.HasNode && r.Status == execution.Failed && r.RequeuedAs == ""
+}
+
 // panelFilterOf reads the filters of a query. What is none is left out, and named.
 func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 	known := func(name, what string, is bool) string {

@@ -93,7 +93,7 @@ func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p
 	p = workflowPage{
 		ID: id, Name: nameOr(record.GetName(), id), Queue: record.GetQueue(),
 		Account: c.quota(record.GetAccountId()), State: c.state(record), OwnRate: record.GetRateLimit(),
-		Demo: c.isDemo(record),
+		Demo: c.DemoQueue != "" && record.GetQueue() == c.DemoQueue,
 	}
 	node := r.URL.Query().Get("node")
 	if !hasNode(record, node) {

@@ -34,7 +34,6 @@ type workflowRow struct {
 	ID, Name string
 	Account  quota
 	State    state
-	Demo     bool // the demo runner of this process takes its queue
 	Day      chart
 	Last     *store.Record // nil: there was none, or it is not known in time
 }
@@ -105,7 +104,6 @@ func (c *Console) searchWorkflows(ctx context.Context, accountID, text, after st
 func (c *Console) workflowRow(ctx context.Context, w *hookstartv1.Workflow) (workflowRow, error) {
 	row := workflowRow{
 		ID: w.GetId(), Name: nameOr(w.GetName(), w.GetId()), Account: c.quota(w.GetAccountId()), State: c.state(w),
-		Demo: c.isDemo(w),
 	}
 	var err error
 	if row.Day, err = c.chartOf(ctx, store.Filter{WorkflowID: w.GetId()}, 24, time.Hour, time.Now()); err != nil || row.Day.Missing {
@@ -119,10 +117,6 @@ func (c *Console) workflowRow(ctx context.Context, w *hookstartv1.Workflow) (wor
 		err = nil // too slow: the row comes without it
 	}
 	return row, err
-}
-
-func (c *Console) isDemo(w *hookstartv1.Workflow) bool {
-	return c.DemoQueue != "" && w.GetQueue() == c.DemoQueue
 }
 
 // newWorkflow is the data of the form for a new one.

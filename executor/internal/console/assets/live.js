@@ -209,14 +209,14 @@ class Live {
   }
 }
 
-// update replaces what has changed in a row, and leaves the button that may have the focus.
+// update replaces what has changed in a row, and leaves a button that has the focus.
 function update(row, fresh) {
   if (!row) {
     return;
   }
   for (const kind of ["status", "what", "came"]) {
     const [before, after] = [row.querySelector(`:scope > .${kind}`), fresh.querySelector(`:scope > .${kind}`)];
-    if (before.outerHTML !== after.outerHTML) {
+    if (before.outerHTML !== after.outerHTML && !before.contains(document.activeElement)) {
       before.replaceWith(after.cloneNode(true));
     }
   }
