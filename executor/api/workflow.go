@@ -13,6 +13,7 @@ type Workflow struct {
 	Queue       string            `json:"queue" doc:"Which pool of runners gets its executions." example:"default"`
 	Active      bool              `json:"active" doc:"Whether its webhooks start executions. One that is past its plan's limit is active, too, and refuses until it moves up."`
 	ActivatedAt time.Time         `json:"activatedAt,omitzero" doc:"Absent while it is not active."`
+	PlanRefusal string            `json:"planRefusal,omitempty" enum:"plan_limit_exceeded,webhooks_not_in_plan" doc:"Why its webhooks are refused although it is active. Absent: they are not."`
 	RateLimit   *RateLimit        `json:"rateLimit,omitempty" doc:"Absent: the plan's holds."`
 	Triggers    []WorkflowTrigger `json:"triggers" nullable:"false"`
 	CreatedAt   time.Time         `json:"createdAt"`

@@ -67,6 +67,12 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 		if got := within(); !slices.Equal(got, ids) {
 			t.Errorf("%s: %q work, want %q", what, got, ids)
 		}
+		for _, w := range decode[api.List[api.Workflow]](r.get("/workflows").is(200)).Items {
+			past := w.Active && !slices.Contains(ids, w.ID)
+			if past != (w.PlanRefusal == api.CodePlanLimitExceeded) || !past && w.PlanRefusal != "" {
+				t.Errorf("%s: %s says %q", what, w.ID, w.PlanRefusal)
+			}
+		}
 	}
 	want("pro", "c", "a", "d", "b")
 	r.account("acme", "free")
@@ -81,6 +87,9 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	r.post("/workflows/c/activate", "").refused(403, api.CodePlanLimitExceeded)
 	r.account("acme", "none")
 	r.post("/workflows/d/activate", "").refused(403, api.CodeWebhooksNotInPlan)
+	if w := decode[api.Workflow](r.get("/workflows/d").is(200)); w.PlanRefusal != api.CodeWebhooksNotInPlan {
+		t.Errorf("not in the plan: d says %q", w.PlanRefusal)
+	}
 	r.account("acme", "ultra")
 	want("upgraded", "d", "b")
 }

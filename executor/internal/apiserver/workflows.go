@@ -62,7 +62,7 @@ func (s *server) listWorkflows(_ context.Context, in *struct {
 		return nil, err
 	}
 	found := s.Directory.Workflows(in.AccountID, after, in.Limit+1)
-	return page(workflowsList, found, in.Limit, workflowOnWire, (*hookstartv1.Workflow).GetId), nil
+	return page(workflowsList, found, in.Limit, s.workflowOnWire, (*hookstartv1.Workflow).GetId), nil
 }
 
 // WorkflowID is the path of a workflow.
@@ -80,7 +80,7 @@ func (s *server) getWorkflow(_ context.Context, in *WorkflowID) (*workflowOutput
 	if !exists {
 		return nil, newProblem(api.CodeNotFound, "There is no workflow "+strconv.Quote(in.ID)+".")
 	}
-	return &workflowOutput{Status: http.StatusOK, Body: workflowOnWire(have.Record)}, nil
+	return &workflowOutput{Status: http.StatusOK, Body: s.workflowOnWire(have.Record)}, nil
 }
 
 func (s *server) putWorkflow(ctx context.Context, in *struct {
@@ -105,7 +105,7 @@ func (s *server) putWorkflow(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &workflowOutput{Status: statusOfPut(created), Body: workflowOnWire(w)}, nil
+	return &workflowOutput{Status: statusOfPut(created), Body: s.workflowOnWire(w)}, nil
 }
 
 func (s *server) deleteWorkflow(ctx context.Context, in *WorkflowID) (*struct{}, error) {
@@ -129,14 +129,14 @@ func (s *server) switchWorkflow(ctx context.Context, id string, to func(context.
 	if err != nil {
 		return nil, err
 	}
-	return &workflowOutput{Status: http.StatusOK, Body: workflowOnWire(w)}, nil
+	return &workflowOutput{Status: http.StatusOK, Body: s.workflowOnWire(w)}, nil
 }
 
-func workflowOnWire(w *hookstartv1.Workflow) api.Workflow {
+func (s *server) workflowOnWire(w *hookstartv1.Workflow) api.Workflow {
 	wire := api.Workflow{
 		ID: w.GetId(), AccountID: w.GetAccountId(), Name: w.GetName(), Queue: w.GetQueue(), Active: w.GetActive(),
 		Triggers:  make([]api.WorkflowTrigger, 0, len(w.GetTriggers())),
-		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(),
+		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), PlanRefusal: s.planRefusal(w),
 	}
 	if w.GetActivatedAt() != nil {
 		wire.ActivatedAt = w.GetActivatedAt().AsTime()
@@ -148,6 +148,21 @@ func workflowOnWire(w *hookstartv1.Workflow) api.Workflow {
 		wire.Triggers = append(wire.Triggers, api.WorkflowTrigger{NodeID: t.GetNodeId(), Name: t.GetName()})
 	}
 	return wire
+}
+
+// planRefusal is why an active workflow's webhooks are refused all the same; "": they are not.
+func (s *server) planRefusal(w *hookstartv1.Workflow) string {
+	view, known := s.Directory.Lookup(w.GetId())
+	switch {
+	case !w.GetActive() || !known || !view.Workflow.Active:
+		return ""
+	case view.Plan == nil || !view.Plan.WebhookTriggers:
+		return api.CodeWebhooksNotInPlan
+	case !view.WithinPlan:
+		return api.CodePlanLimitExceeded
+	default:
+		return ""
+	}
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

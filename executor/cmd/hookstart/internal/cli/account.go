@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
@@ -49,7 +51,42 @@ func (v *accountPut) Run(s *session) error {
 		}
 		return err
 	}
-	return showAccount(s, a)
+	if err := showAccount(s, a); err != nil || v.Plan == "" {
+		return err
+	}
+	s.noteRefused(a)
+	return nil
+}
+
+// noteRefused says which webhooks an account's plan refuses although their workflows are active:
+// a change of plan is not asked back about, for scripts.
+func (s *session) noteRefused(a api.Account) {
+	const named = 5
+	var refused []string
+	page := apiclient.Page{Limit: api.MaxLimit}
+	for {
+		some, err := s.client.Workflows(s.ctx, a.ID, page)
+		if err != nil {
+			s.note("Whether the plan refuses webhooks now is not known: hookstart workflow list --account %s", a.ID)
+			return
+		}
+		for _, w := range some.Items {
+			if w.PlanRefusal != "" {
+				refused = append(refused, w.ID)
+			}
+		}
+		if page.Cursor = some.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	if len(refused) == 0 {
+		return
+	}
+	first, others := refused, ""
+	if len(refused) > named {
+		first, others = refused[:named], fmt.Sprintf(" and %d more", len(refused)-named)
+	}
+	s.note("Active, but refused by the plan %s: %s%s. They work again when the plan has room: hookstart workflow list --account %s", a.Plan, strings.Join(first, ", "), others, a.ID)
 }
 
 type accountGet struct {

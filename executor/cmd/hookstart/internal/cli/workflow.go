@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -50,14 +51,15 @@ func (*workflowList) Help() string {
 
 // Run implements the verb.
 func (v *workflowList) Run(s *session) error {
+	account := cmp.Or(v.Account, "demo")
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Workflow], error) {
 		return s.client.Workflows(s.ctx, v.Account, p)
 	}, listing[api.Workflow]{
 		head: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
 		row: func(w api.Workflow) []string {
-			return []string{w.ID, w.AccountID, yesNo(w.Active), w.Queue, ago(w.UpdatedAt, s.now()), short(w.Name, 20)}
+			return []string{w.ID, w.AccountID, activity(w), w.Queue, ago(w.UpdatedAt, s.now()), short(w.Name, 20)}
 		},
-		none: "No workflows. Create one: hookstart workflow put orders --account demo",
+		none: "No workflows. Create one: hookstart workflow put orders --account " + account,
 	})
 }
 
@@ -124,7 +126,10 @@ func (v *workflowDelete) Run(s *session) error {
 func showWorkflow(s *session, w api.Workflow) error {
 	return s.print(func() error {
 		active := "no: hookstart workflow activate " + w.ID
-		if w.Active {
+		switch {
+		case w.PlanRefusal != "":
+			active = activity(w) + ": its webhooks are refused; hookstart account put " + w.AccountID + " --plan PLAN changes the plan"
+		case w.Active:
 			active = "since " + both(w.ActivatedAt, s.now())
 		}
 		var nodes []string
@@ -147,6 +152,18 @@ func showWorkflow(s *session, w api.Workflow) error {
 			{"Updated", both(w.UpdatedAt, s.now())},
 		})
 	})
+}
+
+// activity is what a workflow's switch comes to, in the words of the console.
+func activity(w api.Workflow) string {
+	switch w.PlanRefusal {
+	case "":
+		return yesNo(w.Active)
+	case api.CodeWebhooksNotInPlan:
+		return "not in plan"
+	default:
+		return "over the limit"
+	}
 }
 
 // planHint adds to a refusal of the plan what to do for the account in question.

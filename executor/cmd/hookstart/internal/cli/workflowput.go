@@ -108,7 +108,7 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 
 // readOnly are the members of a workflow that the API sets: it shows them, and refuses
 // them in what it is given.
-var readOnly = []string{"id", "active", "activatedAt", "createdAt", "updatedAt"}
+var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt", "updatedAt"}
 
 const oneIsShown = "hookstart workflow get demo -o json shows one"
 
