@@ -17,7 +17,7 @@ type executionVerbs struct {
 	Show   executionShow   `cmd:"" help:"Show an execution, with its input."`
 	Tail   executionTail   `cmd:"" help:"Watch executions change."`
 	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload."`
-	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, recorded, state."`
+	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state."`
 }
 
 // latest may be written for the ID of the newest execution.

@@ -37,7 +37,8 @@ func parseFailure(err error) error {
 			verb = selected.FullPath()
 		}
 	}
-	return &usageError{err.Error(), verb + " --help"}
+	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // "" is the default, for any
+	return &usageError{text, verb + " --help"}
 }
 
 // explain says what is wrong in one line, what to do in another, and returns the exit

@@ -26,6 +26,11 @@ Example:
 
 // Run implements the verb.
 func (v *executionTail) Run(s *session) error {
+	if v.Workflow != "" {
+		if _, err := s.client.Workflow(s.ctx, v.Workflow); isNotFound(err) {
+			s.note("There is no workflow %q now: hookstart workflow list", v.Workflow)
+		}
+	}
 	t := &tail{session: s, workflowID: v.Workflow, since: s.now(), shown: map[string]shown{}, patience: retryFirst}
 	for s.ctx.Err() == nil {
 		err := s.client.Watch(s.ctx, v.Workflow, t.opened, func(e api.Execution) error { return t.show(e, s.answer) })

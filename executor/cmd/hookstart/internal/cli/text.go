@@ -112,11 +112,14 @@ func lines(text string) string {
 	}, text)
 }
 
+// These two are part of letters and emoji, and no terminal obeys them.
+const nonJoiner, joiner = '\u200c', '\u200d'
+
 func visible(r rune) rune {
 	switch {
 	case unicode.IsSpace(r): // also one that does not break: a terminal need not know it
 		return ' '
-	case unicode.IsPrint(r):
+	case unicode.IsPrint(r), r == nonJoiner, r == joiner:
 		return r
 	default:
 		return unicode.ReplacementChar

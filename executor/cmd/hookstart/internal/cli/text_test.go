@@ -26,6 +26,9 @@ func TestAgo(t *testing.T) {
 }
 
 func TestWhatATerminalWouldObeyIsTakenOut(t *testing.T) {
+	if family := "👩\u200d👧 می\u200cخواهم"; oneLine(family) != family {
+		t.Errorf("%q", oneLine(family))
+	}
 	hostile := "a\x1b[2Jb\nc\u009bd\u202ee"
 	if got := oneLine(hostile); got != "a\uFFFD[2Jb c\uFFFDd\uFFFDe" {
 		t.Errorf("%q", got)

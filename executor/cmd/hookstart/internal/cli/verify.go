@@ -107,11 +107,12 @@ func stepsOf(e verified) []step {
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"
 	}
+	consumed := step{Name: "consumed", OK: true, Detail: "by the executor, which acknowledges with the record"}
 	recorded := step{Name: "recorded", OK: true, At: e.RecordedAt, Detail: precise(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received"}
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
 	}
-	return []step{received, stored, recorded, stateOf(e.ExecutionDetail)}
+	return []step{received, stored, consumed, recorded, stateOf(e.ExecutionDetail)}
 }
 
 func stateOf(e api.ExecutionDetail) step {
@@ -137,6 +138,7 @@ func stepsWithoutRecord(waited time.Duration) []step {
 	return []step{
 		{Name: "received", Detail: "not known: only the record tells"},
 		{Name: "stored", Detail: "not known: only the record tells"},
+		{Name: "consumed", Detail: "not known: only the record tells"},
 		{Name: "recorded", Detail: fmt.Sprintf("not within %s", waited)},
 		{Name: "state", Detail: "none"},
 	}
