@@ -239,9 +239,11 @@ func (s Started) print(out io.Writer, dataDir string) {
 		dataDir = whole
 	}
 	// A token that somebody gave is not shown: it may open more than this.
-	token, shown := "$"+program.EnvPrefix+"_ADMIN_TOKEN", "as you set it, by --admin-token or "+program.EnvPrefix+"_ADMIN_TOKEN"
+	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
+	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL
 	if s.AdminTokenMade {
 		token, shown = s.AdminToken, s.AdminToken
+		export += " " + tokenVariable + "=" + s.AdminToken
 	}
 	demo := "There is no demo workflow (--no-demo). Make one in the console, or with bin/hookstart.\n"
 	if s.WebhookURL != "" {
@@ -258,6 +260,9 @@ hookstart is ready.
 %s
 See what became of it:
   curl -H "Authorization: Bearer %s" %s/api/v1/executions
+or with the command line:
+  export %s
+  bin/hookstart execution list
 
 Console      %s
              (this link signs in once; later, use the admin token)
@@ -266,5 +271,5 @@ NATS         %s
 Metrics      %s/metrics
 Data         %s
 
-`, demo, token, s.ExecutorURL, s.ConsoleURL, shown, s.NATSURL, s.OpsURL, dataDir)
+`, demo, token, s.ExecutorURL, export, s.ConsoleURL, shown, s.NATSURL, s.OpsURL, dataDir)
 }

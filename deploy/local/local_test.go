@@ -44,6 +44,7 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 }
 
 func TestAdminTokenIsMadeAndKept(t *testing.T) {
+	commandLine := filepath.Join(buildCommandLine(t), "hookstart")
 	dir := t.TempDir()
 	tokens := make([]string, 2)
 	for n := range tokens {
@@ -53,6 +54,9 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 		executor := p.await(`\nConsole +(http://[^/\s]+)`)
 		if _, err := apiclient.New(executor, tokens[n]).Plans(t.Context()); err != nil {
 			t.Errorf("the token that is printed does not work: %v", err)
+		}
+		if out, err := exec.Command("sh", "-c", p.await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && exec "+commandLine+" plan list").CombinedOutput(); err != nil {
+			t.Errorf("the command line, with what is printed to paste: %v\n%s", err, out)
 		}
 		if strings.Contains(p.output.String(), "/webhooks/") {
 			t.Error("there is a demo workflow")
