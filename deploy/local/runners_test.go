@@ -202,7 +202,7 @@ func requireNode(t *testing.T) {
 // The example's real program, on the official client.
 func TestNodeExample(t *testing.T) {
 	requireNode(t)
-	l := launchLocal(t, t.TempDir())
+	l := launchLocal(t, t.TempDir(), "--max-body-bytes=200000")
 	url := makeQueue(t, l, "node")
 	t.Setenv("HOOKSTART_NATS_URL", l.nats)
 	asJSON := map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "ping"}
@@ -220,13 +220,15 @@ func TestNodeExample(t *testing.T) {
 	ended(t, l, url, "text ü", nil, "succeeded", `{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
 	ended(t, l, url, "\xff", nil, "succeeded", `{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
 	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
+	// Its output is the input, in which each byte is written as six: no report can hold that.
+	ended(t, l, url, strings.Repeat("\x01", 200_000), nil, "failed", "", "the output has 12000")
 	js := jetStream(t, l.nats)
 	if _, err := js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf")); err != nil {
 		t.Fatal(err)
 	}
 	example.await(`("result":"unreadable")`)
 	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // that blocked nothing
-	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed || len(list) != 2 {
+	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed || len(list) != 3 {
 		t.Errorf("dead letters: %v", list)
 	}
 	// The consumer is that of the kit in Go: a group may have members in both.

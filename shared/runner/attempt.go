@@ -24,6 +24,9 @@ const hangGrace = time.Second
 // maxError bounds the reason in a report.
 const maxError = 4000
 
+// reportOverhead is room in a report for all but the output.
+const reportOverhead = 16 << 10
+
 // run runs one message. When it returns, the handler has, or is left alone; the message is
 // acknowledged, or will be when its report is stored: then done is called.
 func (r *runner) run(msg jetstream.Msg, done func()) {
@@ -49,6 +52,10 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 	ctx, span := r.startSpan(msg, start, attempt)
 	r.report(start, execution.Progress{Status: execution.Running})
 	output, err := r.call(ctx, start, attempt)
+	if most := r.nc.MaxPayload() - reportOverhead; err == nil && int64(len(output)) > most {
+		// The NATS server would take no report of it, however often it is tried.
+		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, and a report takes %d at most: keep it elsewhere, and return where it is", len(output), most))
+	}
 	endSpan(span, err)
 
 	var permanent *permanentError
@@ -150,7 +157,10 @@ func (r *runner) report(start *execution.Start, p execution.Progress) {
 
 func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.Msg, error) {
 	p.ID, p.At = start.ID, time.Now()
-	p.Error = strings.ToValidUTF8(p.Error[:min(len(p.Error), maxError)], "\uFFFD")
+	if len(p.Error) > maxError {
+		p.Error = p.Error[:maxError] + " …"
+	}
+	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
 	return stream.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 

@@ -65,8 +65,9 @@ type Execution struct {
 }
 
 // Handler runs one execution. What it returns is the output, and must be a value that
-// encoding/json can marshal, or a json.RawMessage; nil is none. An error, or a panic, is
-// tried again until Options.Attempts, unless it is Permanent. The context ends at
+// encoding/json can marshal, or a json.RawMessage; nil is none. One that is longer than the
+// NATS server's largest message, 1 MB by default, makes the execution fail. An error, or a
+// panic, is tried again until Options.Attempts, unless it is Permanent. The context ends at
 // Options.Timeout, and when the runner stops and can wait no longer.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 

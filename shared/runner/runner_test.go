@@ -93,6 +93,10 @@ func TestWhatGoesWrong(t *testing.T) {
 			return nil, ctx.Err()
 		case "no-json":
 			return func() {}, nil
+		case "huge":
+			return strings.Repeat("x", int(nc.MaxPayload())), nil
+		case "chatty":
+			return nil, runner.Permanent(errors.New(strings.Repeat("x", 5000)))
 		case "second":
 			if e.Attempt == 1 {
 				return nil, errors.New("once")
@@ -114,6 +118,8 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"hangs", "did not return within 100ms", 3, execution.Failed},
 		{"slow", "deadline exceeded", 3, execution.Failed},
 		{"no-json", "no JSON", 1, execution.Failed},
+		{"huge", "the output has 1048578 bytes, and a report takes 1032192 at most", 1, execution.Failed},
+		{"chatty", "xx …", 1, execution.Failed},
 		{"second", "", 2, execution.Succeeded},
 		{"fine", "", 1, execution.Succeeded},
 	} {

@@ -19,6 +19,9 @@ import { ExecutionState, consumerName, decodeStart, progress, startSubject, stre
 // consumerNotFound is the server's error code.
 const consumerNotFound = 10014;
 
+// reportOverhead is room in a report for all but the output.
+const reportOverhead = 16 * 1024;
+
 // Permanent is an error that is not tried again.
 export class Permanent extends Error {}
 
@@ -151,6 +154,11 @@ async function attempt(nc, js, o, handler, working, msg) {
   let output, failure;
   try {
     output = await call(handler, { ...start, attempt: count }, o.timeout, working);
+    const size = Buffer.byteLength(output ?? "");
+    const most = (nc.info?.max_payload ?? 1024 * 1024) - reportOverhead;
+    if (size > most) { // the NATS server would take no report of it, however often it is tried
+      throw new Permanent(`the output has ${size} bytes, and a report takes ${most} at most: keep it elsewhere, and return where it is`);
+    }
   } catch (err) {
     failure = asError(err);
   } finally {
