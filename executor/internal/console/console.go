@@ -64,6 +64,7 @@ func (c *Console) routes() http.Handler {
 		"GET /dead-letters":          c.listDeadLetters,
 		"GET /refusals":              c.listRefusals,
 		"GET /accounts":              c.listAccounts,
+		"GET /fragments/execution":   c.executionFragment,
 		"GET /fragments/executions":  c.executionsFragment,
 		"GET /fragments/numbers":     c.numbersFragment,
 		"GET /fragments/plan-change": c.planChangeFragment,

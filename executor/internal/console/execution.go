@@ -73,15 +73,30 @@ func (c *Console) awaitRecord(ctx context.Context, id string) (store.Record, err
 }
 
 func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
+	if p, found := c.execution(w, r, r.PathValue("id")); found {
+		c.render(w, r, http.StatusOK, "execution", page{Title: "Execution " + p.ID, Section: "executions", Body: p})
+	}
+}
+
+// executionFragment is what changes of an execution until it has ended.
+func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
+	if p, found := c.execution(w, r, r.URL.Query().Get("id")); found {
+		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
+		note(w, "fragment", nil)
+	}
+}
+
+// execution is an execution's page, or it has answered why there is none.
+func (c *Console) execution(w http.ResponseWriter, r *http.Request, id string) (p executionPage, found bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	record, err := c.awaitRecord(ctx, r.PathValue("id"))
+	record, err := c.awaitRecord(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		c.fail(w, r, http.StatusNotFound, "There is no such execution",
 			"One that was just started is recorded in a moment: load this page again. Old records are deleted.")
-		return
+		return p, false
 	}
-	p := executionPage{Record: record, WorkflowName: record.WorkflowID}
+	p = executionPage{Record: record, WorkflowName: record.WorkflowID}
 	if err == nil {
 		p.Request, err = c.request(ctx, record)
 	}
@@ -90,7 +105,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		c.failed(w, r, err)
-		return
+		return p, false
 	}
 	if workflow, exists := c.Directory.Workflow(record.WorkflowID); exists {
 		p.WorkflowName = nameOr(workflow.Record.GetName(), record.WorkflowID)
@@ -100,7 +115,15 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 		p.Output = newDocument("output", record.Output, wholeRecord(record.ID))
 	}
 	p.Steps, p.Waiting = steps(record, p.Request.storedAt)
-	c.render(w, r, http.StatusOK, "execution", page{Title: "Execution " + record.ID, Section: "executions", Body: p})
+	return p, true
+}
+
+// Fragment is where the parts are that change until it has ended, for fragments.js; "": it has.
+func (p executionPage) Fragment() string {
+	if p.Waiting == "" {
+		return ""
+	}
+	return "/fragments/execution?" + url.Values{"id": {p.ID}}.Encode()
 }
 
 // Took is from the acceptance to the end; zero: it has not ended.

@@ -64,7 +64,7 @@ func TestEveryPage(t *testing.T) {
 		"/": 200, "/workflows": 200, "/workflows?q=ORD": 200, "/workflows?account=on-free": 200, "/workflows?account=nobody": 200,
 		"/workflows/orders": 200, "/workflows/orders?node=other&status=failed": 200, "/workflows/grown": 200, "/new-workflow": 200,
 		"/executions": 200, "/executions?status=queued&source=webhook&within=1h&delivery=d": 200, "/executions?after=nonsense": 200,
-		"/executions/" + id: 200, "/executions/none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
+		"/executions/" + id: 200, "/executions/none": 404, "/fragments/execution?id=" + id: 200, "/fragments/execution?id=none": 404, "/accounts": 200, "/accounts?after=zzz": 200,
 		"/dead-letters": 200, "/dead-letters?after=nonsense": 200, "/refusals": 200, "/refusals?within=1h": 200, "/refusals?within=9y&after=nonsense": 200,
 		"/fragments/workflow?workflow=orders&node=other": 200, "/fragments/workflow?workflow=none": 404,
 		"/workflows/none": 404, "/none": 404, "/workflows/": 404, "/../etc/passwd": 307,

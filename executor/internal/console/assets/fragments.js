@@ -30,6 +30,9 @@ class Fragment {
   }
 
   async refresh() {
+    if (![...document.querySelectorAll("[data-fragment]")].some(({ dataset }) => dataset.fragment === this.path)) {
+      return; // what has replaced it says that nothing more will come
+    }
     let text;
     const asked = this.asked = {};
     const current = await unchanged(async () => {

@@ -1,6 +1,11 @@
 // Tabs by the pattern of the ARIA authoring guide: arrows move, one tab is in the tab order.
 export function watchTabs() {
-  for (const list of document.querySelectorAll("[data-tabs] > [role=tablist]")) {
+  watchWithin(document);
+  document.addEventListener("replaced", ({ detail: { after } }) => watchWithin(after));
+}
+
+function watchWithin(part) {
+  for (const list of part.querySelectorAll("[data-tabs] > [role=tablist]")) {
     const tabs = [...list.querySelectorAll("[role=tab]")];
     const choose = (chosen, focus) => {
       for (const tab of tabs) {
