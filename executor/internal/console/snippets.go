@@ -26,7 +26,7 @@ func snippets(baseURL, header string) []snippet {
   method: "POST",
   headers: {
     "Content-Type": "application/json",
-    "{HEADER}": crypto.randomUUID(),
+    "{HEADER}": "try-" + Date.now(),
   },
   body: JSON.stringify({ hello: "world" }),
 }).then(async (response) => console.log(response.status, await response.json()));`},
