@@ -14,6 +14,7 @@ import (
 // A page that is open while the executor is killed and starts again shows what it missed, once,
 // and leads to the sign-in when its session is of no use any more.
 func TestConsoleComesBack(t *testing.T) {
+	t.Parallel()
 	findChromium(t)
 	port, err := freeport.Reserve()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 // What an operator does on the first day, in a browser, on the real program.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	findChromium(t)
 	l := launchLocal(t, t.TempDir())
 	b := openBrowser(t, l.executor)

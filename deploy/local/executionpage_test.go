@@ -15,6 +15,7 @@ import (
 
 // The page of an execution that has not ended follows it to its end.
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
+	t.Parallel()
 	findChromium(t)
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "later")

@@ -11,6 +11,7 @@ import (
 
 // A page that stays open keeps up with what happens meanwhile.
 func TestConsoleKeepsUp(t *testing.T) {
+	t.Parallel()
 	findChromium(t)
 	l := launchLocal(t, t.TempDir())
 	b := openBrowser(t, l.executor)

@@ -9,6 +9,7 @@ import (
 
 // Everything can be done without a mouse.
 func TestConsoleByKeyboard(t *testing.T) {
+	t.Parallel()
 	findChromium(t)
 	l := launchLocal(t, t.TempDir())
 	b := openBrowser(t, l.executor)

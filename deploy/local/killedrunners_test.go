@@ -114,6 +114,7 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 // execution succeeds, only what was in flight at a kill runs again, and no final state
 // changes.
 func TestKilledRunners(t *testing.T) {
+	t.Parallel()
 	executions, takes, look := 1000, 20*time.Millisecond, 20*time.Millisecond
 	if *killedRunners > 0 {
 		executions, takes, look = *killedRunners, 50*time.Millisecond, 250*time.Millisecond

@@ -39,6 +39,7 @@ func install(t *testing.T, ingresses int) *installation {
 // 500 rounds of 16 concurrent posts of one delivery ID over two ingress processes: one
 // answer without deduplicated, one message, one record, one ID.
 func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
+	t.Parallel()
 	const rounds, repeats = 500, 16
 	i := install(t, 2)
 	path := makeWorkflow(t, i.client, "busy")
@@ -79,6 +80,7 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 // Activate, deactivate and rotate, each followed at once by a POST, 1,000 times over two
 // ingress processes: never a stale answer.
 func TestChangesHoldFromTheNextRequest(t *testing.T) {
+	t.Parallel()
 	const turns = 1000
 	i := install(t, 2)
 	path := makeWorkflow(t, i.client, "switched")

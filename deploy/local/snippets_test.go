@@ -13,6 +13,7 @@ import (
 
 // The code of each language runs as it is pasted: it starts an execution, which the page that is open shows.
 func TestSnippetsRun(t *testing.T) {
+	t.Parallel()
 	findChromium(t)
 	l := launchLocal(t, t.TempDir())
 	b := openBrowser(t, l.executor)

@@ -157,6 +157,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	follower, err := registry.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
 	r.check(err)
 	t.Cleanup(follower.Stop)
+	r.check(follower.CatchUp(t.Context()))
 	r.check(r.editor(late.Directory, follower, before).DeleteWorkflow(t.Context(), "wf"))
 	r.hasItsSecrets()
 }
