@@ -20,6 +20,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
 // ErrLocked is in the error of Start when another server uses the store folder.
@@ -222,7 +224,7 @@ func checkPorts(o Options) error {
 }
 
 func checkPort(what, host string, port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))) //nolint:noctx // it does not block
+	err := freeport.Try(net.JoinHostPort(host, strconv.Itoa(port)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
 			what, port, host, syscall.EADDRINUSE)
@@ -230,7 +232,7 @@ func checkPort(what, host string, port int) error {
 	if err != nil {
 		return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
 	}
-	return l.Close()
+	return nil
 }
 
 func (o Options) natsOptions() (*server.Options, error) {
