@@ -144,7 +144,9 @@ class Live {
       this.hold(fresh, arrived, shown);
       return;
     }
-    this.own.clear();
+    for (const row of fresh) {
+      this.own.delete(row.dataset.id); // others may not be recorded yet
+    }
     this.hideButton();
     const rows = fresh.map((row) => {
       const have = shown.get(row.dataset.id);
