@@ -41,10 +41,12 @@ build: ## build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS)
 
 # The race detector needs a C compiler; runtime/cgo is the smallest package that shows whether there is one that works.
+# Three packages at once, on two cores too: tests wait more than they compute.
 test: ## run every test, with the race detector where it is available
 	@race=-race; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
-	set -x; go test $$race -shuffle=on -timeout 8m $(TESTFLAGS) $(PACKAGES)
+	cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
+	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 8m $(TESTFLAGS) $(PACKAGES)
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/local/soak -away=$(AWAY),\
