@@ -20,8 +20,6 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-
-	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
 // ErrLocked is in the error of Start when another server uses the store folder.
@@ -223,16 +221,28 @@ func checkPorts(o Options) error {
 	return nil
 }
 
+// busyFor is how long a port may be in use before it is another program's: a server that was
+// there may just be ending, and a process that is being started has, until its program
+// runs, the sockets of the one that starts it.
+const busyFor = 500 * time.Millisecond
+
 func checkPort(what, host string, port int) error {
-	err := freeport.Try(net.JoinHostPort(host, strconv.Itoa(port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
-			what, port, host, syscall.EADDRINUSE)
+	end := time.Now().Add(busyFor)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))) //nolint:noctx // it does not block
+		switch {
+		case err == nil:
+			return l.Close()
+		case !errors.Is(err, syscall.EADDRINUSE):
+			return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
+		case time.Now().After(end):
+			return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
+				what, port, host, syscall.EADDRINUSE)
+		}
+		<-again.C
 	}
-	if err != nil {
-		return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
-	}
-	return nil
 }
 
 func (o Options) natsOptions() (*server.Options, error) {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -175,6 +176,24 @@ func TestPortInUse(t *testing.T) {
 	// A port that is only tried by nats-server itself: another way to fail.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
+}
+
+// As a server's is that is just ending.
+func TestPortThatIsInUseForAMoment(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, is := l.Addr().(*net.TCPAddr)
+	if !is {
+		t.Fatal(l.Addr())
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = l.Close() })
+	s, err := embednats.Start(embednats.Options{StoreDir: t.TempDir(), Port: addr.Port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
 }
 
 func TestClusterOptions(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package freeport tries TCP ports, and finds some for servers that keep theirs while they are stopped.
+// Package freeport finds TCP ports for servers that keep theirs while they are stopped.
 package freeport
 
 import (
@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 )
 
 // The ports to choose from are below those that systems give to outgoing connections: one
@@ -37,25 +36,15 @@ func Reserve() (*Port, error) {
 		if p.reservation, err = net.ListenPacket("udp", p.Addr()); err != nil { //nolint:noctx // it does not block
 			continue
 		}
-		if Try(p.Addr()) != nil {
+		l, err := net.Listen("tcp", p.Addr()) //nolint:noctx // it does not block
+		if err != nil {
 			p.Release()
 			continue
 		}
+		_ = l.Close()
 		return p, nil
 	}
 	return nil, fmt.Errorf("no port between %d and %d is free", first, last)
-}
-
-// Try says why a TCP address is not to be had now. It leaves no socket behind: a process that
-// is started meanwhile would have it open until its program runs, and the port would be in use.
-func Try(addr string) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	l, err := net.Listen("tcp", addr) //nolint:noctx // it does not block
-	if err != nil {
-		return err
-	}
-	return l.Close()
 }
 
 // Addr is the port's address.

@@ -2,8 +2,6 @@ package freeport_test
 
 import (
 	"net"
-	"os"
-	"os/exec"
 	"sync"
 	"testing"
 
@@ -57,40 +55,4 @@ func TestAPortIsHeldUntilItIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = other.Close()
-}
-
-// A process that is being started has its parent's sockets open until its program runs.
-func TestAPortIsFreeWhileProcessesStart(t *testing.T) {
-	done := make(chan struct{})
-	var starting sync.WaitGroup
-	for range 4 {
-		starting.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if err := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$").Run(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	for range 2000 {
-		port, err := freeport.Reserve()
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := net.Listen("tcp", port.Addr())
-		if err != nil {
-			t.Error(err)
-		} else {
-			_ = l.Close()
-		}
-		port.Release()
-	}
-	close(done)
-	starting.Wait()
 }
