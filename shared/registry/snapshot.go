@@ -42,6 +42,9 @@ type View struct {
 	WithinPlan bool
 }
 
+// PlanHasWebhooks says whether the plan has webhook triggers at all.
+func (v View) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
+
 // Limit is the rate limit in force.
 func (v View) Limit() RateLimit {
 	if v.Workflow.RateLimit.Requests > 0 {

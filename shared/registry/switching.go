@@ -74,7 +74,7 @@ func (e *Editor) checkPlan(w *hookstartv1.Workflow) error {
 	switch {
 	case !found:
 		return errRetry // it was deleted meanwhile
-	case view.Plan == nil || !view.Plan.WebhookTriggers:
+	case !view.PlanHasWebhooks():
 		return ErrNotInPlan
 	case w.GetActive() && !view.WithinPlan:
 		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)

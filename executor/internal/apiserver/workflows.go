@@ -156,7 +156,7 @@ func (s *server) planRefusal(w *hookstartv1.Workflow) string {
 	switch {
 	case !w.GetActive() || !known || !view.Workflow.Active:
 		return ""
-	case view.Plan == nil || !view.Plan.WebhookTriggers:
+	case !view.PlanHasWebhooks():
 		return api.CodeWebhooksNotInPlan
 	case !view.WithinPlan:
 		return api.CodePlanLimitExceeded

@@ -73,6 +73,6 @@ type state struct {
 
 func (c *Console) state(w *hookstartv1.Workflow) state {
 	view, found := c.Directory.Lookup(w.GetId())
-	inPlan := found && view.Plan != nil && view.Plan.WebhookTriggers
+	inPlan := found && view.PlanHasWebhooks()
 	return state{Active: w.GetActive(), Over: w.GetActive() && (!inPlan || !view.WithinPlan), NotInPlan: !inPlan}
 }

@@ -61,7 +61,7 @@ func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 	admitted := Admitted{Workflow: view.Workflow, NodeID: nodeID, TokenID: tokenID}
 
 	switch {
-	case view.Plan == nil || !view.Plan.WebhookTriggers:
+	case !view.PlanHasWebhooks():
 		return admitted, &Refusal{Code: WebhooksNotInPlan}
 	case view.Workflow.Active && !view.WithinPlan:
 		return admitted, &Refusal{Code: PlanLimitExceeded}
