@@ -91,38 +91,45 @@ type ExecutionFilter struct {
 
 // Plans lists the plan catalog.
 func (c *Client) Plans(ctx context.Context) (list api.List[api.Plan], err error) {
-	return list, c.call(ctx, http.MethodGet, "/plans", nil, nil, &list)
+	err = c.call(ctx, http.MethodGet, "/plans", nil, nil, &list)
+	return list, err
 }
 
 // PutAccount creates an account or replaces it.
 func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) (a api.Account, err error) {
-	return a, c.call(ctx, http.MethodPut, "/accounts/"+url.PathEscape(id), nil, put, &a)
+	err = c.call(ctx, http.MethodPut, "/accounts/"+url.PathEscape(id), nil, put, &a)
+	return a, err
 }
 
 // Account returns one account.
 func (c *Client) Account(ctx context.Context, id string) (a api.Account, err error) {
-	return a, c.call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(id), nil, nil, &a)
+	err = c.call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(id), nil, nil, &a)
+	return a, err
 }
 
 // Accounts lists accounts.
 func (c *Client) Accounts(ctx context.Context, page Page) (list api.List[api.Account], err error) {
-	return list, c.call(ctx, http.MethodGet, "/accounts", page.query(), nil, &list)
+	err = c.call(ctx, http.MethodGet, "/accounts", page.query(), nil, &list)
+	return list, err
 }
 
 // PutWorkflow creates a workflow, inactive, or replaces it.
 func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (w api.Workflow, err error) {
-	return w, c.call(ctx, http.MethodPut, workflow(id), nil, put, &w)
+	err = c.call(ctx, http.MethodPut, workflow(id), nil, put, &w)
+	return w, err
 }
 
 // PutWorkflowJSON does the same with an api.PutWorkflow that is one JSON text already: the
 // API says what is wrong with it.
 func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (w api.Workflow, err error) {
-	return w, c.call(ctx, http.MethodPut, workflow(id), nil, asIs(put), &w)
+	err = c.call(ctx, http.MethodPut, workflow(id), nil, asIs(put), &w)
+	return w, err
 }
 
 // Workflow returns one workflow.
 func (c *Client) Workflow(ctx context.Context, id string) (w api.Workflow, err error) {
-	return w, c.call(ctx, http.MethodGet, workflow(id), nil, nil, &w)
+	err = c.call(ctx, http.MethodGet, workflow(id), nil, nil, &w)
+	return w, err
 }
 
 // Workflows lists the workflows of an account, or all when accountID is empty.
@@ -131,7 +138,8 @@ func (c *Client) Workflows(ctx context.Context, accountID string, page Page) (li
 	if accountID != "" {
 		q.Set("accountId", accountID)
 	}
-	return list, c.call(ctx, http.MethodGet, "/workflows", q, nil, &list)
+	err = c.call(ctx, http.MethodGet, "/workflows", q, nil, &list)
+	return list, err
 }
 
 // DeleteWorkflow deletes a workflow.
@@ -141,61 +149,72 @@ func (c *Client) DeleteWorkflow(ctx context.Context, id string) error {
 
 // Activate lets a workflow's webhooks start executions.
 func (c *Client) Activate(ctx context.Context, id string) (w api.Workflow, err error) {
-	return w, c.call(ctx, http.MethodPost, workflow(id)+"/activate", nil, nil, &w)
+	err = c.call(ctx, http.MethodPost, workflow(id)+"/activate", nil, nil, &w)
+	return w, err
 }
 
 // Deactivate ends that.
 func (c *Client) Deactivate(ctx context.Context, id string) (w api.Workflow, err error) {
-	return w, c.call(ctx, http.MethodPost, workflow(id)+"/deactivate", nil, nil, &w)
+	err = c.call(ctx, http.MethodPost, workflow(id)+"/deactivate", nil, nil, &w)
+	return w, err
 }
 
 // Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours),
 // by code.
 func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (list api.List[api.Refusal], err error) {
-	return list, c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", page.querySince(since), nil, &list)
+	err = c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", page.querySince(since), nil, &list)
+	return list, err
 }
 
 // AllRefusals counts the refused requests of all workflows, by workflow and code, the last
 // refused first.
 func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (list api.List[api.WorkflowRefusal], err error) {
-	return list, c.call(ctx, http.MethodGet, "/refusals", page.querySince(since), nil, &list)
+	err = c.call(ctx, http.MethodGet, "/refusals", page.querySince(since), nil, &list)
+	return list, err
 }
 
 // PublicURL checks where the public URL leads.
 func (c *Client) PublicURL(ctx context.Context) (p api.PublicURL, err error) {
-	return p, c.call(ctx, http.MethodGet, "/public-url", nil, nil, &p)
+	err = c.call(ctx, http.MethodGet, "/public-url", nil, nil, &p)
+	return p, err
 }
 
 // Trigger returns a trigger node with its URL and tokens.
 func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (t api.Trigger, err error) {
-	return t, c.call(ctx, http.MethodGet, trigger(workflowID, nodeID), nil, nil, &t)
+	err = c.call(ctx, http.MethodGet, trigger(workflowID, nodeID), nil, nil, &t)
+	return t, err
 }
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
 func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (t api.Trigger, err error) {
-	return t, c.call(ctx, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", nil, asIs(sample), &t)
+	err = c.call(ctx, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", nil, asIs(sample), &t)
+	return t, err
 }
 
 // RotateToken gives a node a new token.
 func (c *Client) RotateToken(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) (t api.Trigger, err error) {
 	rotate := api.RotateToken{KeepOldForSeconds: int64(keepOld / time.Second)}
-	return t, c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", nil, rotate, &t)
+	err = c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", nil, rotate, &t)
+	return t, err
 }
 
 // RerunTrigger starts an execution on a node's sample payload.
 func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (s api.Started, err error) {
-	return s, c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil, nil, &s)
+	err = c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil, nil, &s)
+	return s, err
 }
 
 // RerunExecution starts the same trigger again, on its sample payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (s api.Started, err error) {
-	return s, c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil, nil, &s)
+	err = c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil, nil, &s)
+	return s, err
 }
 
 // RequeueExecution starts a failed execution again, on its original body. Called again, it
 // answers the same and starts nothing.
 func (c *Client) RequeueExecution(ctx context.Context, id string) (s api.Started, err error) {
-	return s, c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil, nil, &s)
+	err = c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil, nil, &s)
+	return s, err
 }
 
 // DeadLetters lists the dead letters of a workflow, or all when workflowID is empty, the
@@ -205,7 +224,8 @@ func (c *Client) DeadLetters(ctx context.Context, workflowID string, page Page) 
 	if workflowID != "" {
 		q.Set("workflowId", workflowID)
 	}
-	return list, c.call(ctx, http.MethodGet, "/dead-letters", q, nil, &list)
+	err = c.call(ctx, http.MethodGet, "/dead-letters", q, nil, &list)
+	return list, err
 }
 
 // Executions lists executions, the newest first.
@@ -223,12 +243,14 @@ func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Pa
 			q.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	return list, c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
+	err = c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
+	return list, err
 }
 
 // Execution returns one execution with its input.
 func (c *Client) Execution(ctx context.Context, id string) (e api.ExecutionDetail, err error) {
-	return e, c.call(ctx, http.MethodGet, "/executions/"+url.PathEscape(id), nil, nil, &e)
+	err = c.call(ctx, http.MethodGet, "/executions/"+url.PathEscape(id), nil, nil, &e)
+	return e, err
 }
 
 func workflow(id string) string { return "/workflows/" + url.PathEscape(id) }
