@@ -20,6 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
@@ -30,13 +31,16 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 		body: body,
 		header: map[string]string{
 			"Content-Type": "application/json; charset=utf-8", "X-GitHub-Event": "push", "Authorization": "Bearer secret",
-			"Cookie": "a=b", "Proxy-Authorization": "Basic x", "X-Latin": "caf\xe9",
+			"Cookie": "a=b", "Proxy-Authorization": "Basic x", "X-Gitlab-Token": "secret", "X-Goog-Channel-Token": "secret", "X-Latin": "caf\xe9",
 			"X-Original-Url": "https://proxy/webhooks/active?token=" + s.token["active"],
 			"Traceparent":    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		},
 	})
 	if a.status != 200 || a.header.Get("Content-Type") != "application/json" || len(a.body) != 2 || a.body["success"] != true {
 		t.Fatalf("%+v", a)
+	}
+	if id := a.header.Get(webhook.HeaderExecutionID); id != a.executionID() {
+		t.Errorf("header %q, body %q", id, a.executionID())
 	}
 	msg := s.last()
 	if msg.Subject != "executions.start.default.active.node" {
@@ -147,9 +151,14 @@ func TestDeliveryIDs(t *testing.T) {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
-	for _, header := range []string{"X-Partner-Delivery", "X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id"} {
+	for _, header := range append(webhook.DefaultDeliveryIDHeaders(), "X-Partner-Delivery") {
 		if a := send(header, "of "+header); a.body["deduplicated"] != nil || s.lastEvent().Start.DeliveryID != "of "+header {
 			t.Errorf("%s: %+v", header, a)
+		}
+	}
+	for _, header := range []string{"X-Gitlab-Webhook-UUID", "X-Gitlab-Event-UUID", "X-Hook-UUID", "X-Request-Id"} {
+		if one, two := send(header, "of the hook"), send(header, "of the hook"); one.executionID() == two.executionID() {
+			t.Errorf("%s does not name a delivery, but was taken for its ID", header)
 		}
 	}
 	if a := send("X-Webhook-Delivery-Id", "A"); a.executionID() == first.executionID() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // problemType is where a problem type is explained; the code is the fragment.
@@ -23,76 +24,76 @@ type problem struct {
 	close     bool // the body was not read, so the connection cannot go on
 }
 
-var problems = map[admission.Code]problem{
-	admission.MethodNotAllowed: {
+var problems = map[webhook.Code]problem{
+	webhook.MethodNotAllowed: {
 		status: http.StatusMethodNotAllowed, title: "Method not allowed",
 		detail: "A webhook is called with POST.",
 	},
-	admission.NotFound: {
+	webhook.NotFound: {
 		status: http.StatusNotFound, title: "Not found",
 		detail: "The path of a webhook is /webhooks/{workflowId}, without anything after it.",
 	},
-	admission.WorkflowIDMissing: {
+	webhook.WorkflowIDMissing: {
 		status: http.StatusBadRequest, title: "Workflow ID missing",
 		detail: "Put the workflow's ID into the path: /webhooks/{workflowId}?token={token}.",
 	},
-	admission.TokenMissing: {
+	webhook.TokenMissing: {
 		status: http.StatusBadRequest, title: "Token missing",
 		detail: "Add the trigger node's token as the query parameter token.",
 	},
-	admission.BodyTooLarge: {
+	webhook.BodyTooLarge: {
 		status: http.StatusRequestEntityTooLarge, title: "Body too large",
 		detail: "The body is longer than this endpoint accepts. Nothing of it was used.", close: true,
 	},
-	admission.WorkflowNotFound: {
+	webhook.WorkflowNotFound: {
 		status: http.StatusNotFound, title: "Workflow not found",
 		detail: "There is no workflow with this ID. Copy the webhook URL again.",
 	},
-	admission.TokenInvalid: {
+	webhook.TokenInvalid: {
 		status: http.StatusForbidden, title: "Token invalid",
 		detail: "The token belongs to no trigger node of this workflow; it may have been rotated. Copy the webhook URL again.",
 	},
-	admission.WebhooksNotInPlan: {
+	webhook.WebhooksNotInPlan: {
 		status: http.StatusForbidden, title: "Webhooks not in plan",
 		detail: "The account's plan has no webhook triggers.",
 	},
-	admission.PlanLimitExceeded: {
+	webhook.PlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
 		detail: "The account has more active webhook workflows than its plan allows, and this one is past the limit.",
 	},
-	admission.RateLimited: {
+	webhook.RateLimited: {
 		status: http.StatusTooManyRequests, title: "Rate limited",
 		detail: "The workflow is called more often than its rate limit allows.", retryable: true,
 	},
-	admission.WorkflowInactive: {
+	webhook.WorkflowInactive: {
 		status: http.StatusForbidden, title: "Workflow inactive",
 		detail: "The workflow is not active. The request was recorded as a rejected execution; no run starts.",
 	},
-	admission.DeliveryIDInvalid: {
+	webhook.DeliveryIDInvalid: {
 		status: http.StatusBadRequest, title: "Delivery ID invalid",
 		detail: "The delivery ID must not be longer than 255 bytes.",
 	},
-	admission.BodyUnreadable: {
+	webhook.BodyUnreadable: {
 		status: http.StatusBadRequest, title: "Body unreadable",
 		detail: "The body broke off, or did not come in time.", retryable: true, close: true,
 	},
-	admission.JSONInvalid: {
+	webhook.JSONInvalid: {
 		status: http.StatusBadRequest, title: "JSON invalid",
 		detail: "The Content-Type is application/json, and the body is not one JSON text in UTF-8.",
 	},
-	admission.Unavailable: {
+	webhook.Unavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable",
 		detail: "The stream cannot be reached now, so nothing was accepted. Send it again.", retryable: true,
 	},
-	admission.Overloaded: {
+	webhook.Overloaded: {
 		status: http.StatusServiceUnavailable, title: "Overloaded",
 		detail: "Too much is going on now, so nothing was accepted. Send it again.", retryable: true,
 	},
-	admission.StorageFull: {
+	webhook.StorageFull: {
 		status: http.StatusServiceUnavailable, title: "Storage full",
 		detail: "The stream is full, so nothing was accepted. Send it again later.", retryable: true,
 	},
-	admission.Internal: {
+	webhook.Internal: {
 		status: http.StatusInternalServerError, title: "Internal error",
 		detail: "The request could not be handled, and nothing was accepted.", retryable: true,
 	},
@@ -100,15 +101,15 @@ var problems = map[admission.Code]problem{
 
 // problemBody is application/problem+json (RFC 9457) with this service's members.
 type problemBody struct {
-	Type        string         `json:"type"`
-	Title       string         `json:"title"`
-	Status      int            `json:"status"`
-	Detail      string         `json:"detail"`
-	Success     bool           `json:"success"`
-	Code        admission.Code `json:"code"`
-	Retryable   bool           `json:"retryable"`
-	RetryAfter  int64          `json:"retryAfter,omitempty"`
-	ExecutionID string         `json:"executionId,omitempty"`
+	Type        string       `json:"type"`
+	Title       string       `json:"title"`
+	Status      int          `json:"status"`
+	Detail      string       `json:"detail"`
+	Success     bool         `json:"success"`
+	Code        webhook.Code `json:"code"`
+	Retryable   bool         `json:"retryable"`
+	RetryAfter  int64        `json:"retryAfter,omitempty"`
+	ExecutionID string       `json:"executionId,omitempty"`
 }
 
 // refuse answers with a problem.
@@ -123,7 +124,10 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refus
 		body.RetryAfter = wholeSeconds(refusal.RetryAfter)
 		header.Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
 	}
-	if refusal.Code == admission.MethodNotAllowed {
+	if refusal.ExecutionID != "" {
+		header.Set(webhook.HeaderExecutionID, refusal.ExecutionID)
+	}
+	if refusal.Code == webhook.MethodNotAllowed {
 		header.Set("Allow", http.MethodPost)
 	}
 	// A client that waits to be asked for the body is not asked any more. One that has more to
@@ -172,6 +176,7 @@ func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, du
 	}
 	header := w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
+	header[webhook.HeaderExecutionID] = []string{executionID}
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }

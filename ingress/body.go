@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // readBody reads the whole body, within the bounds on requests in flight and on bytes
@@ -25,7 +26,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 		h.buffered.Add(-reserved)
 	}
 	if inFlight > h.maxInFlight || buffered > h.maxBuffered {
-		return nil, release, &admission.Refusal{Code: admission.Overloaded, RetryAfter: time.Second}
+		return nil, release, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 	}
 	if r.ContentLength == 0 {
 		return nil, release, nil
@@ -35,7 +36,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 
 	// It ends with the body: net/http takes it off when it has read that.
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTimeout)); err != nil {
-		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}
+		return nil, release, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
 	var err error
 	if r.ContentLength > 0 { // at most maxBody: that was checked first of all
@@ -49,9 +50,9 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case tooLarge:
-		return nil, release, &admission.Refusal{Code: admission.BodyTooLarge}
+		return nil, release, &admission.Refusal{Code: webhook.BodyTooLarge}
 	case err != nil:
-		return nil, release, &admission.Refusal{Code: admission.BodyUnreadable}
+		return nil, release, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
 	return body, release, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // Config is all that an ingress can be told. The tags are the flags of the program;
@@ -28,7 +29,7 @@ type Config struct {
 
 	PublicURL         string   `help:"The URL under which senders reach this ingress, without /webhooks: what operators copy." placeholder:"URL"`
 	MaxBodyBytes      int64    `help:"Longest body that is accepted, in bytes." default:"102400"`
-	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery; the first that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id"`
+	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery; the first that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
 
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the endpoint speaks HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
@@ -62,7 +63,7 @@ type Listening struct {
 // allDeliveryIDHeaders are the headers that may hold the delivery ID, in order. The first
 // two are always there.
 func (c *Config) allDeliveryIDHeaders() []string {
-	return append([]string{"X-Webhook-Delivery-Id", "X-Partner-Delivery"}, c.DeliveryIDHeaders...)
+	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
 // messageOverhead is what a message needs besides the body: the request's headers and

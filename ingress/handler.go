@@ -17,6 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // handler answers the webhook endpoint's requests.
@@ -78,8 +79,8 @@ func (h *handler) router() http.Handler {
 	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h.serve(w, r, "") }
 	router.POST("/webhooks", missing)
 	router.POST(webhookPath, missing)
-	router.NotFound = h.refuseAll(admission.NotFound)
-	notAllowed := h.refuseAll(admission.MethodNotAllowed)
+	router.NotFound = h.refuseAll(webhook.NotFound)
+	notAllowed := h.refuseAll(webhook.MethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "*" { // which to the router is every path
 			w.Header().Del("Allow")
@@ -98,17 +99,17 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	defer h.end(w, r, e)
 
 	if workflowID == "" {
-		h.refuse(w, r, e, &admission.Refusal{Code: admission.WorkflowIDMissing})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.WorkflowIDMissing})
 		return
 	}
 	token, query := splitQuery(r.URL.RawQuery)
 	if token == "" {
 		h.answerProbe(w, r, e)
-		h.refuse(w, r, e, &admission.Refusal{Code: admission.TokenMissing})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.TokenMissing})
 		return
 	}
 	if r.ContentLength > h.maxBody {
-		h.refuse(w, r, e, &admission.Refusal{Code: admission.BodyTooLarge})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.BodyTooLarge})
 		return
 	}
 
@@ -121,7 +122,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: time.Now(),
 	})
 	e.admitted(admitted)
-	if refusal != nil && refusal.Code == admission.WorkflowInactive {
+	if refusal != nil && refusal.Code == webhook.WorkflowInactive {
 		refusal = h.recordRejection(r, e, admitted, refusal, token, query, deliveryID)
 	}
 	if refusal != nil {
@@ -140,12 +141,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	e.bodyBytes = len(body)
 	payload, err := execution.NewPayload(hideToken(headerText(r.Header.Get("Content-Type")), token), body)
 	if err != nil {
-		h.refuse(w, r, e, &admission.Refusal{Code: admission.JSONInvalid})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.JSONInvalid})
 		return
 	}
 
 	if !current {
-		h.refuse(w, r, e, &admission.Refusal{Code: admission.Unavailable, RetryAfter: retryUnavailable})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable})
 		return
 	}
 
@@ -219,7 +220,7 @@ const retryUnavailable = 2 * time.Second
 func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
 	if unencoded != nil {
 		e.err = unencoded
-		return publish.Ack{}, &admission.Refusal{Code: admission.Internal}
+		return publish.Ack{}, &admission.Refusal{Code: webhook.Internal}
 	}
 	began := time.Now()
 	ack, err := h.publisher.Publish(msg)
@@ -231,10 +232,10 @@ func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack
 	e.err = err
 	switch {
 	case errors.Is(err, publish.ErrStorageFull):
-		return ack, &admission.Refusal{Code: admission.StorageFull, RetryAfter: 30 * time.Second}
+		return ack, &admission.Refusal{Code: webhook.StorageFull, RetryAfter: 30 * time.Second}
 	case errors.Is(err, publish.ErrOverloaded):
-		return ack, &admission.Refusal{Code: admission.Overloaded, RetryAfter: time.Second}
+		return ack, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 	default:
-		return ack, &admission.Refusal{Code: admission.Unavailable, RetryAfter: retryUnavailable}
+		return ack, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable}
 	}
 }

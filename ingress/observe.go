@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // event is what one request leaves in the log and in the metrics. Nothing in it comes
@@ -23,7 +24,7 @@ type event struct {
 	workflowID  string
 	nodeID      string
 	status      int
-	code        admission.Code
+	code        webhook.Code
 	executionID string
 	duplicate   bool
 	bodyBytes   int
@@ -53,7 +54,7 @@ func (h *handler) begin(r *http.Request, route string) *event {
 func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		h.refuse(w, r, e, &admission.Refusal{Code: admission.Internal})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal})
 	}
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
@@ -99,7 +100,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 }
 
 // refuseAll answers every request with one code.
-func (h *handler) refuseAll(code admission.Code) http.Handler {
+func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := h.begin(r, "")
 		defer h.end(w, r, e)
@@ -114,7 +115,7 @@ func milliseconds(d time.Duration) float64 {
 // requestMetrics are the ingress's metrics. No label has more values than there are
 // codes.
 type requestMetrics struct {
-	requests   map[admission.Code]prometheus.Counter // "": accepted
+	requests   map[webhook.Code]prometheus.Counter // "": accepted
 	duplicates prometheus.Counter
 	bodyBytes  prometheus.Counter
 	duration   prometheus.Histogram
@@ -145,7 +146,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted).",
 	}, []string{"status", "code"})
 	m := &requestMetrics{
-		requests: map[admission.Code]prometheus.Counter{"": requests.WithLabelValues("200", "")},
+		requests: map[webhook.Code]prometheus.Counter{"": requests.WithLabelValues("200", "")},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_deduplicated_total", Help: "Repeated deliveries that started nothing.",
 		}),

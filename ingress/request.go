@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // splitQuery reads a raw query: the first token, and all other parameters. Unlike
@@ -79,11 +80,13 @@ func forwardedQuery(query execution.Values, token string) execution.Values {
 	return query
 }
 
+var secretHeaders = webhook.SecretHeaders()
+
 // forwardedHeaders are the request's headers as a runner gets them. They are made of the
 // request's own, which are not those that came any more.
 func forwardedHeaders(r *http.Request, token string) execution.Values {
 	headers := execution.Values(r.Header)
-	for _, name := range [...]string{"Authorization", "Cookie", "Proxy-Authorization"} {
+	for _, name := range secretHeaders {
 		delete(headers, name)
 	}
 	for _, values := range headers { // their names are ASCII: net/http refuses others

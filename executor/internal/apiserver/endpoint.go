@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // endpoint is the webhook endpoint as senders meet it.
@@ -16,12 +17,9 @@ type endpoint struct {
 
 // defaultEndpoint is that of an ingress that sets nothing: what is said while none lives.
 var defaultEndpoint = endpoint{
-	publicURL: "http://127.0.0.1:8080",
-	deliveryIDHeaders: []string{
-		"X-Webhook-Delivery-Id", "X-Partner-Delivery",
-		"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
-	},
-	maxBodyBytes: 102_400,
+	publicURL:         "http://127.0.0.1:8080",
+	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders()...),
+	maxBodyBytes:      webhook.MaxBodyBytes,
 }
 
 // endpoint is what the ingresses that live were told. If they differ, the smallest body

@@ -34,6 +34,7 @@ func TestTrigger(t *testing.T) {
 		trigger.RateLimit != (api.RateLimit{Requests: 600, WindowSeconds: 60}) || trigger.MaxBodyBytes != 102400 ||
 		!slices.Equal(trigger.DeliveryIDHeaders, []string{
 			"X-Webhook-Delivery-Id", "X-Partner-Delivery", "X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
+			"Svix-Id", "Idempotency-Key", "X-Shopify-Webhook-Id", "Linear-Delivery", "X-Atlassian-Webhook-Identifier", "X-Request-UUID", "I-Twilio-Idempotency-Token",
 		}) {
 		t.Errorf("trigger %s", a.body)
 	}

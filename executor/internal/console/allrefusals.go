@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // allRefusals is the data of the page of what was refused, of all workflows.
@@ -46,7 +47,7 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	p.listPage = at
 	p.Ignored = append(ignored, p.Ignored...)
 	for _, one := range found {
-		row := refusedRow{WorkflowID: one.WorkflowID, Name: one.WorkflowID, refusal: refusal{refusalOf(one.Refusal), advice[one.Code]}}
+		row := refusedRow{WorkflowID: one.WorkflowID, Name: one.WorkflowID, refusal: refusal{refusalOf(one.Refusal), advice[webhook.Code(one.Code)]}}
 		if workflow, exists := c.Directory.Workflow(one.WorkflowID); exists {
 			row.Exists, row.Name = true, nameOr(workflow.Record.GetName(), one.WorkflowID)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // refusals are the requests to a workflow that were refused in the last day, by code.
@@ -36,25 +37,25 @@ func (r refusals) Fragment() string {
 }
 
 // advice is what an operator can do about what senders were refused for.
-var advice = map[string]string{ //nolint:gosec // words about tokens, no token
-	"workflow_id_missing":  "The URL has no workflow ID. Copy it again, whole.",
-	"workflow_not_found":   "No workflow has the ID in the URL: it was mistyped, or the workflow deleted.",
-	"not_found":            "No webhook has this path. Copy the URL again, whole.",
-	"method_not_allowed":   "A webhook is called with POST. A browser or a health check may have opened the URL.",
-	"token_missing":        "The URL was called without its token. Copy it again, whole.",
-	"token_invalid":        "The token is none of this workflow's. If it was rotated, give the sender the new URL.",
-	"webhooks_not_in_plan": "The account's plan has no webhook triggers. Change the plan.",
-	"plan_limit_exceeded":  "The workflow is active, but past its plan's number of active workflows. Deactivate others until there is room, or change the plan.",
-	"rate_limited":         "It is called more often than its rate limit allows. The sender was told when to try again. Give it a limit of its own in its settings, or change the plan.",
-	"workflow_inactive":    "It is not active: the switch at the top of its page activates it. Each is recorded as a rejected execution.",
-	"delivery_id_invalid":  "The delivery ID was longer than 255 bytes. The sender has to send a shorter one.",
-	"body_too_large":       "The body was longer than the limit, which is on the workflow's page under “In force”. The ingress's --max-body-bytes sets it.",
-	"body_unreadable":      "The body broke off, or did not come in time.",
-	"json_invalid":         "The body was declared as JSON and is none. The sender has to mend it, or to declare another Content-Type.",
-	"unavailable":          "The stream could not be reached. The sender was told to try again.",
-	"overloaded":           "Too much was going on. The sender was told to try again.",
-	"storage_full":         "The stream was full. The sender was told to try again.",
-	"internal":             "The ingress's log says why.",
+var advice = map[webhook.Code]string{
+	webhook.WorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
+	webhook.WorkflowNotFound:  "No workflow has the ID in the URL: it was mistyped, or the workflow deleted.",
+	webhook.NotFound:          "No webhook has this path. Copy the URL again, whole.",
+	webhook.MethodNotAllowed:  "A webhook is called with POST. A browser or a health check may have opened the URL.",
+	webhook.TokenMissing:      "The URL was called without its token. Copy it again, whole.",
+	webhook.TokenInvalid:      "The token is none of this workflow's. If it was rotated, give the sender the new URL.",
+	webhook.WebhooksNotInPlan: "The account's plan has no webhook triggers. Change the plan.",
+	webhook.PlanLimitExceeded: "The workflow is active, but past its plan's number of active workflows. Deactivate others until there is room, or change the plan.",
+	webhook.RateLimited:       "It is called more often than its rate limit allows. The sender was told when to try again. Give it a limit of its own in its settings, or change the plan.",
+	webhook.WorkflowInactive:  "It is not active: the switch at the top of its page activates it. Each is recorded as a rejected execution.",
+	webhook.DeliveryIDInvalid: "The delivery ID was longer than 255 bytes. The sender has to send a shorter one.",
+	webhook.BodyTooLarge:      "The body was longer than the limit, which is on the workflow's page under “In force”. The ingress's --max-body-bytes sets it.",
+	webhook.BodyUnreadable:    "The body broke off, or did not come in time.",
+	webhook.JSONInvalid:       "The body was declared as JSON and is none. The sender has to mend it, or to declare another Content-Type.",
+	webhook.Unavailable:       "The stream could not be reached. The sender was told to try again.",
+	webhook.Overloaded:        "Too much was going on. The sender was told to try again.",
+	webhook.StorageFull:       "The stream was full. The sender was told to try again.",
+	webhook.Internal:          "The ingress's log says why.",
 }
 
 func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, error) {
@@ -67,7 +68,7 @@ func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, er
 		return found, nil
 	}
 	for _, sum := range sums {
-		found.Rows = append(found.Rows, refusal{sum, advice[sum.Code]})
+		found.Rows = append(found.Rows, refusal{sum, advice[webhook.Code(sum.Code)]})
 	}
 	return found, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // Registry is what admission looks workflows up in.
@@ -48,38 +49,38 @@ type Admitted struct {
 // under the refusal's execution ID.
 func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 	if !execution.ValidName(r.WorkflowID) {
-		return Admitted{}, &Refusal{Code: WorkflowNotFound}
+		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
 	}
 	view, found := a.registry.Lookup(r.WorkflowID)
 	if !found {
-		return Admitted{}, &Refusal{Code: WorkflowNotFound}
+		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
 	}
 	nodeID, tokenID, opened := open(view.Workflow, r.Token, r.At)
 	if !opened {
-		return Admitted{}, &Refusal{Code: TokenInvalid}
+		return Admitted{}, &Refusal{Code: webhook.TokenInvalid}
 	}
 	admitted := Admitted{Workflow: view.Workflow, NodeID: nodeID, TokenID: tokenID}
 
 	switch {
 	case !view.PlanHasWebhooks():
-		return admitted, &Refusal{Code: WebhooksNotInPlan}
+		return admitted, &Refusal{Code: webhook.WebhooksNotInPlan}
 	case view.Workflow.Active && !view.WithinPlan:
-		return admitted, &Refusal{Code: PlanLimitExceeded}
+		return admitted, &Refusal{Code: webhook.PlanLimitExceeded}
 	}
 	// By the registry's ID: the sender's is a part of the request line, which would stay in
 	// memory, token and all.
 	if wait := a.limits.take(view.Workflow.ID, view.Limit(), r.At); wait > 0 {
-		return admitted, &Refusal{Code: RateLimited, RetryAfter: wait}
+		return admitted, &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	if !view.Workflow.Active {
 		id := newID()
 		if r.DeliveryID != "" {
 			id = execution.RejectedIDForDelivery(r.WorkflowID, nodeID, r.DeliveryID)
 		}
-		return admitted, &Refusal{Code: WorkflowInactive, ExecutionID: id}
+		return admitted, &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
 	}
 	if len(r.DeliveryID) > execution.MaxDeliveryID {
-		return admitted, &Refusal{Code: DeliveryIDInvalid}
+		return admitted, &Refusal{Code: webhook.DeliveryIDInvalid}
 	}
 	return admitted, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // A token that was rotated works until it has expired, and not a nanosecond longer.
@@ -36,7 +37,7 @@ func TestTokensExpire(t *testing.T) {
 		{"new", end.Add(time.Hour), "node"},
 	} {
 		admitted, refusal := a.Admit(Request{WorkflowID: "workflow", Token: c.token, At: c.at})
-		refused := refusal != nil && refusal.Code == TokenInvalid
+		refused := refusal != nil && refusal.Code == webhook.TokenInvalid
 		if admitted.NodeID != c.nodeID || refused != (c.nodeID == "") || refused != (refusal != nil) {
 			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, admitted, refusal)
 		}

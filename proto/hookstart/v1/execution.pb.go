@@ -277,7 +277,8 @@ type ExecutionStart struct {
 	BodyKind BodyKind `protobuf:"varint,11,opt,name=body_kind,json=bodyKind,proto3,enum=hookstart.v1.BodyKind" json:"body_kind,omitempty"`
 	// The body's bytes as sent, unchanged.
 	Body []byte `protobuf:"bytes,12,opt,name=body,proto3" json:"body,omitempty"`
-	// The request's headers, without Authorization, Cookie and Proxy-Authorization.
+	// The request's headers, without credentials and secrets in clear: Authorization, Cookie,
+	// Proxy-Authorization, X-Gitlab-Token, X-Goog-Channel-Token.
 	Headers []*NamedValues `protobuf:"bytes,13,rep,name=headers,proto3" json:"headers,omitempty"`
 	// The request's query parameters, without the token.
 	Query []*NamedValues `protobuf:"bytes,14,rep,name=query,proto3" json:"query,omitempty"`

@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // sendTimeout is longer than an ingress takes to answer.
@@ -98,7 +99,7 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 		request.Header.Set("Content-Type", contentType)
 	}
 	if v.DeliveryID != "" {
-		name := "X-Webhook-Delivery-Id"
+		name := webhook.FirstDeliveryIDHeaders()[0]
 		if len(t.DeliveryIDHeaders) > 0 {
 			name = t.DeliveryIDHeaders[0]
 		}
@@ -155,21 +156,23 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 // refused adds what to do about a refusal.
 func (v *triggerSend) refused(s *session, p *api.Problem) error {
 	hint := ""
-	switch p.Code {
-	case "workflow_inactive":
+	switch webhook.Code(p.Code) {
+	case webhook.WorkflowInactive:
 		hint = "hookstart workflow activate " + v.Workflow
-	case "rate_limited":
+	case webhook.RateLimited:
 		hint = fmt.Sprintf("wait %d s, or give it more: hookstart workflow put %s --rate-requests N", p.RetryAfter, v.Workflow)
-	case "json_invalid":
+	case webhook.JSONInvalid:
 		hint = "mend the JSON, or send it as text: --content-type text/plain"
-	case "workflow_not_found", "token_invalid":
+	case webhook.WorkflowNotFound, webhook.TokenInvalid:
 		hint = "is the ingress at that address one of this installation? --public-url says where senders reach it"
-	case "delivery_id_invalid":
+	case webhook.DeliveryIDInvalid:
 		hint = "choose a shorter --delivery-id"
-	case api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan:
+	case webhook.PlanLimitExceeded, webhook.WebhooksNotInPlan:
 		return s.planHint(p, v.Workflow)
-	case "unavailable", "overloaded", "storage_full", "body_unreadable":
+	case webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.BodyUnreadable:
 		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
+	case webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing, webhook.TokenMissing, webhook.BodyTooLarge, webhook.Internal:
+		// The problem's detail says what to do.
 	}
 	return &hintError{p, hint}
 }

@@ -135,7 +135,8 @@ export declare type ExecutionStart = Message<"hookstart.v1.ExecutionStart"> & {
   body: Uint8Array;
 
   /**
-   * The request's headers, without Authorization, Cookie and Proxy-Authorization.
+   * The request's headers, without credentials and secrets in clear: Authorization, Cookie,
+   * Proxy-Authorization, X-Gitlab-Token, X-Goog-Channel-Token.
    *
    * @generated from field: repeated hookstart.v1.NamedValues headers = 13;
    */
