@@ -14,8 +14,21 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ErrNotFound means that there is no such account, workflow or trigger node.
+// ErrNotFound means that there is no such account, workflow or trigger node. The error that
+// says so is a *NotFoundError.
 var ErrNotFound = errors.New("not found")
+
+// NotFoundError says what there is not.
+type NotFoundError struct {
+	What string // for people: workflow "orders"
+}
+
+func (e *NotFoundError) Error() string { return e.What + ": " + ErrNotFound.Error() }
+
+// Is makes it an ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+func noWorkflow(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
 
 // ErrPlanLimit means that the account's plan lets no further workflow be active.
 var ErrPlanLimit = errors.New("the plan's number of active webhook workflows is reached")
@@ -362,7 +375,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	err := e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Workflow(id)
 		if !exists {
-			return 0, fmt.Errorf("workflow %q: %w", id, ErrNotFound)
+			return 0, noWorkflow(id)
 		}
 		nodes = droppedNodes(have.Record, nil)
 		if err := e.registry.Delete(ctx, workflowPrefix+id, jetstream.LastRevision(have.Revision)); err != nil {

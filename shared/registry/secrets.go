@@ -67,11 +67,11 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*hookstartv1.Workflow], *hookstartv1.TriggerNode, error) {
 	w, exists := e.directory.Workflow(workflowID)
 	if !exists {
-		return w, nil, fmt.Errorf("workflow %q: %w", workflowID, ErrNotFound)
+		return w, nil, noWorkflow(workflowID)
 	}
 	node := triggerNode(w.Record, nodeID)
 	if node == nil {
-		return w, nil, fmt.Errorf("trigger node %q of workflow %q: %w", nodeID, workflowID, ErrNotFound)
+		return w, nil, &NotFoundError{fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
 	}
 	return w, node, nil
 }

@@ -28,11 +28,11 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *hooks
 	err = e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Workflow(id)
 		if !exists {
-			return 0, fmt.Errorf("workflow %q: %w", id, ErrNotFound)
+			return 0, noWorkflow(id)
 		}
 		account, exists := e.directory.Account(have.Record.GetAccountId())
 		if !exists {
-			return 0, fmt.Errorf("account %q of workflow %q: %w", have.Record.GetAccountId(), id, ErrNotFound)
+			return 0, &NotFoundError{fmt.Sprintf("account %q of workflow %q", have.Record.GetAccountId(), id)}
 		}
 		last := account.Record.GetLastTransition()
 		if behind, undone := e.undone(account.Record); undone {
