@@ -20,6 +20,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -146,16 +147,18 @@ func run(ctx context.Context, c Config) error {
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
-	checker := reach.New(c.PublicURL, roll)
+	calls := operate.New(operate.Config{
+		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
+		PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Tracer: tracing.Tracer(o.Traces, "executor"),
+	})
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
-		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
-		AdminToken: c.AdminToken, PublicURL: c.PublicURL, Reach: checker, Tracer: tracing.Tracer(o.Traces, "executor"), Log: log, Done: streaming.Done(),
+		Operate: calls, AdminToken: c.AdminToken, Log: log, Done: streaming.Done(),
 		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
 	})
 	pages = console.New(console.Config{
-		API: api, Directory: directory, Roll: roll, Store: records, JetStream: js, Consumer: recorder.Durable,
-		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Reach: checker, Log: log,
+		API: api, Operate: calls, Consumer: recorder.Durable,
+		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
 	})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,

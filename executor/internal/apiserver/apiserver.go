@@ -8,14 +8,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 	"github.com/julienschmidt/httprouter"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 // root is the path that every call is below.
@@ -24,19 +23,15 @@ const root = "/api/v1"
 type server struct {
 	Config
 	adminToken [sha256.Size]byte // the hash
-	executions atomic.Pointer[jetstream.Stream]
+	*operate.Service
 }
 
 // New is the handler of all that is below /api/. It is safe for concurrent use.
 func New(c Config) http.Handler {
-	if c.ChangeTimeout == 0 {
-		c.ChangeTimeout = defaultChangeTimeout
-	}
 	if c.KeepAlive == 0 {
 		c.KeepAlive = defaultKeepAlive
 	}
-	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
-	s := &server{Config: c, adminToken: sha256.Sum256([]byte(c.AdminToken))}
+	s := &server{Config: c, Service: c.Operate, adminToken: sha256.Sum256([]byte(c.AdminToken))}
 	return s.observed(s.guarded(wholeQuery(asJSON(s.router()))))
 }
 

@@ -1,12 +1,14 @@
 package apiserver
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 // guarded lets nobody in who is not an operator, not even to learn which paths exist.
@@ -17,9 +19,13 @@ func (s *server) guarded(next http.Handler) http.Handler {
 			eventOf(r.Context()).answer(w, newProblem(api.CodeUnauthorized, "Send the admin token: Authorization: Bearer {admin token}."))
 			return
 		}
+		eventOf(r.Context()).caller = operate.Caller{Kind: operate.AdminToken}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// callerOf is who makes the call whose context this is.
+func callerOf(ctx context.Context) operate.Caller { return eventOf(ctx).caller }
 
 // hasAdminToken compares hashes, in constant time: neither the token's content nor its
 // length shows in how long that takes.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/apiserver"
 )
 
 func TestEveryPathNeedsTheToken(t *testing.T) {
@@ -59,7 +58,7 @@ func TestTokenIsFound(t *testing.T) {
 
 func TestNoAdminTokenOpensNothing(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.AdminToken = "" })
+	r := start(t, func(c *config, _ *http.Server) { c.AdminToken = "" })
 	for _, header := range []string{"", "Bearer", "Bearer "} {
 		r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Set("Authorization", header) }).refused(401, api.CodeUnauthorized)
 	}
@@ -67,7 +66,7 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 
 func TestAuthorizedLetsOthersIn(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) {
+	r := start(t, func(c *config, _ *http.Server) {
 		c.Authorized = func(q *http.Request) bool { return q.Header.Get("Cookie") == "session=1" }
 	})
 	cookie := func(value string) func(*http.Request) {

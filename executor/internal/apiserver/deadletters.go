@@ -40,7 +40,7 @@ func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	defer cancel()
 	found, err := store.DeadLetters(ctx, s.Store, in.WorkflowID, last, in.Limit+1)
 	if err != nil {
-		return nil, s.databaseError(ctx, err)
+		return nil, s.DatabaseError(ctx, err)
 	}
 	return page(deadLettersList, found, in.Limit, deadLetterOnWire, deadLetterPositionText), nil
 }

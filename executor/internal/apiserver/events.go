@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
@@ -97,7 +98,7 @@ func (s *server) executionEvents(ctx context.Context, ids []string, workflowID s
 	defer cancel()
 	records, err := s.Store.GetMany(ctx, ids)
 	if err != nil {
-		return "", s.databaseError(ctx, err)
+		return "", s.DatabaseError(ctx, err)
 	}
 	slices.SortFunc(records, func(a, b store.Record) int {
 		if byTime := a.AcceptedAt.Compare(b.AcceptedAt); byTime != 0 {
@@ -110,7 +111,7 @@ func (s *server) executionEvents(ctx context.Context, ids []string, workflowID s
 		if workflowID != "" && r.WorkflowID != workflowID {
 			continue
 		}
-		line, err := encodePlain(executionOnWire(r))
+		line, err := encodePlain(operate.ExecutionOf(r).Execution)
 		if err != nil {
 			return "", err
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -128,7 +127,7 @@ func TestManyEvents(t *testing.T) {
 // Neither the server's time to write nor silence ends a stream.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, server *http.Server) {
+	r := start(t, func(c *config, server *http.Server) {
 		c.KeepAlive = 200 * time.Millisecond
 		server.WriteTimeout = 500 * time.Millisecond
 	})
@@ -153,7 +152,7 @@ func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 func TestEventStreamEnds(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{})
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.Done = done })
+	r := start(t, func(c *config, _ *http.Server) { c.Done = done })
 	t.Run("when the watcher is cut off", func(t *testing.T) {
 		s := r.in(t).open("")
 		r.changes.Stop()

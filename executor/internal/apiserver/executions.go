@@ -2,16 +2,13 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -42,8 +39,6 @@ func (s *server) routeExecutions(to huma.API) {
 	}, s.requeueExecution)
 }
 
-const executionsList = "executions"
-
 func (s *server) listExecutions(ctx context.Context, in *struct {
 	Paging
 	WorkflowID string    `query:"workflowId"`
@@ -54,38 +49,17 @@ func (s *server) listExecutions(ctx context.Context, in *struct {
 	Until      time.Time `query:"until" doc:"Accepted before."`
 },
 ) (*listOutput[api.Execution], error) {
-	after, err := executionPosition(in.Paging)
+	found, err := s.Operate.Executions(ctx, callerOf(ctx), operate.ExecutionFilter{
+		WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
+	}, in.page())
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	found, err := s.Store.List(ctx, store.Filter{
-		WorkflowID: in.WorkflowID, Status: execution.Status(in.Status), Source: execution.Source(in.Source),
-		DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
-	}, after, in.Limit+1)
-	if err != nil {
-		return nil, s.databaseError(ctx, err)
+	out := &listOutput[api.Execution]{api.List[api.Execution]{Items: make([]api.Execution, len(found.Items)), NextCursor: found.NextCursor}}
+	for i, one := range found.Items {
+		out.Body.Items[i] = one.Execution
 	}
-	return page(executionsList, found, in.Limit, executionOnWire, positionText), nil
-}
-
-// positionText is where a page of executions ends: stored times are whole microseconds.
-func positionText(r store.Record) string {
-	return strconv.FormatInt(r.AcceptedAt.UnixMicro(), 10) + " " + r.ID
-}
-
-func executionPosition(in Paging) (store.Position, error) {
-	text, err := in.after(executionsList)
-	if err != nil || text == "" {
-		return store.Position{}, err
-	}
-	micros, id, _ := strings.Cut(text, " ")
-	at, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil || id == "" {
-		return store.Position{}, badCursor()
-	}
-	return store.Position{AcceptedAt: time.UnixMicro(at).UTC(), ID: id}, nil
+	return out, nil
 }
 
 // ExecutionID is the path of an execution.
@@ -98,42 +72,34 @@ type executionOutput struct {
 }
 
 func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*executionOutput, error) {
-	record, err := s.record(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	request, err := s.request(ctx, record)
+	found, err := s.Operate.ExecutionDetail(ctx, callerOf(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
 	detail := api.ExecutionDetail{
-		Execution: executionOnWire(record), Output: record.Output,
-		Input: request.payload.Input(), InputExpired: request.expired,
-		Headers: valuesOnWire(request.headers), Query: valuesOnWire(request.query),
+		Execution: found.Execution.Execution, Output: found.Output, Input: found.Input, InputExpired: found.InputExpired,
+		Headers: valuesOnWire(found.Headers), Query: valuesOnWire(found.Query),
 	}
-	if record.Error != "" {
-		detail.Error = &record.Error
+	if found.Error != "" {
+		detail.Error = &found.Error
 	}
 	return &executionOutput{detail}, nil
 }
 
-func (s *server) record(ctx context.Context, id string) (store.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	record, err := s.Store.Get(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return record, newProblem(api.CodeNotFound, "There is no execution "+strconv.Quote(id)+". One that was just started is recorded in a moment.")
-	}
-	return record, s.databaseError(ctx, err)
+type startedOutput struct {
+	Body api.Started
 }
 
-func executionOnWire(r store.Record) api.Execution {
-	return api.Execution{
-		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
-		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, RerunOf: r.RerunOf, RequeuedAs: r.RequeuedAs,
-		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, StreamSequence: r.StreamSequence,
-	}
+func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*startedOutput, error) {
+	return started(s.Operate.RerunExecution(ctx, callerOf(ctx), in.ID))
+}
+
+func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*startedOutput, error) {
+	return started(s.Operate.RequeueExecution(ctx, callerOf(ctx), in.ID))
+}
+
+func started(of api.Started, err error) (*startedOutput, error) {
+	return &startedOutput{of}, err
 }
 
 func valuesOnWire(values execution.Values) map[string][]string {

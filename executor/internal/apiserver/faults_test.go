@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -97,7 +96,7 @@ func TestDatabaseIsAway(t *testing.T) {
 
 func TestNATSIsAway(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.ChangeTimeout = 2 * time.Second })
+	r := start(t, func(c *config, _ *http.Server) { c.ChangeTimeout = 2 * time.Second })
 	r.account("acme", "free")
 	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
 	r.records(store.Batch{New: []store.Record{record(id(1), func(rec *store.Record) { rec.NodeID = "n" })}})
@@ -152,7 +151,7 @@ func (faulty) List(context.Context, store.Filter, store.Position, int) ([]store.
 
 func TestInternalErrorsTellNothing(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.Store = faulty{c.Store} })
+	r := start(t, func(c *config, _ *http.Server) { c.Store = faulty{c.Store} })
 	for path, secret := range map[string]string{"/executions/" + id(1): "a secret of the database", "/executions": "a secret in a panic"} {
 		a := r.get(path)
 		a.refused(500, api.CodeInternal)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -14,6 +15,8 @@ type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most."`
 	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`
 }
+
+func (in Paging) page() operate.Page { return operate.Page{Limit: in.Limit, Cursor: in.Cursor} }
 
 // A cursor is opaque to clients, so that it can change: the kind of list and where in it
 // the page before ended.

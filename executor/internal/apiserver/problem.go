@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -127,38 +124,20 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text)
 }
 
-// errAway means that the database, or NATS, does not answer.
-var errAway = errors.New("a dependency does not answer")
-
 // problemOf is the only place where an error becomes a problem.
 func (s *server) problemOf(err error) *problem {
-	var known *problem
-	var lagging *registry.LaggingError
-	fields := invalidFields(err)
-	switch {
-	case errors.As(err, &known):
+	if known, is := errors.AsType[*problem](err); is {
 		return known
-	case len(fields) > 0:
-		return invalid(fields...)
-	case errors.Is(err, registry.ErrNotFound):
-		return newProblem(api.CodeNotFound, "There is no "+strings.TrimSuffix(err.Error(), ": "+registry.ErrNotFound.Error())+".")
-	case errors.Is(err, registry.ErrPlanLimit):
-		return newProblem(api.CodePlanLimitExceeded, "")
-	case errors.Is(err, registry.ErrNotInPlan):
-		return newProblem(api.CodeWebhooksNotInPlan, "")
-	case errors.Is(err, registry.ErrNoSample):
-		return newProblem(api.CodeSamplePayloadMissing, "")
-	case errors.Is(err, registry.ErrTooManyTokens):
-		return newProblem(api.CodeTooManyTokens, "")
-	case errors.As(err, &lagging):
-		return newProblem(api.CodeNotConfirmed, fmt.Sprintf(
-			"The change is stored, but that it is in force is not confirmed yet by: %s. Repeat the call: it changes nothing twice, and waits again.",
-			strings.Join(lagging.Behind, ", ")))
-	case errors.Is(err, errAway) || natsIsAway(err) || !s.JetStream.Conn().IsConnected():
-		return newProblem(api.CodeUnavailable, "")
-	default:
-		return newProblem(api.CodeInternal, "")
 	}
+	failed := s.Explain(err)
+	if len(failed.Fields) > 0 {
+		return invalid(failed.Fields...)
+	}
+	p := newProblem(failed.Code, failed.Detail)
+	if failed.Final {
+		p.Retryable, p.RetryAfter = false, 0
+	}
+	return p
 }
 
 func invalid(fields ...api.FieldError) *problem {
@@ -167,55 +146,6 @@ func invalid(fields ...api.FieldError) *problem {
 		said[i] = f.Field + ": " + f.Problem
 	}
 	return newProblem(api.CodeInvalid, strings.Join(said, "; "), fields...)
-}
-
-// invalidFields finds every InvalidError in an error, joined ones too.
-func invalidFields(err error) []api.FieldError {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As would stop at the first
-	case *registry.InvalidError:
-		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
-	case interface{ Unwrap() error }:
-		return invalidFields(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		var fields []api.FieldError
-		for _, one := range e.Unwrap() {
-			fields = append(fields, invalidFields(one)...)
-		}
-		return fields
-	default:
-		return nil
-	}
-}
-
-// natsIsAway says whether an error comes of NATS not answering, or not being able to
-// store now.
-func natsIsAway(err error) bool {
-	for _, away := range []error{
-		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
-		nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrConnectionDraining,
-		nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
-		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound,
-	} {
-		if errors.Is(err, away) {
-			return true
-		}
-	}
-	var answer *jetstream.APIError
-	return errors.As(err, &answer) && answer.Code == http.StatusServiceUnavailable
-}
-
-// databaseError is an error of the store: either it does not answer, or something in
-// here is wrong. A ping tells which.
-func (s *server) databaseError(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-	defer cancel()
-	if s.Store.Ping(ctx) != nil {
-		return fmt.Errorf("%w: %w", errAway, err)
-	}
-	return err
 }
 
 // huma knows how to make an error only by these variables.

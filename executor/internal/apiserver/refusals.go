@@ -67,7 +67,7 @@ func (s *server) listRefusals(ctx context.Context, in *struct {
 	defer cancel()
 	sums, err := s.Store.Refusals(ctx, in.ID, in.since())
 	if err != nil {
-		return nil, s.databaseError(ctx, err)
+		return nil, s.DatabaseError(ctx, err)
 	}
 	// There are no more than codes.
 	sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool { return sum.Code == after })+1:]
@@ -87,7 +87,7 @@ func (s *server) listAllRefusals(ctx context.Context, in *struct {
 	defer cancel()
 	sums, err := s.Store.AllRefusals(ctx, in.since(), after, in.Limit+1)
 	if err != nil {
-		return nil, s.databaseError(ctx, err)
+		return nil, s.DatabaseError(ctx, err)
 	}
 	return page(allRefusalsList, sums, in.Limit, func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
 		return api.WorkflowRefusal{WorkflowID: sum.WorkflowID, Refusal: refusalOnWire(sum.RefusalSum)}

@@ -20,6 +20,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
@@ -45,8 +46,16 @@ type rig struct {
 	log     *logtest.Buffer
 }
 
-// start starts one. change changes its Config, or how it is served.
-func start(t *testing.T, change ...func(*apiserver.Config, *http.Server)) *rig {
+type calls = operate.Config
+
+// config is the Config of an API and of what answers its calls.
+type config struct {
+	apiserver.Config
+	calls
+}
+
+// start starts one. change changes its config, or how it is served.
+func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: &logtest.Buffer{}}
 	r.nc = r.nats.Connect(t, nats.ReconnectBufSize(-1))
@@ -62,15 +71,19 @@ func start(t *testing.T, change ...func(*apiserver.Config, *http.Server)) *rig {
 	log := logrus.New()
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
-	config := apiserver.Config{
-		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes,
-		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll),
+	c := config{
+		calls: calls{
+			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes,
+			PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll),
+		},
+		Config: apiserver.Config{AdminToken: adminToken, Log: log},
 	}
 	r.server = httptest.NewUnstartedServer(nil)
-	for _, c := range change {
-		c(&config, r.server.Config)
+	for _, change := range change {
+		change(&c, r.server.Config)
 	}
-	r.server.Config.Handler = apiserver.New(config)
+	c.Operate = operate.New(c.calls)
+	r.server.Config.Handler = apiserver.New(c.Config)
 	r.server.Start()
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {

@@ -46,6 +46,10 @@ type TriggerID struct {
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
 }
 
+func (s *server) rerunTrigger(ctx context.Context, in *TriggerID) (*startedOutput, error) {
+	return started(s.Operate.RerunTrigger(ctx, callerOf(ctx), in.ID, in.NodeID))
+}
+
 type triggerOutput struct {
 	Body api.Trigger
 }
@@ -130,7 +134,7 @@ func (s *server) tokensLastUsed(ctx context.Context, info *registry.TriggerInfo)
 		ids[i] = t.ID
 	}
 	used, err := s.Store.TokensLastUsed(ctx, ids)
-	return used, s.databaseError(ctx, err)
+	return used, s.DatabaseError(ctx, err)
 }
 
 func (s *server) triggerOnWire(info *registry.TriggerInfo, used map[string]time.Time) api.Trigger {

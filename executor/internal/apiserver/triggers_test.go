@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
@@ -67,7 +66,7 @@ func TestTrigger(t *testing.T) {
 
 func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.PublicURL = "" })
+	r := start(t, func(c *config, _ *http.Server) { c.PublicURL = "" })
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "a")
 	if got := r.trigger("wf", "a").URL; !strings.HasPrefix(got, "http://127.0.0.1:8080/webhooks/wf?token=hst_") {
@@ -236,7 +235,7 @@ func (r *rig) lag(t *testing.T) (leave func()) {
 func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	begun := make(chan context.Context, 1)
-	r := start(t, func(c *apiserver.Config, _ *http.Server) {
+	r := start(t, func(c *config, _ *http.Server) {
 		c.ChangeTimeout = time.Minute
 		c.Authorized = func(request *http.Request) bool {
 			begun <- request.Context()
@@ -275,7 +274,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 
 func TestChangesThatAreNotConfirmed(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *apiserver.Config, _ *http.Server) { c.ChangeTimeout = time.Second })
+	r := start(t, func(c *config, _ *http.Server) { c.ChangeTimeout = time.Second })
 	before := r.Workflow(t, "wf", "free", false)
 	r.lag(t)
 	for _, a := range []answer{

@@ -3,12 +3,9 @@ package console
 import (
 	"net/http"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/internal/reach"
-	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 // Config is all that the console needs. What has no default is required. The console
@@ -17,15 +14,8 @@ type Config struct {
 	// API is the operators' API. Its Authorized must be the console's: pages ask it with the
 	// operator's session, and the browser calls it under /api/.
 	API http.Handler
-	// Directory answers what accounts, plans and workflows there are.
-	Directory *registry.Directory
-	// Roll knows which ingresses live.
-	Roll *registry.Roll
-	// Store has the records.
-	Store store.Store
-	// JetStream has the stream EXECUTIONS, where inputs are read from, and the recorder's
-	// consumer.
-	JetStream jetstream.JetStream
+	// Operate answers what pages show.
+	Operate *operate.Service
 	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not
 	// recorded yet.
 	Consumer string
@@ -37,8 +27,6 @@ type Config struct {
 	SignInOnce string
 	// DemoQueue is the queue that the demo runner of this process takes. Empty: there is none.
 	DemoQueue string
-	// Reach knows the public URL, and checks where it leads.
-	Reach *reach.Checker
 
 	// Log gets one event for each request.
 	Log logrus.FieldLogger

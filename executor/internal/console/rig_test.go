@@ -14,6 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -54,15 +55,17 @@ func start(t *testing.T) *rig {
 	log.SetLevel(logrus.TraceLevel)
 
 	checker := reach.New("https://hooks.example.com", r.Roll)
+	calls := operate.New(operate.Config{
+		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
+		PublicURL: "https://hooks.example.com", Reach: checker,
+	})
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
-		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
-		AdminToken: adminToken, Log: log, PublicURL: "https://hooks.example.com", Reach: checker,
+		Operate: calls, AdminToken: adminToken, Log: log,
 		Authorized: func(request *http.Request) bool { return pages.Authorized(request) },
 	})
 	pages = console.New(console.Config{
-		API: api, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Consumer: recorder.Durable,
-		AdminToken: adminToken, SignInOnce: nonce, Reach: checker, Log: log,
+		API: api, Operate: calls, Consumer: recorder.Durable, AdminToken: adminToken, SignInOnce: nonce, Log: log,
 	})
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/api/") {

@@ -1,0 +1,129 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Error is why a call failed. What it says is for the operator, except Cause.
+type Error struct {
+	Code   string           // one of package api's: what programs branch on
+	Detail string           // what happened and what to do; "": what is always said of the code
+	Fields []api.FieldError // each thing that is wrong, if Code is api.CodeInvalid
+	// Final means that the call must not simply be repeated, although its code is one of
+	// those that may pass.
+	Final bool
+	// Cause is for the log alone: it may hold names of servers or parts of queries.
+	Cause error
+}
+
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Cause.Error()
+	}
+	return e.Code + ": " + e.Detail
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+func notFound(kind, id, more string) error {
+	return &Error{Code: api.CodeNotFound, Detail: "There is no " + kind + " " + strconv.Quote(id) + "." + more}
+}
+
+// errAway means that the database, or NATS, does not answer.
+var errAway = errors.New("a dependency does not answer")
+
+// Explain is the only place where an error of the registry, the database or NATS becomes
+// an Error.
+func (s *Service) Explain(err error) *Error {
+	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
+	if known, is := errors.AsType[*Error](err); is {
+		return known
+	}
+	if fields := invalidFields(err); len(fields) > 0 {
+		return &Error{Code: api.CodeInvalid, Fields: fields, Cause: err}
+	}
+	if missing, is := errors.AsType[*registry.NotFoundError](err); is {
+		return failed(api.CodeNotFound, "There is no "+missing.What+".")
+	}
+	if lagging, is := errors.AsType[*registry.LaggingError](err); is {
+		return failed(api.CodeNotConfirmed, fmt.Sprintf(
+			"The change is stored, but that it is in force is not confirmed yet by: %s. Repeat the call: it changes nothing twice, and waits again.",
+			strings.Join(lagging.Behind, ", ")))
+	}
+	switch {
+	case errors.Is(err, registry.ErrPlanLimit):
+		return failed(api.CodePlanLimitExceeded, "")
+	case errors.Is(err, registry.ErrNotInPlan):
+		return failed(api.CodeWebhooksNotInPlan, "")
+	case errors.Is(err, registry.ErrNoSample):
+		return failed(api.CodeSamplePayloadMissing, "")
+	case errors.Is(err, registry.ErrTooManyTokens):
+		return failed(api.CodeTooManyTokens, "")
+	case errors.Is(err, errAway) || natsIsAway(err) || !s.JetStream.Conn().IsConnected():
+		return failed(api.CodeUnavailable, "")
+	default:
+		return failed(api.CodeInternal, "")
+	}
+}
+
+// invalidFields finds every InvalidError in an error, joined ones too.
+func invalidFields(err error) []api.FieldError {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As would stop at the first
+	case *registry.InvalidError:
+		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
+	case interface{ Unwrap() error }:
+		return invalidFields(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var fields []api.FieldError
+		for _, one := range e.Unwrap() {
+			fields = append(fields, invalidFields(one)...)
+		}
+		return fields
+	default:
+		return nil
+	}
+}
+
+// natsIsAway says whether an error means that NATS does not answer, or cannot store now.
+func natsIsAway(err error) bool {
+	for _, away := range []error{
+		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
+		nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrConnectionDraining,
+		nats.ErrDisconnected, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	answer, is := errors.AsType[*jetstream.APIError](err)
+	return is && answer.Code == 503
+}
+
+// DatabaseError is an error of the store: either it does not answer, or something in
+// here is wrong. A ping tells which, unless the time was up.
+func (s *Service) DatabaseError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		return fmt.Errorf("%w: %w: %w", errAway, ended, err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	if s.Store.Ping(ctx) != nil {
+		return fmt.Errorf("%w: %w", errAway, err)
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Execution is a record with what the API's lists leave out.
+type Execution struct {
+	api.Execution
+	Queue     string
+	Error     string // why it failed, or the code with which it was rejected; "": neither
+	IsRequeue bool   // it runs on the body of the execution that it is a rerun of, in that one's place
+}
+
+// ExecutionDetail is a record with what the stream and the runners know of it.
+type ExecutionDetail struct {
+	Execution
+	Input          []byte    // JSON; nil: the body was not read, or InputExpired
+	InputExpired   bool      // the stream no longer has the message
+	StoredAt       time.Time // when the stream stored the message; zero: InputExpired
+	Headers, Query execution.Values
+	Output         []byte // JSON; nil: nothing
+}
+
+// ExecutionFilter says which executions are wanted. Zero fields do not filter.
+type ExecutionFilter struct {
+	WorkflowID, Status, Source, DeliveryID string
+	Since, Until                           time.Time // accepted then or later; before
+}
+
+func (f ExecutionFilter) stored() store.Filter {
+	return store.Filter{
+		WorkflowID: f.WorkflowID, Status: execution.Status(f.Status), Source: execution.Source(f.Source),
+		DeliveryID: f.DeliveryID, Since: f.Since, Until: f.Until,
+	}
+}
+
+const executionsList = "executions"
+
+// Executions lists records, the newest first.
+func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFilter, page Page) (api.List[Execution], error) {
+	return read(ctx, s, by, func(ctx context.Context) (none api.List[Execution], err error) {
+		at, id, err := page.afterTime(executionsList, 1)
+		if err != nil {
+			return none, err
+		}
+		found, err := s.Store.List(ctx, filter.stored(), store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
+		if err != nil {
+			return none, s.DatabaseError(ctx, err)
+		}
+		return list(executionsList, found, page, ExecutionOf, func(r store.Record) string { return timePosition(r.AcceptedAt, r.ID) }), nil
+	})
+}
+
+// Execution returns one record.
+func (s *Service) Execution(ctx context.Context, by Caller, id string) (Execution, error) {
+	return read(ctx, s, by, func(ctx context.Context) (Execution, error) {
+		record, err := s.record(ctx, id)
+		return ExecutionOf(record), err
+	})
+}
+
+// ExecutionDetail returns one record with its input. A stream that cannot be reached is an
+// error: it may well have the message.
+func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (ExecutionDetail, error) {
+	return read(ctx, s, by, func(ctx context.Context) (none ExecutionDetail, err error) {
+		record, err := s.record(ctx, id)
+		if err != nil {
+			return none, err
+		}
+		request, err := s.request(ctx, record)
+		if err != nil {
+			return none, err
+		}
+		return ExecutionDetail{
+			Execution: ExecutionOf(record), Output: record.Output,
+			Input: request.payload.Input(), InputExpired: request.expired(), StoredAt: request.storedAt,
+			Headers: request.headers, Query: request.query,
+		}, nil
+	})
+}
+
+func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
+	record, err := s.Store.Get(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return record, notFound("execution", id, " One that was just started is recorded in a moment.")
+	}
+	return record, s.DatabaseError(ctx, err)
+}
+
+func ExecutionOf(r store.Record) Execution {
+	return Execution{Queue: r.Queue, Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
+		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
+		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, RerunOf: r.RerunOf, RequeuedAs: r.RequeuedAs,
+		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, StreamSequence: r.StreamSequence,
+	}}
+}
+
+// request is what started an execution, as the stream still has it.
+type request struct {
+	storedAt       time.Time         // zero: the stream has the message no more
+	payload        execution.Payload // none: the body was not read
+	headers, query execution.Values
+}
+
+func (r request) expired() bool { return r.storedAt.IsZero() }
+
+// request reads an execution's message by its sequence.
+func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
+	storedAt, event, err := s.message(ctx, r.StreamSequence)
+	switch {
+	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+		return request{}, err
+	case event.Start != nil && event.Start.ID == r.ID:
+		return request{storedAt, event.Start.Payload, event.Start.Headers, event.Start.Query}, nil
+	case event.Rejection != nil && event.Rejection.ID == r.ID:
+		return request{storedAt: storedAt, headers: event.Rejection.Headers, query: event.Rejection.Query}, nil
+	default:
+		// No message, or another one: the stream was made anew after the record was.
+		return request{}, nil
+	}
+}
+
+// message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event
+// of one that cannot be decoded is empty.
+func (s *Service) message(ctx context.Context, sequence uint64) (storedAt time.Time, event stream.Event, err error) {
+	from, err := s.executionsStream(ctx)
+	if err != nil {
+		return storedAt, event, err
+	}
+	msg, err := from.GetMsg(ctx, sequence)
+	if err != nil {
+		return storedAt, event, fmt.Errorf("read message %d: %w", sequence, err)
+	}
+	event, err = stream.Decode(msg.Subject, msg.Header, msg.Data)
+	if err != nil {
+		event = stream.Event{}
+	}
+	return msg.Time, event, nil
+}
+
+// executionsStream is asked for once, not for each message.
+func (s *Service) executionsStream(ctx context.Context) (jetstream.Stream, error) {
+	if known := s.executions.Load(); known != nil {
+		return *known, nil
+	}
+	found, err := s.JetStream.Stream(ctx, stream.Name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
+	}
+	s.executions.Store(&found)
+	return found, nil
+}

@@ -1,0 +1,117 @@
+// Package operate has one method for each thing that an operator can ask of an executor.
+// The operators' API and the console only translate: requests into calls, results into
+// JSON or pages. It knows nothing of HTTP.
+package operate
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/reach"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Config is all that a Service needs. What has no default is required. The service owns
+// none of it, and stops nothing.
+type Config struct {
+	// Editor makes the changes.
+	Editor *registry.Editor
+	// Directory answers what accounts and workflows there are. It is the one that Editor
+	// works with: after a change, it has it.
+	Directory *registry.Directory
+	// Roll knows what the live ingresses were told.
+	Roll *registry.Roll
+	// Store has the records.
+	Store store.Store
+	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.
+	JetStream jetstream.JetStream
+	// Changes tells watchers which records changed.
+	Changes *changes.Changes
+
+	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: what a live
+	// ingress was told, else http://127.0.0.1:8080.
+	PublicURL string
+	// Reach checks where the public URL leads.
+	Reach *reach.Checker
+
+	// ChangeTimeout is how long a change of the registry may take, with the confirmation by
+	// every live process. Zero: 10 s.
+	ChangeTimeout time.Duration
+	// Tracer makes the spans of reruns, in which their traces begin. nil: tracing is off.
+	Tracer trace.Tracer
+}
+
+const (
+	defaultChangeTimeout = 10 * time.Second
+	// readTimeout is how long a call may read the database and the stream.
+	readTimeout = 5 * time.Second
+)
+
+// Service answers the calls. It is safe for concurrent use. Every error of its methods is
+// an *Error.
+type Service struct {
+	Config
+	executions atomic.Pointer[jetstream.Stream]
+}
+
+// New makes the service.
+func New(c Config) *Service {
+	if c.ChangeTimeout == 0 {
+		c.ChangeTimeout = defaultChangeTimeout
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	return &Service{Config: c}
+}
+
+// Caller is who makes a call. Each method takes one, so that nothing is done for nobody:
+// the zero Caller is refused.
+type Caller struct {
+	Kind Kind
+}
+
+// Kind is how a caller has proved who it is.
+type Kind string
+
+// AdminToken callers have the admin token, or a session that began with it: they may do
+// everything.
+const AdminToken Kind = "admin-token"
+
+func (by Caller) check() error {
+	if by.Kind != AdminToken {
+		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
+	}
+	return nil
+}
+
+// read makes a call that changes nothing.
+func read[T any](ctx context.Context, s *Service, by Caller, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return checked(s, by, func() (T, error) { return call(ctx) })
+}
+
+// change makes a call that changes something within a time. A client that goes away does
+// not break it off: half of a change would be left for somebody to confirm.
+func change[T any](ctx context.Context, s *Service, by Caller, within time.Duration, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	return checked(s, by, func() (T, error) { return call(ctx) })
+}
+
+func checked[T any](s *Service, by Caller, call func() (T, error)) (result T, err error) {
+	if err = by.check(); err == nil {
+		result, err = call()
+	}
+	if err != nil {
+		return result, s.Explain(err)
+	}
+	return result, nil
+}

@@ -1,0 +1,77 @@
+package operate
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Page says which part of a list is wanted.
+type Page struct {
+	Limit  int    // how many items at most; more than 0
+	Cursor string // the NextCursor of the page before; "": the first page
+}
+
+// A cursor is opaque to clients, so that it can change: the kind of list and where in it
+// the page before ended.
+func cursor(kind, position string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
+}
+
+// after is where the page begins: after that position, "" for the first page.
+func (p Page) after(kind string) (string, error) {
+	if p.Cursor == "" {
+		return "", nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(p.Cursor)
+	position, found := strings.CutPrefix(string(text), kind+":")
+	if err != nil || !found || position == "" {
+		return "", badCursor()
+	}
+	return position, nil
+}
+
+func badCursor() error {
+	return &registry.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
+}
+
+// list is one page of found, which has one item more than the page takes if there are
+// further ones.
+func list[R, T any](kind string, found []R, p Page, item func(R) T, position func(R) string) api.List[T] {
+	var page api.List[T]
+	if len(found) > p.Limit {
+		found = found[:p.Limit]
+		page.NextCursor = cursor(kind, position(found[p.Limit-1]))
+	}
+	page.Items = make([]T, len(found))
+	for i, one := range found {
+		page.Items[i] = item(one)
+	}
+	return page
+}
+
+// timePosition is a position in a list by time and what orders items of one time: stored
+// times are whole microseconds, and none of rest has a space.
+func timePosition(at time.Time, rest ...string) string {
+	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
+}
+
+// afterTime reads a position that timePosition made of as many parts. The zero time means
+// the first page.
+func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
+	rest = make([]string, parts)
+	text, err := p.after(kind)
+	if err != nil || text == "" {
+		return at, rest, err
+	}
+	split := strings.Split(text, " ")
+	micros, err := strconv.ParseInt(split[0], 10, 64)
+	if err != nil || len(split) != parts+1 || split[parts] == "" {
+		return at, rest, badCursor()
+	}
+	return time.UnixMicro(micros).UTC(), split[1:], nil
+}

@@ -1,0 +1,70 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// RequeueExecution starts a failed execution's body again, once: the new ID is made of the
+// original's, and is the message's ID, too. So a repeated call, a concurrent one, and one
+// after a crash between the publishing and the marking all get the same execution.
+func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
+	return change(ctx, s, by, 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+		if strings.HasPrefix(id, messagePrefix) {
+			return none, &Error{Code: api.CodeUndecodable}
+		}
+		record, err := s.record(ctx, id)
+		if err != nil {
+			return none, err
+		}
+		if record.Status != execution.Failed {
+			return none, &Error{Code: api.CodeNotFailed, Detail: fmt.Sprintf("The execution is %s. Only one that has failed can be requeued.", record.Status)}
+		}
+		if record.RequeuedAs != "" {
+			return api.Started{ExecutionID: record.RequeuedAs}, nil
+		}
+		as := execution.IDForRequeue(record.ID)
+		// The stream forgets message IDs after a while, the database does not.
+		_, err = s.Store.Get(ctx, as)
+		if errors.Is(err, store.ErrNotFound) {
+			err = s.startAgain(ctx, record, as)
+		} else {
+			err = s.DatabaseError(ctx, err)
+		}
+		if err != nil {
+			return none, err
+		}
+		marked, err := s.Store.MarkRequeued(ctx, record.ID, as)
+		if err != nil {
+			return none, s.DatabaseError(ctx, err)
+		}
+		if marked {
+			_ = s.Changes.Tell([]string{record.ID}) // watchers who miss it see it when they look
+		}
+		return api.Started{ExecutionID: as}, nil
+	})
+}
+
+// startAgain starts an execution with another's body, headers and query.
+func (s *Service) startAgain(ctx context.Context, of store.Record, as string) error {
+	original, err := s.request(ctx, of)
+	if err != nil {
+		return err
+	}
+	if original.expired() {
+		return &Error{Code: api.CodeInputExpired}
+	}
+	trigger, err := s.triggerOf(ctx, of.WorkflowID, of.NodeID)
+	if err != nil {
+		return err
+	}
+	return s.start(ctx, trigger, execution.Start{
+		ID: as, RerunOf: of.ID, Payload: original.payload, Headers: original.headers, Query: original.query,
+	}, true)
+}

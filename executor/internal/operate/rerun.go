@@ -1,0 +1,127 @@
+package operate
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/tracing"
+)
+
+// RerunTrigger starts an execution on a trigger node's sample payload. It returns when the
+// stream has confirmed that the start is stored.
+func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Started, error) {
+	return change(ctx, s, by, readTimeout, func(ctx context.Context) (none api.Started, err error) {
+		trigger, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+		if err != nil {
+			return none, err
+		}
+		return s.rerun(ctx, trigger, "")
+	})
+}
+
+// RerunExecution starts an execution's trigger node again, on its sample payload.
+func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
+	return change(ctx, s, by, 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+		record, err := s.record(ctx, id)
+		if err != nil {
+			return none, err
+		}
+		trigger, err := s.triggerOf(ctx, record.WorkflowID, record.NodeID)
+		if err != nil {
+			return none, err
+		}
+		return s.rerun(ctx, trigger, record.ID)
+	})
+}
+
+// triggerOf returns the trigger node of an execution that is to run again.
+func (s *Service) triggerOf(ctx context.Context, workflowID, nodeID string) (*registry.TriggerInfo, error) {
+	trigger, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+	if missing, is := errors.AsType[*registry.NotFoundError](err); is {
+		return nil, &Error{Code: api.CodeNotFound, Detail: "The execution cannot run again: its " + missing.What + " is gone."}
+	}
+	return trigger, err
+}
+
+func (s *Service) rerun(ctx context.Context, trigger *registry.TriggerInfo, rerunOf string) (none api.Started, err error) {
+	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.GetId())
+	if trigger.SamplePayload == nil {
+		return none, fmt.Errorf("%s: %w", where, registry.ErrNoSample)
+	}
+	payload, err := execution.NewPayload("application/json", trigger.SamplePayload)
+	if err != nil {
+		return none, fmt.Errorf("the sample payload of %s: %w", where, err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return none, fmt.Errorf("make an execution ID: %w", err)
+	}
+	err = s.start(ctx, trigger, execution.Start{ID: id.String(), RerunOf: rerunOf, Payload: payload}, false)
+	return api.Started{ExecutionID: id.String()}, err
+}
+
+// start publishes the start of an execution at a trigger node, and returns when the stream
+// has confirmed that it is stored. once makes the stream store it only once, by its ID.
+func (s *Service) start(ctx context.Context, at *registry.TriggerInfo, start execution.Start, once bool) (err error) {
+	start.WorkflowID, start.NodeID = at.Workflow.GetId(), at.NodeID
+	start.AccountID, start.Queue = at.Workflow.GetAccountId(), at.Workflow.GetQueue()
+	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)
+	traceparent, endSpan := s.startTrace(ctx, stream.StartSubject(start.Queue, start.WorkflowID, start.NodeID), start.ID)
+	defer func() { endSpan(err) }()
+	start.Trace = traceparent
+	msg, err := stream.StartMessage(start)
+	if err != nil {
+		return err
+	}
+	if once {
+		msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
+	}
+	ack, err := s.JetStream.PublishMsg(ctx, msg)
+	if err == nil && once && ack.Duplicate && !s.isStart(ctx, ack.Sequence, start.ID) {
+		// Something else has used the ID up: then it starts without one.
+		delete(msg.Header, jetstream.MsgIDHeader)
+		_, err = s.JetStream.PublishMsg(ctx, msg)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: publish a start: %w", errAway, err)
+	}
+	return nil
+}
+
+// isStart says whether a message is the start of an execution. A message that cannot be
+// read now counts as one: it has the ID.
+func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool {
+	_, event, err := s.message(ctx, sequence)
+	if err != nil {
+		return !errors.Is(err, jetstream.ErrMsgNotFound)
+	}
+	return event.Start != nil && event.Start.ID == id
+}
+
+// startTrace begins a trace, because the caller has none, and returns its W3C traceparent.
+// end must be called with the outcome.
+func (s *Service) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
+	if s.Tracer == nil {
+		var ids [24]byte
+		_, _ = rand.Read(ids[:]) // never fails: crypto/rand says so
+		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00", func(error) {}
+	}
+	ctx, span := tracing.StartSend(ctx, s.Tracer, subject, executionID)
+	return tracing.Traceparent(ctx), func(err error) {
+		if err != nil {
+			tracing.Fail(span, "not_stored", err.Error())
+		}
+		span.End()
+	}
+}
