@@ -39,7 +39,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		token, others := splitQuery(raw)
+		token, others := findToken(raw), otherParameters(raw)
 		if _, there := others["token"]; there {
 			t.Errorf("a token travels on: %q", others)
 		}
@@ -133,7 +133,7 @@ func FuzzHeaders(f *testing.F) {
 		deliveryID := h.deliveryID(header)
 		msg, err := stream.StartMessage(execution.Start{
 			ID: execution.IDForDelivery("wf", "node", deliveryID), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
-			DeliveryID: headerText(deliveryID), Headers: forwardedHeaders(&http.Request{Header: header}, token),
+			DeliveryID: headerText(deliveryID), Headers: newHider("token="+token, shortestHidden).forwardedHeaders(&http.Request{Header: header}),
 			Payload: execution.Payload{Kind: execution.Text}, Trace: nextTrace(header),
 		})
 		if err != nil {

@@ -102,7 +102,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.WorkflowIDMissing})
 		return
 	}
-	token, query := splitQuery(r.URL.RawQuery)
+	token := findToken(r.URL.RawQuery)
 	if token == "" {
 		h.answerProbe(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.TokenMissing})
@@ -121,9 +121,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	admitted, refusal := h.admission.Admit(admission.Request{
 		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: time.Now(),
 	})
-	e.admitted(admitted)
+	h.admitted(r, e, admitted)
 	if refusal != nil && refusal.Code == webhook.WorkflowInactive {
-		refusal = h.recordRejection(r, e, admitted, refusal, token, query, deliveryID)
+		refusal = h.recordRejection(r, e, admitted, refusal, deliveryID)
 	}
 	if refusal != nil {
 		h.refuse(w, r, e, refusal)
@@ -139,7 +139,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		return
 	}
 	e.bodyBytes = len(body)
-	payload, err := execution.NewPayload(hideToken(headerText(r.Header.Get("Content-Type")), token), body)
+	tokens := newHider(r.URL.RawQuery, shortestHidden)
+	payload, err := execution.NewPayload(tokens.hide(headerText(r.Header.Get("Content-Type"))), body)
 	if err != nil {
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.JSONInvalid})
 		return
@@ -158,12 +159,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		AccountID:  admitted.Workflow.AccountID,
 		Queue:      admitted.Workflow.Queue,
 		Source:     execution.Webhook,
-		DeliveryID: hideToken(headerText(deliveryID), token),
+		DeliveryID: tokens.hide(headerText(deliveryID)),
 		AcceptedAt: e.start.UTC().Truncate(time.Microsecond),
 		Payload:    payload,
 		Trace:      e.startPublish(r, stream.StartSubject, admitted, executionID),
-		Headers:    forwardedHeaders(r, token),
-		Query:      forwardedQuery(query, token),
+		Headers:    tokens.forwardedHeaders(r),
+		Query:      tokens.forwardedQuery(r.URL.RawQuery),
 		TokenID:    admitted.TokenID,
 	}
 	msg, err := stream.StartMessageIn(buffers.message, start)
@@ -183,7 +184,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 
 // recordRejection stores that an inactive workflow was called, so that the ID in the
 // answer can be looked up; without that, the honest answer is that of the stream.
-func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitted, why *admission.Refusal, token string, query execution.Values, deliveryID string) *admission.Refusal {
+func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitted, why *admission.Refusal, deliveryID string) *admission.Refusal {
+	tokens := newHider(r.URL.RawQuery, shortestHidden)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
 		WorkflowID:   a.Workflow.ID,
@@ -191,16 +193,16 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 		AccountID:    a.Workflow.AccountID,
 		Queue:        a.Workflow.Queue,
 		At:           e.start.UTC().Truncate(time.Microsecond),
-		ContentType:  hideToken(headerText(r.Header.Get("Content-Type")), token),
+		ContentType:  tokens.hide(headerText(r.Header.Get("Content-Type"))),
 		DeclaredSize: max(r.ContentLength, 0),
-		Headers:      forwardedHeaders(r, token),
-		Query:        forwardedQuery(query, token),
+		Headers:      tokens.forwardedHeaders(r),
+		Query:        tokens.forwardedQuery(r.URL.RawQuery),
 		Code:         string(why.Code),
 		TokenID:      a.TokenID,
 		Trace:        e.startPublish(r, stream.RejectedSubject, a, why.ExecutionID),
 	}
 	if len(deliveryID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID = hideToken(headerText(deliveryID), token)
+		rejection.DeliveryID = tokens.hide(headerText(deliveryID))
 	}
 	e.executionID = rejection.ID
 	msg, err := stream.RejectedMessage(rejection)

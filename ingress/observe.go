@@ -21,6 +21,7 @@ import (
 // it is known to be one.
 type event struct {
 	start       time.Time
+	route       string // the pattern of its path, or empty
 	workflowID  string
 	nodeID      string
 	status      int
@@ -35,18 +36,18 @@ type event struct {
 	spans       *spans // nil while tracing is off
 }
 
-func (e *event) admitted(a admission.Admitted) {
+// admitted notes whose request it is, once its token was found right.
+func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
 	if a.Workflow != nil {
 		e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
+		h.startSpans(r, e, true)
 	}
 }
 
 // begin begins a request's event. route is the pattern of its path, or empty.
 func (h *handler) begin(r *http.Request, route string) *event {
 	h.metrics.active.Inc()
-	e := &event{start: time.Now(), unread: r.ContentLength != 0}
-	h.startSpans(r, e, route)
-	return e
+	return &event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
 // end writes the request's one log line, and clears the connection of what nobody has
@@ -56,6 +57,7 @@ func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal})
 	}
+	h.startSpans(r, e, false) // of a request whose token nobody has found right
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
 	h.countRefusal(r, e)

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/shared/execution"
-	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -29,11 +28,19 @@ func userAgent(r *http.Request) string {
 		return ""
 	}
 	text = text[:min(len(text), 1<<10)] // so that nobody can make it grow far by a token of one letter
-	if token, _ := splitQuery(r.URL.RawQuery); token != "" {
-		text = hideToken(text, token)
-	}
-	if strings.Contains(text, registry.TokenPrefix) {
+	text = newHider(r.URL.RawQuery, 1).hide(text)
+	if hasTokenPrefix(text) {
 		text = hiddenToken // of something else
 	}
 	return stream.UserAgent(text)
+}
+
+// hasTokenPrefix says whether what may be a token begins somewhere in a text.
+func hasTokenPrefix(text string) bool {
+	for at := range len(text) {
+		if matchToken(text, at, 0) > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -10,37 +10,81 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookstart/hookstart/shared/execution"
-	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// splitQuery reads a raw query: the first token, and all other parameters. Unlike
-// url.ParseQuery it loses nothing: a semicolon is a character, and what cannot be
-// unescaped, or is not UTF-8 then, stays as it was sent.
-func splitQuery(raw string) (token string, others execution.Values) {
-	seen := false
+// findToken is the first token of a raw query. It reads no more than it must: whoever asks
+// may be a stranger.
+func findToken(raw string) string {
 	for raw != "" {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
-		if pair == "" {
+		name, value, _ := strings.Cut(pair, "=")
+		if isToken(name) {
+			return unescape(value)
+		}
+	}
+	return ""
+}
+
+// isToken says whether the name of a parameter is token, escaped or not.
+func isToken(name string) bool {
+	const token = "token"
+	if len(name) < len(token) || len(name) > 3*len(token) {
+		return false
+	}
+	at := 0
+	for i := range len(token) {
+		switch {
+		case at < len(name) && name[at] == token[i]:
+			at++
+		case at+2 < len(name) && name[at] == '%':
+			high, isHigh := hexDigit(name[at+1])
+			low, isLow := hexDigit(name[at+2])
+			if !isHigh || !isLow || high<<4|low != token[i] {
+				return false
+			}
+			at += 3
+		default:
+			return false
+		}
+	}
+	return at == len(name)
+}
+
+// otherParameters reads a raw query: all parameters but the tokens, none of which travels
+// on, whichever is the right one. Unlike url.ParseQuery it loses nothing: a semicolon is a
+// character, and what cannot be unescaped, or is not UTF-8 then, stays as it was sent.
+func otherParameters(raw string) execution.Values {
+	var others execution.Values
+	var room []string // of the values; most names have one
+	for raw != "" {
+		var pair, rest string
+		pair, rest, _ = strings.Cut(raw, "&")
+		name, value, _ := strings.Cut(pair, "=")
+		if pair == "" || isToken(name) {
+			raw = rest
 			continue
 		}
-		name, value, _ := strings.Cut(pair, "=")
-		name, value = unescape(name), unescape(value)
-		if name == "token" {
-			if !seen {
-				token, seen = value, true
-			}
-			continue // none of them travels on, whichever is the right one
-		}
 		if others == nil {
-			others = execution.Values{}
+			most := strings.Count(raw, "&") + 1
+			others, room = make(execution.Values, most), make([]string, 0, most)
 		}
-		others[name] = append(others[name], value)
+		raw = rest
+		name, value = unescape(name), unescape(value)
+		if values := others[name]; values != nil {
+			others[name] = append(values, value)
+			continue
+		}
+		room = append(room, value)
+		others[name] = room[len(room)-1 : len(room) : len(room)]
 	}
-	return token, others
+	return others
 }
 
 func unescape(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
 	plain, err := url.QueryUnescape(s)
 	if err != nil || !utf8.ValidString(plain) {
 		plain = s
@@ -58,46 +102,6 @@ func (h *handler) deliveryID(header http.Header) string {
 		}
 	}
 	return ""
-}
-
-// hiddenToken stands where a header or a parameter repeats the token: a proxy may put the
-// whole URL into one.
-const hiddenToken = "[token]"
-
-func hideToken(text, token string) string { return strings.ReplaceAll(text, token, hiddenToken) }
-
-// forwardedQuery are the parameters as a runner gets them. They are made of the given ones.
-func forwardedQuery(query execution.Values, token string) execution.Values {
-	for name, values := range query {
-		for i, value := range values {
-			values[i] = hideToken(value, token)
-		}
-		if clean := hideToken(name, token); clean != name {
-			delete(query, name)
-			query[clean] = values
-		}
-	}
-	return query
-}
-
-var secretHeaders = webhook.SecretHeaders()
-
-// forwardedHeaders are the request's headers as a runner gets them. They are made of the
-// request's own, which are not those that came any more.
-func forwardedHeaders(r *http.Request, token string) execution.Values {
-	headers := execution.Values(r.Header)
-	for _, name := range secretHeaders {
-		delete(headers, name)
-	}
-	for _, values := range headers { // their names are ASCII: net/http refuses others
-		for i, value := range values {
-			values[i] = hideToken(headerText(value), token)
-		}
-	}
-	if r.Host != "" {
-		headers["Host"] = []string{hideToken(headerText(r.Host), token)} // net/http takes it out of the headers
-	}
-	return headers
 }
 
 // headerText reads bytes that are not UTF-8 as ISO 8859-1, the traditional encoding of

@@ -21,15 +21,21 @@ type spans struct {
 	publish trace.Span // nil until there is something to publish
 }
 
-// startSpans begins the request's span, in the sender's trace or in one of its own. route
-// is empty when there is none.
-func (h *handler) startSpans(r *http.Request, e *event, route string) {
-	if h.tracer == nil {
+// startSpans begins the request's span. A sender whose token is right has it in its own
+// trace, sampled as it says. Anybody else has a link to it only: a stranger must not decide
+// what is traced, nor in which trace.
+func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
+	if h.tracer == nil || e.spans != nil {
 		return
 	}
-	ctx := r.Context()
+	ctx, options := r.Context(), make([]trace.SpanStartOption, 0, 5)
 	if given := r.Header["Traceparent"]; len(given) == 1 {
-		ctx = tracing.WithParent(ctx, given[0])
+		parent := tracing.WithParent(ctx, given[0])
+		if trusted {
+			ctx = parent
+		} else if link := trace.LinkFromContext(parent); link.SpanContext.IsValid() {
+			options = append(options, trace.WithLinks(link))
+		}
 	}
 	method := semconv.HTTPRequestMethodOther
 	switch r.Method {
@@ -46,13 +52,13 @@ func (h *handler) startSpans(r *http.Request, e *event, route string) {
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	options := []trace.SpanStartOption{
+	options = append(options,
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(e.start),
 		trace.WithAttributes(method, semconv.URLScheme(scheme)),
-	}
-	if route != "" {
-		name += " " + route
-		options = append(options, trace.WithAttributes(semconv.HTTPRoute(route)))
+	)
+	if e.route != "" {
+		name += " " + e.route
+		options = append(options, trace.WithAttributes(semconv.HTTPRoute(e.route)))
 	}
 	_, span := h.tracer.Start(ctx, name, options...)
 	e.spans = &spans{tracer: h.tracer, request: span}

@@ -17,7 +17,7 @@ func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	var a admission.Admitted
 	var traceparent string
 	allocations := testing.AllocsPerRun(100, func() {
-		h.startSpans(r, e, webhookRoute)
+		h.startSpans(r, e, true)
 		traceparent = e.startPublish(r, stream.StartSubject, a, "id")
 		e.endPublish(false, nil)
 		e.endSpans()

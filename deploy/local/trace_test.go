@@ -168,9 +168,28 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
+	// Nor do they decide what is traced, and in which trace; there is a link to theirs.
+	const strangersTrace = "0123456789abcdef0123456789abcdef"
+	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01"}, nil); err != nil || a.status != 404 {
+		t.Fatalf("%+v, %v", a, err)
+	}
 	c.stopAll()
 
 	all := c.spans.GetSpans()
+	linked := 0
+	for _, s := range all {
+		if s.SpanContext.TraceID().String() == strangersTrace || s.Parent.TraceID().String() == strangersTrace {
+			t.Errorf("a span in a stranger's trace: %+v", s)
+		}
+		for _, link := range s.Links {
+			if link.SpanContext.TraceID().String() == strangersTrace {
+				linked++
+			}
+		}
+	}
+	if linked != 1 {
+		t.Errorf("%d links to a stranger's span", linked)
+	}
 	if text := fmt.Sprintf("%+v", all); strings.Contains(text, token) || strings.Contains(text, token[:8]) {
 		t.Errorf("the token is in a span: %s", text)
 	}

@@ -1,0 +1,205 @@
+package ingress
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// hiddenToken stands where a header or a parameter repeats a token: a proxy may put the
+// whole URL into one.
+const hiddenToken = "[token]"
+
+// hider takes tokens out of what travels on or is shown: whatever looks like one of
+// hookstart's, and the value of every parameter "token", right or wrong. It finds them
+// however they are escaped: a URL in a parameter of another URL is escaped twice.
+type hider struct {
+	// more are the values of parameters that the pattern of hookstart's tokens does not find,
+	// as sent and unescaped.
+	more []string
+}
+
+const (
+	// minTokenLength is how many characters after its prefix make a text a token; a token has 43.
+	minTokenLength = 20
+	// shortestHidden is the length of the shortest other value that is hidden in what travels on.
+	// A shorter one is no secret, and a message must not become longer than the request.
+	shortestHidden = len(hiddenToken)
+	// maxHidden is how many other values are looked for: a request must not cost more than in
+	// proportion to its length.
+	maxHidden = 16
+)
+
+// newHider hides the tokens of a raw query. Of those that are not of hookstart's form, it
+// hides the ones that are at least as long as said.
+func newHider(rawQuery string, shortest int) hider {
+	var h hider
+	for rawQuery != "" && len(h.more) < maxHidden {
+		var pair string
+		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
+		name, raw, _ := strings.Cut(pair, "=")
+		if !isToken(name) || (raw != "" && matchToken(raw, 0, minTokenLength) == len(raw)) {
+			continue
+		}
+		plain := unescape(raw)
+		for _, text := range [...]string{plain, raw} {
+			if len(text) >= max(shortest, 1) && !slices.Contains(h.more, text) {
+				h.more = append(h.more, text)
+			}
+		}
+	}
+	return h
+}
+
+// hide returns text without tokens: text itself when it has none.
+func (h hider) hide(text string) string {
+	escaped := strings.IndexByte(text, '%') >= 0
+	if escaped || strings.Contains(text, registry.TokenPrefix) {
+		text = replace(text, func(at int) int { return matchToken(text, at, minTokenLength) })
+	}
+	for _, secret := range h.more {
+		text = strings.ReplaceAll(text, secret, hiddenToken)
+		if escaped {
+			text = replace(text, func(at int) int { return matchEscaped(text, at, secret) })
+		}
+	}
+	return text
+}
+
+// replace puts hiddenToken in the place of what match finds: it returns where that ends, 0
+// for nothing. Its time is proportional to the text's length if match's is to what it finds.
+func replace(text string, match func(at int) int) string {
+	var clean strings.Builder
+	done := 0
+	for at := 0; at < len(text); at++ {
+		if end := match(at); end > 0 {
+			clean.WriteString(text[done:at])
+			clean.WriteString(hiddenToken)
+			done, at = end, end-1
+		}
+	}
+	if done == 0 {
+		return text
+	}
+	clean.WriteString(text[done:])
+	return clean.String()
+}
+
+// matchToken returns where a token that begins at a position ends: the prefix, and at least as
+// many characters of base64url. 0: there is none.
+func matchToken(text string, at, atLeast int) (end int) {
+	for i := range len(registry.TokenPrefix) {
+		c, next := character(text, at)
+		if c != registry.TokenPrefix[i] {
+			return 0
+		}
+		at = next
+	}
+	for n := 0; ; n++ {
+		c, next := character(text, at)
+		if next == at || !isBase64URL(c) {
+			if n < atLeast {
+				return 0
+			}
+			return at
+		}
+		at = next
+	}
+}
+
+// comparedEscaped is how much of a value must be there for an escaped form to be hidden.
+const comparedEscaped = 64
+
+// matchEscaped returns where a value that begins at a position in an escaped form ends, 0 for
+// none. Of a long one the beginning decides, so that looking for it takes little time.
+func matchEscaped(text string, at int, secret string) (end int) {
+	for i := range len(secret) {
+		c, next := character(text, at)
+		if next == at || (c != secret[i] && (c != '+' || secret[i] != ' ')) {
+			if i < comparedEscaped {
+				return 0
+			}
+			return at
+		}
+		at = next
+	}
+	return at
+}
+
+// character reads one character, escaped any number of times or not at all, and returns
+// where the next one begins: where it began when there is none.
+func character(text string, at int) (c byte, next int) {
+	if at >= len(text) {
+		return 0, at
+	}
+	if text[at] != '%' {
+		return text[at], at + 1
+	}
+	next = at + 1
+	for strings.HasPrefix(text[next:], "25") {
+		next += 2
+	}
+	if next+1 < len(text) {
+		high, isHigh := hexDigit(text[next])
+		low, isLow := hexDigit(text[next+1])
+		if isHigh && isLow {
+			return high<<4 | low, next + 2
+		}
+	}
+	return '%', at + 1
+}
+
+func hexDigit(c byte) (value byte, is bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	default:
+		return 0, false
+	}
+}
+
+func isBase64URL(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+// forwardedQuery are a raw query's parameters as a runner gets them. There are as many as
+// the sender wrote: 32 KB of request line and headers are the bound.
+func (h hider) forwardedQuery(raw string) execution.Values {
+	query := otherParameters(raw)
+	for name, values := range query {
+		for i, value := range values {
+			values[i] = h.hide(value)
+		}
+		if clean := h.hide(name); clean != name {
+			delete(query, name)
+			query[clean] = append(query[clean], values...)
+		}
+	}
+	return query
+}
+
+var secretHeaders = webhook.SecretHeaders()
+
+// forwardedHeaders are the request's headers as a runner gets them. They are made of the
+// request's own, which are not those that came any more.
+func (h hider) forwardedHeaders(r *http.Request) execution.Values {
+	headers := execution.Values(r.Header)
+	for _, name := range secretHeaders {
+		delete(headers, name)
+	}
+	for _, values := range headers { // their names are ASCII: net/http refuses others
+		for i, value := range values {
+			values[i] = h.hide(headerText(value))
+		}
+	}
+	if r.Host != "" {
+		headers["Host"] = []string{h.hide(headerText(r.Host))} // net/http takes it out of the headers
+	}
+	return headers
+}
