@@ -2,8 +2,10 @@ package ops
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -41,6 +43,24 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// byAddress refuses requests for a host that is neither an address nor localhost. A page that
+// makes its own name resolve to this machine could otherwise have its visitor's browser read
+// profiles from a listener that is meant for this machine alone.
+func byAddress(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if err != nil && host != "" && !strings.EqualFold(host, "localhost") { // HTTP/1.0 needs no host, browsers send one
+			writeText(w, http.StatusMisdirectedRequest, "this listener is on loopback: ask for its address or for localhost\n")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // setLevel takes what --log-level takes.

@@ -93,7 +93,11 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 	if err != nil {
 		return "", nil, err
 	}
-	server := &http.Server{Handler: o.handler(log), ReadHeaderTimeout: 10 * time.Second, ErrorLog: ServerLog(log)}
+	handler := o.handler(log)
+	if tcp, is := listener.Addr().(*net.TCPAddr); is && tcp.IP.IsLoopback() {
+		handler = byAddress(handler)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: ServerLog(log)}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.WithError(err).Error("the ops listener ended")

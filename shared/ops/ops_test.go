@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,6 +62,37 @@ func TestServe(t *testing.T) {
 	}
 	if _, _, err := o.Serve(t.Context(), "", logtest.Quiet()); err == nil || !strings.HasPrefix(err.Error(), "--ops-addr is empty;") {
 		t.Errorf("an empty address, which is every interface: %v", err)
+	}
+}
+
+// A page that makes its own name resolve to loopback reads nothing, and sets nothing.
+func TestLoopbackIsAskedByAddress(t *testing.T) {
+	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{
+		addr: 200, "127.0.0.1": 200, "[::1]:" + port: 200, "[::1]": 200, "localhost:" + port: 200, "LOCALHOST": 200,
+		"evil.example:" + port: 421, "evil.example": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
+	} {
+		request, err := http.NewRequest(http.MethodGet, "http://"+addr+"/debug/pprof/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("Host: %s: %d, want %d", host, response.StatusCode, want)
+		}
 	}
 }
 

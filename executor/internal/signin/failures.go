@@ -1,0 +1,155 @@
+// Package signin counts failed sign-ins, and slows down who tries again and again.
+package signin
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Where somebody tried to sign in: the values of the metric's label.
+const (
+	AtAPI     = "api"
+	AtConsole = "console"
+)
+
+const (
+	// freeTries is how many failures of one source are answered at once: a person who
+	// mistypes, a client with an old token that is configured anew.
+	freeTries = 20
+	// firstPause is what the next failure waits. It doubles with each one, up to longestPause.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 3 * time.Second
+	// forgetAfter is how long after its last failure a source begins anew.
+	forgetAfter = 10 * time.Minute
+	// maxSources is how many sources are remembered.
+	maxSources = 10_000
+	// maxWaiting is how many failures wait at the same time: each holds a connection.
+	maxWaiting = 1_000
+)
+
+// Failures counts failed sign-ins and makes them wait, the longer the more of them came from
+// one address. Only failures wait: the right token is accepted at once whoever else tries, also
+// from the same address, so that nobody can lock an operator out. It is safe for concurrent use.
+type Failures struct {
+	count *prometheus.CounterVec
+	now   func() time.Time
+	pause func(context.Context, time.Duration)
+
+	mu      sync.Mutex
+	sources map[netip.Prefix]*source
+	waiting int
+}
+
+type source struct {
+	failures int
+	last     time.Time
+}
+
+// NewFailures registers its metric.
+func NewFailures(metrics prometheus.Registerer) *Failures {
+	f := &Failures{
+		count: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hookstart_executor_failed_sign_ins_total",
+			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the console.",
+		}, []string{"at"}),
+		now: time.Now, pause: pause, sources: map[netip.Prefix]*source{},
+	}
+	for _, at := range []string{AtAPI, AtConsole} {
+		f.count.WithLabelValues(at)
+	}
+	metrics.MustRegister(f.count)
+	return f
+}
+
+// Failed counts a failure, and returns when it may be answered. remote is the other side of
+// its connection, ADDRESS:PORT. What a header says of the address is not looked at: whoever
+// guesses could write a new one each time. Behind a proxy, all who fail share one pause.
+func (f *Failures) Failed(ctx context.Context, at, remote string) {
+	f.count.WithLabelValues(at).Inc()
+	d, wait := f.note(sourceOf(remote))
+	if !wait {
+		return
+	}
+	defer f.done()
+	f.pause(ctx, d)
+}
+
+// note says how long a failure has to wait. done must be called if it has to.
+func (f *Failures) note(from netip.Prefix) (d time.Duration, wait bool) {
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sources[from]
+	if s == nil {
+		f.makeRoom(now)
+		s = &source{}
+		f.sources[from] = s
+	}
+	if now.Sub(s.last) > forgetAfter {
+		s.failures = 0
+	}
+	s.failures++
+	s.last = now
+	over := s.failures - freeTries
+	if over <= 0 || f.waiting >= maxWaiting {
+		return 0, false
+	}
+	f.waiting++
+	return min(firstPause<<min(over-1, 10), longestPause), true
+}
+
+func (f *Failures) done() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting--
+}
+
+// makeRoom forgets the sources that have rested, or else any one: the table never grows beyond
+// its bound. It is called with mu held.
+func (f *Failures) makeRoom(now time.Time) {
+	if len(f.sources) < maxSources {
+		return
+	}
+	for from, s := range f.sources {
+		if now.Sub(s.last) > forgetAfter {
+			delete(f.sources, from)
+		}
+	}
+	for from := range f.sources {
+		if len(f.sources) < maxSources {
+			return
+		}
+		delete(f.sources, from)
+	}
+}
+
+// sourceOf is an IPv4 address, or the /64 of an IPv6 address: one subscriber has that many.
+// What cannot be read is one source of its own.
+func sourceOf(remote string) netip.Prefix {
+	addrPort, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr, bits := addrPort.Addr().Unmap().WithZone(""), 64
+	if addr.Is4() {
+		bits = 32
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,85 @@
+package signin
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// clock makes Failures wait without waiting.
+func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
+	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
+	f.now = func() time.Time { return *now }
+	f.pause = func(_ context.Context, d time.Duration) { *waited = append(*waited, d) }
+	return now, waited
+}
+
+func TestFailuresWaitLongerAndLonger(t *testing.T) {
+	f := NewFailures(prometheus.NewRegistry())
+	now, waited := clock(f)
+	for range freeTries {
+		f.Failed(t.Context(), AtAPI, "192.0.2.1:1000")
+	}
+	if len(*waited) > 0 {
+		t.Fatalf("the first ones waited: %v", *waited)
+	}
+	for i := range 8 {
+		f.Failed(t.Context(), AtConsole, fmt.Sprintf("192.0.2.1:%d", i))
+	}
+	want := []time.Duration{100, 200, 400, 800, 1600, 3000, 3000, 3000}
+	for i, d := range *waited {
+		if d != want[i]*time.Millisecond {
+			t.Errorf("the %d. pause is %s, want %d ms", i+1, d, want[i])
+		}
+	}
+	*waited = nil
+	f.Failed(t.Context(), AtAPI, "192.0.2.2:1000")
+	if len(*waited) > 0 {
+		t.Error("another address had to wait")
+	}
+	*now = now.Add(forgetAfter + time.Second)
+	f.Failed(t.Context(), AtAPI, "192.0.2.1:1000")
+	if len(*waited) > 0 {
+		t.Error("it is never forgotten")
+	}
+	if api, console := testutil.ToFloat64(f.count.WithLabelValues(AtAPI)), testutil.ToFloat64(f.count.WithLabelValues(AtConsole)); api != freeTries+2 || console != 8 {
+		t.Errorf("counted %v at the API and %v at the console", api, console)
+	}
+	if f.waiting != 0 {
+		t.Errorf("%d still wait", f.waiting)
+	}
+}
+
+// Neither the table nor what waits grows without bound.
+func TestFailuresAreBounded(t *testing.T) {
+	f := NewFailures(prometheus.NewRegistry())
+	clock(f)
+	for i := range maxSources + 1000 {
+		f.Failed(t.Context(), AtAPI, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+	}
+	if len(f.sources) > maxSources {
+		t.Errorf("%d sources", len(f.sources))
+	}
+	for range freeTries + maxWaiting + 10 {
+		f.note(sourceOf("192.0.2.1:1"))
+	}
+	if f.waiting != maxWaiting {
+		t.Errorf("%d wait", f.waiting)
+	}
+}
+
+func TestSource(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
+		"": "invalid Prefix", "@": "invalid Prefix",
+	} {
+		if got := sourceOf(remote).String(); got != want {
+			t.Errorf("%q: %s, want %s", remote, got, want)
+		}
+	}
+}
