@@ -27,7 +27,7 @@ type Config struct {
 	DatabaseURL    string        `name:"database-url" help:"sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE." default:"sqlite:hookstart.db"`
 	ConnectTimeout time.Duration `help:"How long NATS and the database are waited for at start." default:"30s"`
 
-	AdminToken string `help:"The token of the operators' API and the console. Required." placeholder:"TOKEN"`
+	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks: what operators copy. Empty: what the ingress was told." placeholder:"URL"`
 	Plans      string `help:"File with the plan catalog, JSON. Empty: none, free, pro and ultra." type:"path"`
 
@@ -54,8 +54,8 @@ type Config struct {
 	// Ops is shared with other services of this process, which serves it: then there is no
 	// ops listener of the executor's own.
 	Ops *ops.Ops `kong:"-"`
-	// SignInOnce signs in to the console without the admin token, once: a secret for a link
-	// that is shown to whoever started the process. Empty: nothing does.
+	// SignInOnce signs in to the console without the admin token, once and within ten minutes: a
+	// secret for a link that is shown to whoever started the process. Empty: nothing does.
 	SignInOnce string `kong:"-"`
 	// DemoQueue is the queue that the demo runner of this process takes: the console says so
 	// of its workflows. Empty: there is none.

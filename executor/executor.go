@@ -23,6 +23,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/measured"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
@@ -65,6 +66,9 @@ func run(ctx context.Context, c Config) error {
 	plans, err := readPlans(c.Plans)
 	if err != nil {
 		return err
+	}
+	if len(c.AdminToken) < minAdminToken {
+		log.Warnf("the admin token is shorter than %d characters and can be guessed: choose a longer one, for example with openssl rand -hex 24", minAdminToken)
 	}
 	listener := c.Listener
 	if listener == nil {
@@ -147,18 +151,19 @@ func run(ctx context.Context, c Config) error {
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
+	failures := signin.NewFailures(o.Metrics)
 	calls := operate.New(operate.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
 		PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
-		Operate: calls, AdminToken: c.AdminToken, Log: log, Done: streaming.Done(),
+		Operate: calls, AdminToken: c.AdminToken, Failures: failures, Log: log, Done: streaming.Done(),
 		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
 	})
 	pages = console.New(console.Config{
 		API: api, Operate: calls, Consumer: recorder.Durable,
-		AdminToken: c.AdminToken, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
+		AdminToken: c.AdminToken, Failures: failures, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
 	})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -190,6 +195,10 @@ func run(ctx context.Context, c Config) error {
 	}
 	return nil
 }
+
+// minAdminToken is how long an admin token should be. A shorter one is only warned of: it may be
+// that of an installation that works.
+const minAdminToken = 16
 
 // apiAnd serves the API below /api/, and pages elsewhere. It is no ServeMux, which would
 // redirect what it takes for untidy before either sees it.

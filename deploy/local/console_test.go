@@ -14,7 +14,7 @@ import (
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
-	l := launchLocal(t, t.TempDir())
+	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 
 	// The link that was printed signs in, once.

@@ -17,7 +17,7 @@ import (
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
-	l := launchLocal(t, t.TempDir())
+	l := launchLocalWithLink(t)
 	url := makeQueue(t, l, "later")
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(l.await(`\nConsole +(\S+)`)))

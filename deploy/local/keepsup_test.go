@@ -13,7 +13,7 @@ import (
 func TestConsoleKeepsUp(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
-	l := launchLocal(t, t.TempDir())
+	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(l.await(`\nConsole +(\S+)`)))
 	b.page("Overview")

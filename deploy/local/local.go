@@ -54,7 +54,7 @@ type Started struct {
 	ExecutorURL string
 	NATSURL     string
 	OpsURL      string
-	ConsoleURL  string // signs in, once
+	ConsoleURL  string // signs in, once and within ten minutes, if AdminTokenMade
 	AdminToken  string
 	// AdminTokenMade says that the token was made here, and may be shown.
 	AdminTokenMade bool
@@ -125,8 +125,12 @@ func Run(ctx context.Context, c Config) error {
 	if c.PublicURL == "" {
 		c.PublicURL = started.IngressURL
 	}
-	signInOnce := rand.Text()
-	started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
+	var signInOnce string
+	started.ConsoleURL = started.ExecutorURL + "/"
+	if started.AdminTokenMade { // otherwise what is printed may go to a journal that others read
+		signInOnce = rand.Text()
+		started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
+	}
 	inProcess := []nats.Option{server.InProcess()}
 	forExecutor.Listener, forExecutor.NATSOptions, forExecutor.Ops, forExecutor.Log = executorListener, inProcess, o, log
 	forExecutor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
@@ -241,7 +245,9 @@ func (s Started) print(out io.Writer, dataDir string) {
 	// A token that somebody gave is not shown: it may open more than this.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
 	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL
+	console := s.ConsoleURL + "\n             (sign in with the admin token)"
 	if s.AdminTokenMade {
+		console = s.ConsoleURL + "\n             (this link signs in once, within ten minutes; later, use the admin token)"
 		token, shown = s.AdminToken, s.AdminToken
 		export += " " + tokenVariable + "=" + s.AdminToken
 	}
@@ -265,11 +271,10 @@ or with the command line:
   bin/hookstart execution list
 
 Console      %s
-             (this link signs in once; later, use the admin token)
 Admin token  %s
 NATS         %s
 Metrics      %s/metrics
 Data         %s
 
-`, demo, token, s.ExecutorURL, export, s.ConsoleURL, shown, s.NATSURL, s.OpsURL, dataDir)
+`, demo, token, s.ExecutorURL, export, console, shown, s.NATSURL, s.OpsURL, dataDir)
 }

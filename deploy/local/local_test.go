@@ -23,6 +23,10 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
+	// The token was given: whoever reads what is printed, in a journal perhaps, cannot sign in.
+	if out := first.output.String(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
+		t.Errorf("what is printed signs in:\n%s", out)
+	}
 	first.terminate()
 
 	second := launchLocal(t, dir)
@@ -55,6 +59,7 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 		if _, err := apiclient.New(executor, tokens[n]).Plans(t.Context()); err != nil {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
+		p.await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
 		if out, err := exec.Command("sh", "-c", p.await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && exec "+commandLine+" plan list").CombinedOutput(); err != nil {
 			t.Errorf("the command line, with what is printed to paste: %v\n%s", err, out)
 		}

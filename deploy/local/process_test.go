@@ -7,7 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -140,6 +142,17 @@ func launchLocal(t *testing.T, dataDir string, args ...string) *localProgram {
 	l.webhook = p.await(`\n  (http\S+/webhooks/\S+)`)
 	l.ingress, _, _ = strings.Cut(l.webhook, "/webhooks/")
 	return l
+}
+
+// launchLocalWithLink starts hookstart-local with a token of its own making, as far as it
+// knows: then it prints a link that signs in.
+func launchLocalWithLink(t *testing.T) *localProgram {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return launchLocal(t, dir, "--admin-token=")
 }
 
 func (l *localProgram) client() *apiclient.Client { return apiclient.New(l.executor, adminToken) }

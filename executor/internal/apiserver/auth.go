@@ -9,12 +9,16 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // guarded lets nobody in who is not an operator, not even to learn which paths exist.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.hasAdminToken(r) && (s.Authorized == nil || !s.Authorized(r)) {
+			if r.Header.Get("Authorization") != "" && s.Failures != nil {
+				s.Failures.Failed(r.Context(), signin.AtAPI, r.RemoteAddr)
+			}
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			eventOf(r.Context()).answer(w, newProblem(api.CodeUnauthorized, "Send the admin token: Authorization: Bearer {admin token}."))
 			return

@@ -1,12 +1,16 @@
 package apiserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 func TestEveryPathNeedsTheToken(t *testing.T) {
@@ -62,6 +66,60 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 	for _, header := range []string{"", "Bearer", "Bearer "} {
 		r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Set("Authorization", header) }).refused(401, api.CodeUnauthorized)
 	}
+}
+
+// Who guesses waits; who has the token does not, from the same address too.
+func TestGuessesLockNobodyOut(t *testing.T) {
+	t.Parallel()
+	metrics := prometheus.NewRegistry()
+	r := start(t, func(c *config, _ *http.Server) { c.Failures = signin.NewFailures(metrics) })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	const guesses = 40
+	answered := make(chan int, guesses)
+	for range guesses {
+		go func() {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server.URL+"/api/v1/plans", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Authorization", "Bearer guess")
+			if response, err := r.server.Client().Do(request); err == nil {
+				answered <- response.StatusCode
+				_ = response.Body.Close()
+			}
+		}()
+	}
+	for range 20 {
+		if status := <-answered; status != 401 {
+			t.Errorf("a guess: %d", status)
+		}
+	}
+	eventually(t, func() bool { return failedSignIns(t, metrics) == guesses })
+	r.get("/plans").is(200)
+	if waiting := guesses - 20 - len(answered); waiting == 0 {
+		t.Error("all guesses were answered before the right token was")
+	}
+	// No credentials are no guess.
+	r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Del("Authorization") }).refused(401, api.CodeUnauthorized)
+	if n := failedSignIns(t, metrics); n != guesses {
+		t.Errorf("%v failures are counted, want %d", n, guesses)
+	}
+}
+
+func failedSignIns(t *testing.T, metrics *prometheus.Registry) (n float64) {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			n += m.GetCounter().GetValue()
+		}
+	}
+	return n
 }
 
 func TestAuthorizedLetsOthersIn(t *testing.T) {

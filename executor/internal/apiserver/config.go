@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // Config is all that the API needs. What has no default is required. The API owns
@@ -21,6 +22,9 @@ type Config struct {
 	// when the admin token is not there, and must not touch the body. If it goes by a cookie,
 	// it must look at the origin, too: the API does not.
 	Authorized func(*http.Request) bool
+
+	// Failures counts wrong tokens, and makes them wait. nil: nobody does.
+	Failures *signin.Failures
 
 	// Done ends the event streams when it is closed: at the beginning of a shutdown, which
 	// would wait for them. nil: never.

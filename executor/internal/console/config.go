@@ -6,6 +6,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // Config is all that the console needs. What has no default is required. The console
@@ -23,7 +24,10 @@ type Config struct {
 	// AdminToken signs in. Sessions are signed with a key made of it: executors with the same
 	// token accept each other's, and a new token ends them all.
 	AdminToken string
-	// SignInOnce signs in without the token, once: GET /sign-in?once=… Empty: nothing does.
+	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
+	Failures *signin.Failures
+	// SignInOnce signs in without the token, once and within ten minutes: GET /sign-in?once=…
+	// Empty: nothing does.
 	SignInOnce string
 	// DemoQueue is the queue that the demo runner of this process takes. Empty: there is none.
 	DemoQueue string

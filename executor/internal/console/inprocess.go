@@ -17,8 +17,8 @@ func (c *Console) ask(r *http.Request, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	for _, cookie := range r.CookiesNamed(sessionCookie) {
-		request.AddCookie(cookie)
+	for _, cookie := range r.CookiesNamed(cookieName(r)) {
+		request.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value}) //nolint:gosec // it does not leave the process
 	}
 	got := &reply{header: http.Header{}, status: http.StatusOK}
 	c.API.ServeHTTP(got, request)

@@ -8,13 +8,32 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
+	"strings"
 	"time"
 )
 
 const (
-	sessionCookie   = "hookstart_session"
+	sessionCookie = "hookstart_session"
+	// secureCookie is the session's name over https. By its prefix the browser sends it over https
+	// only, and takes it from no other host.
+	secureCookie    = "__Host-" + sessionCookie
 	sessionLifetime = 12 * time.Hour
 )
+
+// overHTTPS says whether the browser's side of a request is https: at this listener, or at a
+// proxy that says so. A client that claims it can only lose its own session by that.
+func overHTTPS(r *http.Request) bool {
+	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
+}
+
+// cookieName is under which name a request's session is looked for and set.
+func cookieName(r *http.Request) string {
+	if overHTTPS(r) {
+		return secureCookie
+	}
+	return sessionCookie
+}
 
 // sessions are kept by the browser alone: a cookie says when it ends, and is signed.
 // There is nothing that executors would have to share but the admin token; in turn,
@@ -64,7 +83,7 @@ func (s sessions) sign(body []byte) []byte {
 
 // of says whether a request has a valid session.
 func (s sessions) of(r *http.Request) bool {
-	for _, cookie := range r.CookiesNamed(sessionCookie) {
+	for _, cookie := range r.CookiesNamed(cookieName(r)) {
 		if s.valid(cookie.Value) {
 			return true
 		}
@@ -79,8 +98,8 @@ func (s sessions) start(w http.ResponseWriter, r *http.Request) {
 func (s sessions) end(w http.ResponseWriter, r *http.Request) { setSession(w, r, "", -1) }
 
 func setSession(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure without TLS: the browser would drop it, on loopback too
-		Name: sessionCookie, Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure over http: the browser would drop it, on loopback too
+		Name: cookieName(r), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overHTTPS(r),
 	})
 }

@@ -54,15 +54,59 @@ func TestSessionsEndAndAreSigned(t *testing.T) {
 }
 
 func TestSessionCookieIsSecureOverTLS(t *testing.T) {
-	for _, overTLS := range []bool{false, true} {
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-		r.TLS = nil
-		if overTLS {
-			r.TLS = &tls.ConnectionState{}
+	s := newSessions("token")
+	for _, c := range []struct {
+		what      string
+		tls       *tls.ConnectionState
+		forwarded string
+		secure    bool
+	}{
+		{"http", nil, "", false},
+		{"https", &tls.ConnectionState{}, "", true},
+		{"https at a proxy", nil, "https", true},
+		{"https at the first of two proxies", nil, "HTTPS, http", true},
+		{"http at a proxy", nil, "http", false},
+		{"http at the first of two proxies", nil, "http, https", false},
+	} {
+		request := func(cookies ...*http.Cookie) *http.Request {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.TLS = c.tls
+			if c.forwarded != "" {
+				r.Header.Set("X-Forwarded-Proto", c.forwarded)
+			}
+			for _, cookie := range cookies {
+				r.AddCookie(cookie)
+			}
+			return r
 		}
-		newSessions("token").start(w, r)
-		if got := w.Result().Cookies()[0].Secure; got != overTLS {
-			t.Errorf("over TLS %v: Secure is %v", overTLS, got)
+		w := httptest.NewRecorder()
+		s.start(w, request())
+		cookie := w.Result().Cookies()[0]
+		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure || cookie.Path != "/" || cookie.Domain != "" {
+			t.Errorf("%s: %s", c.what, cookie)
+		}
+		if !s.of(request(cookie)) {
+			t.Errorf("%s: the session is not found again", c.what)
+		}
+		w = httptest.NewRecorder()
+		s.end(w, request(cookie))
+		if ended := w.Result().Cookies()[0]; ended.Name != cookie.Name || ended.Secure != c.secure || ended.MaxAge >= 0 {
+			t.Errorf("%s: signing out sets %s", c.what, ended)
+		}
+		// Another host of the site can set any other name for this one.
+		if c.secure && s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})) {
+			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
+		}
+	}
+}
+
+// What was printed at the start and kept in a journal signs nobody in.
+func TestSignInOnceEnds(t *testing.T) {
+	for after, want := range map[time.Duration]bool{onceLifetime - time.Second: true, onceLifetime + time.Second: false} {
+		o := newOnce("nonce")
+		o.now = func() time.Time { return time.Now().Add(after) }
+		if got := o.consume("nonce"); got != want {
+			t.Errorf("after %s it signs in: %v", after, got)
 		}
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 const maxFormBytes = 16 << 10
@@ -24,9 +27,10 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 		c.sessions.start(w, r)
 		c.goOn(w, r, next)
 	case nonce != "" && !c.sessions.of(r):
+		c.signInFailed(r)
 		c.render(w, r, http.StatusForbidden, "sign-in", page{
 			Title: "Sign in",
-			Body:  signIn{next, "This link signs in only once, and it has been used, or it is of an earlier start. Sign in with the admin token."},
+			Body:  signIn{next, "This link signs in only once and within ten minutes: it has been used, or is too old. Sign in with the admin token."},
 		})
 	case c.sessions.of(r):
 		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath has made sure that it stays here
@@ -41,6 +45,7 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	// Hashes have one length: how long this takes says nothing of the token.
 	given := sha256.Sum256([]byte(strings.TrimSpace(r.PostFormValue("token"))))
 	if subtle.ConstantTimeCompare(given[:], c.adminToken[:]) != 1 || c.AdminToken == "" {
+		c.signInFailed(r)
 		c.render(w, r, http.StatusForbidden, "sign-in", page{
 			Title: "Sign in", Body: signIn{next, "That is not the admin token of this executor."},
 		})
@@ -48,6 +53,13 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	c.sessions.start(w, r)
 	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// signInFailed counts a failed sign-in, which then waits.
+func (c *Console) signInFailed(r *http.Request) {
+	if c.Failures != nil {
+		c.Failures.Failed(r.Context(), signin.AtConsole, r.RemoteAddr)
+	}
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
@@ -97,20 +109,26 @@ func localPath(target string) string {
 	return target
 }
 
-// once is a nonce that works one time.
+// onceLifetime is how long a link signs in: whoever started the program looks at what it
+// prints then. Later, it is in a journal that others may read.
+const onceLifetime = 10 * time.Minute
+
+// once is a nonce that works one time, and for a while.
 type once struct {
 	hash [sha256.Size]byte
 	left atomic.Bool
+	ends time.Time
+	now  func() time.Time
 }
 
 func newOnce(nonce string) *once {
-	o := &once{hash: sha256.Sum256([]byte(nonce))}
+	o := &once{hash: sha256.Sum256([]byte(nonce)), ends: time.Now().Add(onceLifetime), now: time.Now}
 	o.left.Store(nonce != "")
 	return o
 }
 
-// consume says whether it is the nonce, for the first time.
+// consume says whether it is the nonce, for the first time and in time.
 func (o *once) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
-	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.left.CompareAndSwap(true, false)
+	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) && o.left.CompareAndSwap(true, false)
 }
