@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"context"
 	"crypto/sha256"
 	"net/http"
 	"net/url"
@@ -108,10 +107,4 @@ func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	list := strings.Join(kept, ", ")
 	w.Header().Set("Allow", list)
 	eventOf(r.Context()).answer(w, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
-}
-
-// changing is the context of a change. A client that goes away does not break it off:
-// half of a change would be left for somebody to confirm.
-func (s *server) changing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.ChangeTimeout)
 }

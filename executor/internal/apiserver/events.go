@@ -23,7 +23,7 @@ const writeTimeout = 10 * time.Second
 const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
-	register(s, to, call{
+	register(to, call{
 		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
 		summary: "Watch executions",
 		description: "Server-sent events: `event: execution`, and as `data` the record in one line, each time one changes. " +
@@ -98,7 +98,7 @@ func (s *server) executionEvents(ctx context.Context, ids []string, workflowID s
 	defer cancel()
 	records, err := s.Store.GetMany(ctx, ids)
 	if err != nil {
-		return "", s.DatabaseError(ctx, err)
+		return "", err
 	}
 	slices.SortFunc(records, func(a, b store.Record) int {
 		if byTime := a.AcceptedAt.Compare(b.AcceptedAt); byTime != 0 {

@@ -13,23 +13,23 @@ import (
 )
 
 func (s *server) routeExecutions(to huma.API) {
-	register(s, to, call{
+	register(to, call{
 		method: http.MethodGet, path: "/executions", id: "list-executions", tag: tagExecutions,
 		summary: "List the executions", description: "The newest first, by `acceptedAt`. All filters must match.",
 	}, s.listExecutions)
-	register(s, to, call{
+	register(to, call{
 		method: http.MethodGet, path: "/executions/{id}", id: "get-execution", tag: tagExecutions,
 		summary: "Show an execution", description: "With what the workflow got and what it returned.",
 		codes: []string{api.CodeNotFound},
 	}, s.getExecution)
-	register(s, to, call{
+	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/rerun", id: "rerun-execution", tag: tagExecutions,
 		summary: "Run an execution's trigger again",
 		description: "On the trigger node's configured sample payload, not on the original body. Neither the plan nor " +
 			"`active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, s.rerunExecution)
-	register(s, to, call{
+	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/requeue", id: "requeue-execution", tag: tagDeadLetters,
 		summary: "Requeue a failed execution",
 		description: "Starts a new execution on the original's body, headers and query, with `rerunOf` the original, which stays " +
@@ -67,11 +67,7 @@ type ExecutionID struct {
 	ID string `path:"id" doc:"The execution's ID."`
 }
 
-type executionOutput struct {
-	Body api.ExecutionDetail
-}
-
-func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*executionOutput, error) {
+func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api.ExecutionDetail], error) {
 	found, err := s.Operate.ExecutionDetail(ctx, callerOf(ctx), in.ID)
 	if err != nil {
 		return nil, err
@@ -83,23 +79,15 @@ func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*executionO
 	if found.Error != "" {
 		detail.Error = &found.Error
 	}
-	return &executionOutput{detail}, nil
+	return &output[api.ExecutionDetail]{detail}, nil
 }
 
-type startedOutput struct {
-	Body api.Started
+func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
+	return answered(s.Operate.RerunExecution(ctx, callerOf(ctx), in.ID))
 }
 
-func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*startedOutput, error) {
-	return started(s.Operate.RerunExecution(ctx, callerOf(ctx), in.ID))
-}
-
-func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*startedOutput, error) {
-	return started(s.Operate.RequeueExecution(ctx, callerOf(ctx), in.ID))
-}
-
-func started(of api.Started, err error) (*startedOutput, error) {
-	return &startedOutput{of}, err
+func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
+	return answered(s.Operate.RequeueExecution(ctx, callerOf(ctx), in.ID))
 }
 
 func valuesOnWire(values execution.Values) map[string][]string {

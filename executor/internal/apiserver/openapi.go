@@ -78,7 +78,7 @@ type call struct {
 }
 
 // register adds a call. handle fails with any error; problemOf makes the answer of it.
-func register[I, O any](s *server, to huma.API, c call, handle func(context.Context, *I) (*O, error)) {
+func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description,
@@ -99,7 +99,7 @@ func register[I, O any](s *server, to huma.API, c call, handle func(context.Cont
 	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			p := s.problemOf(err)
+			p := problemOf(err)
 			eventOf(ctx).fail(p, err)
 			return nil, p
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -93,12 +94,6 @@ func newProblem(code, detail string, fields ...api.FieldError) *problem {
 	}}
 }
 
-// notRetryable is p for a call that must not simply be repeated.
-func (p *problem) notRetryable(detail string) *problem {
-	p.Retryable, p.RetryAfter, p.Detail = false, 0, detail
-	return p
-}
-
 // GetStatus implements huma.StatusError.
 func (p *problem) GetStatus() int { return p.Status }
 
@@ -124,12 +119,15 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text)
 }
 
-// problemOf is the only place where an error becomes a problem.
-func (s *server) problemOf(err error) *problem {
+// problemOf is the problem that a client gets for an error of a call.
+func problemOf(err error) *problem {
 	if known, is := errors.AsType[*problem](err); is {
 		return known
 	}
-	failed := s.Explain(err)
+	failed, is := errors.AsType[*operate.Error](err)
+	if !is {
+		return newProblem(api.CodeInternal, "")
+	}
 	if len(failed.Fields) > 0 {
 		return invalid(failed.Fields...)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *server) routePublicURL(to huma.API) {
-	register(s, to, call{
+	register(to, call{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
 		summary: "Check the public URL",
 		description: "The executor sends a signed request there, which starts nothing and uses up nobody's rate limit, and which " +
@@ -18,9 +18,6 @@ func (s *server) routePublicURL(to huma.API) {
 	}, s.checkPublicURL)
 }
 
-func (s *server) checkPublicURL(ctx context.Context, _ *struct{}) (*struct{ Body api.PublicURL }, error) {
-	found := s.Reach.Check(ctx)
-	return &struct{ Body api.PublicURL }{api.PublicURL{
-		URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
-	}}, nil
+func (s *server) checkPublicURL(ctx context.Context, _ *struct{}) (*output[api.PublicURL], error) {
+	return answered(s.Operate.CheckPublicURL(ctx, callerOf(ctx)))
 }

@@ -1,4 +1,68 @@
 package operate
 
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const deadLettersList = "dead-letters"
+
 // messagePrefix begins the ID of a dead letter that is no execution.
 const messagePrefix = "message-"
+
+// DeadLetters lists the dead letters of a workflow, or all when workflowID is empty, the
+// newest first.
+func (s *Service) DeadLetters(ctx context.Context, by Caller, workflowID string, page Page) (api.List[api.DeadLetter], error) {
+	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
+		last, err := page.afterDeadLetter()
+		if err != nil {
+			return none, err
+		}
+		found, err := store.DeadLetters(ctx, s.Store, workflowID, last, page.Limit+1)
+		if err != nil {
+			return none, s.databaseError(ctx, err)
+		}
+		return list(deadLettersList, found, page, deadLetterOf, func(d store.DeadLetter) string { return timePosition(d.At(), deadLetterID(d)) }), nil
+	})
+}
+
+func deadLetterID(d store.DeadLetter) string {
+	if d.Record != nil {
+		return d.Record.ID
+	}
+	return messagePrefix + strconv.FormatUint(d.Message.StreamSequence, 10)
+}
+
+func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
+	at, id, err := p.afterTime(deadLettersList, 1)
+	if err != nil || at.IsZero() {
+		return none, err
+	}
+	number, isMessage := strings.CutPrefix(id[0], messagePrefix)
+	if !isMessage {
+		return store.DeadLetter{Record: &store.Record{AcceptedAt: at, ID: id[0]}}, nil
+	}
+	sequence, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return none, badCursor()
+	}
+	return store.DeadLetter{Message: &store.Unreadable{At: at, StreamSequence: sequence}}, nil
+}
+
+func deadLetterOf(d store.DeadLetter) api.DeadLetter {
+	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
+	if m := d.Message; m != nil {
+		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject = api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
+		return letter
+	}
+	r := d.Record
+	letter.Kind, letter.Reason, letter.StreamSequence = api.DeadLetterFailed, r.Error, r.StreamSequence
+	letter.Subject = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
+	letter.ExecutionID, letter.WorkflowID, letter.NodeID, letter.FailedAt = r.ID, r.WorkflowID, r.NodeID, r.FinishedAt
+	return letter
+}

@@ -43,9 +43,9 @@ func notFound(kind, id, more string) error {
 // errAway means that the database, or NATS, does not answer.
 var errAway = errors.New("a dependency does not answer")
 
-// Explain is the only place where an error of the registry, the database or NATS becomes
+// explain is the only place where an error of the registry, the database or NATS becomes
 // an Error.
-func (s *Service) Explain(err error) *Error {
+func (s *Service) explain(err error) *Error {
 	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
 	if known, is := errors.AsType[*Error](err); is {
 		return known
@@ -111,9 +111,9 @@ func natsIsAway(err error) bool {
 	return is && answer.Code == 503
 }
 
-// DatabaseError is an error of the store: either it does not answer, or something in
+// databaseError is an error of the store: either it does not answer, or something in
 // here is wrong. A ping tells which, unless the time was up.
-func (s *Service) DatabaseError(ctx context.Context, err error) error {
+func (s *Service) databaseError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -56,7 +56,7 @@ func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFil
 		}
 		found, err := s.Store.List(ctx, filter.stored(), store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
 		if err != nil {
-			return none, s.DatabaseError(ctx, err)
+			return none, s.databaseError(ctx, err)
 		}
 		return list(executionsList, found, page, ExecutionOf, func(r store.Record) string { return timePosition(r.AcceptedAt, r.ID) }), nil
 	})
@@ -95,7 +95,7 @@ func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return record, notFound("execution", id, " One that was just started is recorded in a moment.")
 	}
-	return record, s.DatabaseError(ctx, err)
+	return record, s.databaseError(ctx, err)
 }
 
 func ExecutionOf(r store.Record) Execution {

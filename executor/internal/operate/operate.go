@@ -111,7 +111,7 @@ func checked[T any](s *Service, by Caller, call func() (T, error)) (result T, er
 		result, err = call()
 	}
 	if err != nil {
-		return result, s.Explain(err)
+		return result, s.explain(err)
 	}
 	return result, nil
 }

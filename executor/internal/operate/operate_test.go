@@ -15,7 +15,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 	caller := reflect.TypeFor[operate.Caller]()
 	for i := range calls.NumMethod() {
 		name, method := calls.Type().Method(i).Name, calls.Method(i)
-		if name == "Explain" || name == "DatabaseError" {
+		if name == "Explain" || name == "databaseError" {
 			continue
 		}
 		if method.Type().NumIn() < 2 || method.Type().In(1) != caller {

@@ -35,14 +35,14 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		if errors.Is(err, store.ErrNotFound) {
 			err = s.startAgain(ctx, record, as)
 		} else {
-			err = s.DatabaseError(ctx, err)
+			err = s.databaseError(ctx, err)
 		}
 		if err != nil {
 			return none, err
 		}
 		marked, err := s.Store.MarkRequeued(ctx, record.ID, as)
 		if err != nil {
-			return none, s.DatabaseError(ctx, err)
+			return none, s.databaseError(ctx, err)
 		}
 		if marked {
 			_ = s.Changes.Tell([]string{record.ID}) // watchers who miss it see it when they look

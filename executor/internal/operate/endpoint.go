@@ -1,12 +1,24 @@
-package apiserver
+package operate
 
 import (
+	"context"
 	"slices"
 	"strings"
 
+	"github.com/hookstart/hookstart/executor/api"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
+
+// CheckPublicURL finds out where the public URL leads.
+func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL, error) {
+	return checked(s, by, func() (api.PublicURL, error) {
+		found := s.Reach.Check(ctx)
+		return api.PublicURL{
+			URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
+		}, nil
+	})
+}
 
 // endpoint is the webhook endpoint as senders meet it.
 type endpoint struct {
@@ -24,7 +36,7 @@ var defaultEndpoint = endpoint{
 
 // endpoint is what the ingresses that live were told. If they differ, the smallest body
 // limit is what one can rely on.
-func (s *server) endpoint() endpoint {
+func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.Roll.Ingress()
 	// They come in no order; the answer must not change from call to call.

@@ -1,0 +1,99 @@
+package operate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hookstart/hookstart/executor/api"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+const (
+	plansList    = "plans"
+	accountsList = "accounts"
+)
+
+// Plans lists the plan catalog, in its own order.
+func (s *Service) Plans(ctx context.Context, by Caller, page Page) (api.List[api.Plan], error) {
+	return read(ctx, s, by, func(context.Context) (none api.List[api.Plan], err error) {
+		position, err := page.after(plansList)
+		if err != nil {
+			return none, err
+		}
+		plans := s.Directory.Plans().Record.GetPlans()
+		first := 0
+		if position != "" {
+			last := slices.IndexFunc(plans, func(p *hookstartv1.Plan) bool { return p.GetId() == position })
+			if last < 0 {
+				return none, badCursor()
+			}
+			first = last + 1
+		}
+		rest := plans[first:]
+		return list(plansList, rest[:min(len(rest), page.Limit+1)], page, planOf, (*hookstartv1.Plan).GetId), nil
+	})
+}
+
+// Accounts lists the accounts, by ID.
+func (s *Service) Accounts(ctx context.Context, by Caller, page Page) (api.List[api.Account], error) {
+	return read(ctx, s, by, func(context.Context) (none api.List[api.Account], err error) {
+		after, err := page.after(accountsList)
+		if err != nil {
+			return none, err
+		}
+		found := s.Directory.Accounts(after, page.Limit+1)
+		return list(accountsList, found, page, accountOf, (*hookstartv1.Account).GetId), nil
+	})
+}
+
+// Account returns one account.
+func (s *Service) Account(ctx context.Context, by Caller, id string) (api.Account, error) {
+	return read(ctx, s, by, func(context.Context) (none api.Account, err error) {
+		have, exists := s.Directory.Account(id)
+		if !exists {
+			return none, notFound("account", id, "")
+		}
+		return accountOf(have.Record), nil
+	})
+}
+
+// PutResult is what a call has created or replaced.
+type PutResult[T any] struct {
+	Value   T
+	Created bool // it is new
+}
+
+// PutAccount creates an account or replaces it.
+func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount) (PutResult[api.Account], error) {
+	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
+		account, created, err := s.Editor.PutAccount(ctx, id, put.Name, put.Plan)
+		if err != nil {
+			return none, err
+		}
+		return PutResult[api.Account]{accountOf(account), created}, nil
+	})
+}
+
+func planOf(p *hookstartv1.Plan) api.Plan {
+	return api.Plan{
+		ID: p.GetId(), WebhookTriggers: p.GetWebhookTriggers(),
+		MaxActiveWebhookWorkflows: p.MaxActiveWebhookWorkflows,
+		RateLimit:                 *rateLimitOf(p.GetRateLimit()),
+	}
+}
+
+func accountOf(a *hookstartv1.Account) api.Account {
+	return api.Account{ID: a.GetId(), Name: a.GetName(), Plan: a.GetPlan(), CreatedAt: a.GetCreatedAt().AsTime()}
+}
+
+func rateLimitOf(l *hookstartv1.RateLimit) *api.RateLimit {
+	return &api.RateLimit{Requests: l.GetRequests(), WindowSeconds: l.GetWindowSeconds()}
+}
+
+func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
+	if l == nil {
+		return nil
+	}
+	return &registry.RateLimit{Requests: l.Requests, Window: seconds(l.WindowSeconds)}
+}

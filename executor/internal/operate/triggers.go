@@ -1,0 +1,108 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// Trigger returns a trigger node with its URL and its tokens in clear.
+func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Trigger, error) {
+	return read(ctx, s, by, func(ctx context.Context) (none api.Trigger, err error) {
+		return s.trigger(ctx, workflowID, nodeID)
+	})
+}
+
+func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none api.Trigger, err error) {
+	info, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+	if err != nil {
+		return none, err
+	}
+	used, err := s.tokensLastUsed(ctx, info)
+	if err != nil {
+		return none, err
+	}
+	return s.triggerOnWire(info, used), nil
+}
+
+// SetSamplePayload configures a node's sample payload: one JSON text.
+func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
+	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+		if err := s.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
+			return none, err
+		}
+		return s.trigger(ctx, workflowID, nodeID)
+	})
+}
+
+// RotateToken gives a node a new token. Each call makes another one, so its errors say
+// whether it must be repeated.
+func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
+	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+		// What the answer needs besides the new token is fetched first: if that fails, no token
+		// was made that nobody hears of.
+		before, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+		if err != nil {
+			return none, err
+		}
+		used, err := s.tokensLastUsed(ctx, before)
+		if err != nil {
+			return none, err
+		}
+		if err := s.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
+			return none, s.rotationFailed(err)
+		}
+		info, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+		if err != nil {
+			return none, s.rotationFailed(err)
+		}
+		return s.triggerOnWire(info, used), nil
+	})
+}
+
+// rotationFailed is the one error that must not say: repeat the call.
+func (s *Service) rotationFailed(err error) error {
+	failed := s.explain(err)
+	switch failed.Code {
+	case api.CodeNotConfirmed:
+		failed.Final, failed.Detail = true, "The new token is stored, but not in force everywhere yet. Do not repeat the call, which would make another one: GET the trigger node to see it."
+	case api.CodeUnavailable:
+		failed.Final, failed.Detail = true, "NATS cannot be reached now. The new token may be stored or not: GET the trigger node before the call is repeated, which would make another one."
+	}
+	return failed
+}
+
+func (s *Service) tokensLastUsed(ctx context.Context, info *registry.TriggerInfo) (map[string]time.Time, error) {
+	ids := make([]string, len(info.Tokens))
+	for i, t := range info.Tokens {
+		ids[i] = t.ID
+	}
+	used, err := s.Store.TokensLastUsed(ctx, ids)
+	return used, s.databaseError(ctx, err)
+}
+
+func (s *Service) triggerOnWire(info *registry.TriggerInfo, used map[string]time.Time) api.Trigger {
+	at := s.endpoint()
+	wire := api.Trigger{
+		NodeID: info.NodeID, Name: info.Name,
+		Tokens:            make([]api.Token, 0, len(info.Tokens)),
+		SamplePayload:     info.SamplePayload,
+		DeliveryIDHeaders: at.deliveryIDHeaders,
+		MaxBodyBytes:      at.maxBodyBytes,
+		RateLimit:         api.RateLimit{Requests: info.RateLimit.Requests, WindowSeconds: int64(info.RateLimit.Window / time.Second)},
+	}
+	for _, t := range info.Tokens {
+		token := api.Token{Token: t.Token, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt}
+		if last, was := used[t.ID]; was {
+			token.LastUsedAt = &last
+		}
+		wire.Tokens = append(wire.Tokens, token)
+	}
+	if len(wire.Tokens) > 0 {
+		wire.Token = wire.Tokens[0].Token
+		wire.URL = at.publicURL + "/webhooks/" + info.Workflow.GetId() + "?token=" + wire.Token
+	}
+	return wire
+}

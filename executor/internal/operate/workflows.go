@@ -1,0 +1,153 @@
+package operate
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+const workflowsList = "workflows"
+
+// WorkflowFilter says which workflows are wanted. Empty fields do not filter.
+type WorkflowFilter struct {
+	AccountID string
+	Text      string // in the ID or the name, in any case
+}
+
+// Workflows lists the workflows, by ID.
+func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilter, page Page) (api.List[api.Workflow], error) {
+	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.Workflow], err error) {
+		after, err := page.after(workflowsList)
+		if err != nil {
+			return none, err
+		}
+		found := s.findWorkflows(ctx, filter, after, page.Limit+1)
+		return list(workflowsList, found, page, s.workflowOf, (*hookstartv1.Workflow).GetId), nil
+	})
+}
+
+// searchedAtOnce is how many workflows a search reads from the directory at once.
+const searchedAtOnce = 1000
+
+func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*hookstartv1.Workflow {
+	if filter.Text == "" {
+		return s.Directory.Workflows(filter.AccountID, after, limit)
+	}
+	text := strings.ToLower(filter.Text)
+	var found []*hookstartv1.Workflow
+	for ctx.Err() == nil {
+		some := s.Directory.Workflows(filter.AccountID, after, searchedAtOnce)
+		for _, w := range some {
+			if strings.Contains(strings.ToLower(w.GetId()), text) || strings.Contains(strings.ToLower(w.GetName()), text) {
+				if found = append(found, w); len(found) == limit {
+					return found
+				}
+			}
+		}
+		if len(some) < searchedAtOnce {
+			break
+		}
+		after = some[len(some)-1].GetId()
+	}
+	return found
+}
+
+// Workflow returns one workflow.
+func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workflow, error) {
+	return read(ctx, s, by, func(context.Context) (none api.Workflow, err error) {
+		have, exists := s.Directory.Workflow(id)
+		if !exists {
+			return none, notFound("workflow", id, "")
+		}
+		return s.workflowOf(have.Record), nil
+	})
+}
+
+// PutWorkflow creates a workflow, inactive, or replaces it.
+func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow) (PutResult[api.Workflow], error) {
+	spec := registry.WorkflowSpec{
+		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
+	}
+	for _, t := range put.Triggers {
+		trigger := registry.TriggerSpec{NodeID: t.NodeID, Name: t.Name}
+		if !bytes.Equal(t.SamplePayload, []byte("null")) {
+			trigger.SamplePayload = t.SamplePayload
+		}
+		spec.Triggers = append(spec.Triggers, trigger)
+	}
+	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+		w, created, err := s.Editor.PutWorkflow(ctx, spec)
+		if err != nil {
+			return none, err
+		}
+		return PutResult[api.Workflow]{s.workflowOf(w), created}, nil
+	})
+}
+
+// DeleteWorkflow deletes a workflow with its tokens and sample payloads.
+func (s *Service) DeleteWorkflow(ctx context.Context, by Caller, id string) error {
+	_, err := change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.Editor.DeleteWorkflow(ctx, id)
+	})
+	return err
+}
+
+// Activate lets a workflow's webhooks start executions.
+func (s *Service) Activate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
+	return s.switchTo(ctx, by, id, s.Editor.Activate)
+}
+
+// Deactivate ends that.
+func (s *Service) Deactivate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
+	return s.switchTo(ctx, by, id, s.Editor.Deactivate)
+}
+
+func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(context.Context, string) (*hookstartv1.Workflow, error)) (api.Workflow, error) {
+	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+		w, err := to(ctx, id)
+		if err != nil {
+			return none, err
+		}
+		return s.workflowOf(w), nil
+	})
+}
+
+func (s *Service) workflowOf(w *hookstartv1.Workflow) api.Workflow {
+	of := api.Workflow{
+		ID: w.GetId(), AccountID: w.GetAccountId(), Name: w.GetName(), Queue: w.GetQueue(), Active: w.GetActive(),
+		Triggers:  make([]api.WorkflowTrigger, 0, len(w.GetTriggers())),
+		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), PlanRefusal: s.planRefusal(w),
+	}
+	if w.GetActivatedAt() != nil {
+		of.ActivatedAt = w.GetActivatedAt().AsTime()
+	}
+	if w.GetRateLimit() != nil {
+		of.RateLimit = rateLimitOf(w.GetRateLimit())
+	}
+	for _, t := range w.GetTriggers() {
+		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.GetNodeId(), Name: t.GetName()})
+	}
+	return of
+}
+
+// planRefusal is why an active workflow's webhooks are refused all the same; "": they are not.
+func (s *Service) planRefusal(w *hookstartv1.Workflow) string {
+	view, known := s.Directory.Lookup(w.GetId())
+	switch {
+	case !w.GetActive() || !known || !view.Workflow.Active:
+		return ""
+	case !view.PlanHasWebhooks():
+		return api.CodeWebhooksNotInPlan
+	case !view.WithinPlan:
+		return api.CodePlanLimitExceeded
+	default:
+		return ""
+	}
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
