@@ -166,7 +166,9 @@ func run(ctx context.Context, c Config) error {
 		AdminToken: c.AdminToken, Failures: failures, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
 	})
 	server := &http.Server{
-		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout:   time.Minute, // event streams set their own for each write
+		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 28 << 10, ErrorLog: ops.ServerLog(log),
 		DisableGeneralOptionsHandler: true, // else anybody gets a 200 for OPTIONS *
 	}

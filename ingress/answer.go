@@ -148,6 +148,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refus
 	if e.unread {
 		h.answerFirst(w)
 	}
+	h.answerSoon(w, e)
 	w.WriteHeader(p.status)
 	_, _ = w.Write(text)
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
@@ -176,7 +177,16 @@ func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, du
 	}
 	header := w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
+	h.answerSoon(w, e)
 	header[webhook.HeaderExecutionID] = []string{executionID}
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
+}
+
+// answerSoon gives a client that is answered late as long to read the answer as any other. The
+// server's own limit begins with the headers, which is enough for most: setting it anew costs.
+func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
+	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
+		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout)) // not supported: there is no limit either
+	}
 }

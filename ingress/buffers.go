@@ -38,3 +38,13 @@ func (b *buffers) forBody(n int64) []byte {
 	}
 	return b.body[:n]
 }
+
+// grow makes the room for the body larger, and keeps its first bytes.
+func (b *buffers) grow(n int64, kept int) []byte {
+	if int64(cap(b.body)) < n {
+		grown := make([]byte, n)
+		copy(grown, b.body[:kept])
+		b.body = grown
+	}
+	return b.body[:n]
+}

@@ -35,8 +35,9 @@ type Config struct {
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
 
 	BodyTimeout      time.Duration `help:"How long after the headers the body must be there." default:"30s"`
-	MaxInFlight      int64         `help:"Requests that are read and published at once; one more is answered 503." default:"4096"`
-	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; past it the answer is 503." default:"268435456"`
+	MinBodyRate      int64         `help:"Bytes a second that a body longer than 16 KB, or of unknown length, must bring on average once it has taken 5 s; a slower one is answered 400. 0: any rate." default:"1024"`
+	MaxInFlight      int64         `help:"Requests that are read and published at once; one more is answered 503. One account may hold as many as are free, so half of them if it is alone." default:"4096"`
+	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; past it the answer is 503. One account may hold as many as are free." default:"268435456"`
 	ShutdownTimeout  time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"35s"`
 
 	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
@@ -66,9 +67,13 @@ func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// messageOverhead is what a message needs besides the body: the request's headers and
-// line (bounded by 32 KB, and sent as protobuf), IDs and NATS headers.
-const messageOverhead = 64 << 10
+// What a message needs besides the body: the request's headers and line, bounded by 32 KB and
+// sent as protobuf, IDs and NATS headers. With many short parameters that is up to three times
+// what was sent.
+const (
+	messageOverhead = 64 << 10  // of an ordinary request, and plenty
+	mostOverhead    = 160 << 10 // of any
+)
 
 // headerCharacters are those that the name of a header is made of (RFC 9110).
 const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -88,6 +93,9 @@ func (c *Config) Check() error {
 		positive("publish-timeout", int64(c.PublishTimeout)),
 		positive("body-timeout", int64(c.BodyTimeout)),
 		positive("shutdown-timeout", int64(c.ShutdownTimeout)),
+	}
+	if c.MinBodyRate < 0 {
+		problems = append(problems, errors.New("--min-body-rate must be at least 0"))
 	}
 	if c.MaxBufferedBytes < c.MaxBodyBytes {
 		problems = append(problems, errors.New("--max-buffered-bytes must be at least --max-body-bytes"))

@@ -3,7 +3,6 @@ package ingress
 import (
 	"errors"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -35,9 +34,10 @@ type handler struct {
 	deliveryIDHeaders []string // in canonical form, in order
 	maxBody           int64
 	bodyTimeout       time.Duration
-
-	maxInFlight, maxBuffered int64
-	inFlight, buffered       atomic.Int64
+	minBodyRate       int64 // bytes a second; 0: any
+	rateGrace         time.Duration
+	answerTimeout     time.Duration
+	shares            *shares
 }
 
 // publisher stores messages: *publish.Publisher.
@@ -59,7 +59,7 @@ func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *repor
 	h := &handler{
 		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, probes: probes, metrics: m, log: log,
 		maxBody: c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
-		maxInFlight: c.MaxInFlight, maxBuffered: c.MaxBufferedBytes,
+		minBodyRate: c.MinBodyRate, rateGrace: rateGrace, answerTimeout: answerTimeout, shares: newShares(c.MaxInFlight, c.MaxBufferedBytes),
 	}
 	for _, name := range c.allDeliveryIDHeaders() {
 		h.deliveryIDHeaders = append(h.deliveryIDHeaders, http.CanonicalHeaderKey(name))
@@ -132,8 +132,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 
 	buffers := takeBuffers()
 	defer buffers.give()
-	body, release, refusal := h.readBody(w, r, e, buffers)
-	defer release()
+	body, read, refusal := h.readBody(w, r, e, buffers, admitted.Workflow.AccountID)
+	defer read.release()
 	if refusal != nil {
 		h.refuse(w, r, e, refusal)
 		return
@@ -235,6 +235,8 @@ func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack
 	switch {
 	case errors.Is(err, publish.ErrStorageFull):
 		return ack, &admission.Refusal{Code: webhook.StorageFull, RetryAfter: 30 * time.Second}
+	case errors.Is(err, publish.ErrTooLong): // with all its headers and parameters
+		return ack, &admission.Refusal{Code: webhook.BodyTooLarge}
 	case errors.Is(err, publish.ErrOverloaded):
 		return ack, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 	default:

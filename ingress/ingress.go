@@ -35,6 +35,7 @@ const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
+	answerTimeout     = 10 * time.Second // for a client to read the answer
 )
 
 // Run serves until the context ends, then finishes what is in flight and returns nil.
@@ -93,6 +94,10 @@ func run(ctx context.Context, c Config) error {
 		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's max_payload is %d; lower the one to %d or raise the other",
 			c.MaxBodyBytes, nc.MaxPayload(), room)
 	}
+	if room := nc.MaxPayload() - mostOverhead; c.MaxBodyBytes > room {
+		log.Warnf("--max-body-bytes %d leaves little room in a NATS message of %d bytes: a body of that length with thousands of query parameters is refused as too large; %d always fits",
+			c.MaxBodyBytes, nc.MaxPayload(), room)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
@@ -130,15 +135,7 @@ func run(ctx context.Context, c Config) error {
 	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, probe.NewAnswerer(probeKey), newRequestMetrics(o.Metrics), log)
 	h.tracer = tracing.Tracer(o.Traces, "ingress")
 	registerState(o.Metrics, snapshot, follower, lease)
-	server := &http.Server{
-		Handler:           h.router(),
-		MaxHeaderBytes:    maxHeaderBytes,
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		ErrorLog:          ops.ServerLog(log),
-		// OPTIONS * is like every other path that is no webhook.
-		DisableGeneralOptionsHandler: true,
-	}
+	server := h.server(log)
 
 	// From here on changes of the registry wait for this process.
 	announcer, err := registry.Announce(starting, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
@@ -172,6 +169,20 @@ func run(ctx context.Context, c Config) error {
 		_ = server.Close()
 	}
 	return nil
+}
+
+// server serves the endpoint, within the bounds of a connection.
+func (h *handler) server(log *logrus.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h.router(),
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout,
+		WriteTimeout:      h.answerTimeout, // from the headers on; a later answer has as long: see answerSoon
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          ops.ServerLog(log),
+		// OPTIONS * is like every other path that is no webhook.
+		DisableGeneralOptionsHandler: true,
+	}
 }
 
 // waitForExecutor waits for the stream and the registry: the executor creates them.

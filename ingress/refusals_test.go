@@ -236,6 +236,61 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
+// What one account holds, in requests or in bytes that it has announced and sent, leaves
+// room for others.
+func TestOneAccountLeavesRoomForOthers(t *testing.T) {
+	for name, option := range map[string]func(*ingress.Config){
+		"requests": func(c *ingress.Config) { c.MaxInFlight = 8 },
+		"bytes":    func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 9, 8*9 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startSituations(t, option)
+			var finish []func(string) answer
+			for range 4 {
+				finish = append(finish, s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 9", "Expect: 100-continue")))
+			}
+			s.expect("the account's fifth", s.to("active", request{body: "123456789"}), 503, "overloaded")
+			if a := s.to("first", request{body: "123456789"}); a.status != 200 {
+				t.Errorf("another account: %+v", a)
+			}
+			for _, f := range finish {
+				if a := f("123456789"); a.status != 200 {
+					t.Errorf("one that held a place: %+v", a)
+				}
+			}
+		})
+	}
+}
+
+// Bytes that are announced and do not come are not held.
+func TestAnnouncedBytesAreNotHeld(t *testing.T) {
+	s := startSituations(t, func(c *ingress.Config) { c.MaxBufferedBytes = 150_000 })
+	const length = "Content-Length: 102400"
+	finish := s.begin(s.head("/webhooks/active", s.token["active"], length, "Expect: 100-continue"))
+	another := s.begin(s.head("/webhooks/first", s.token["first"], length, "Expect: 100-continue"))
+	for _, f := range []func(string) answer{finish, another} {
+		if a := f(strings.Repeat("x", 102_400)); a.status != 200 {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// A message that NATS does not take, because of the headers and parameters that go with a
+// long body, will not be taken later either.
+func TestATooLongMessage(t *testing.T) {
+	s := startSituations(t, func(c *ingress.Config) { c.MaxBodyBytes = 1<<20 - 64<<10 })
+	var query strings.Builder
+	for i := range 7900 {
+		query.WriteString("&" + strconv.FormatInt(int64(i), 36))
+	}
+	r := request{path: "/webhooks/active?token=" + s.token["active"] + query.String(), body: strings.Repeat("x", 1<<20-64<<10)}
+	s.expect("13", s.send(r), 413, "body_too_large")
+	r.path = "/webhooks/active?token=" + s.token["active"]
+	if a := s.send(r); a.status != 200 {
+		t.Errorf("without the parameters: %+v", a)
+	}
+}
+
 func TestStorageFull(t *testing.T) {
 	s := startSituations(t)
 	config := stream.DefaultSettings.Config()

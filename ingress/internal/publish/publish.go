@@ -23,6 +23,9 @@ var (
 	// ErrStorageFull means that the stream takes no more until something is removed. Nothing
 	// was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
+	// ErrTooLong means that the message is longer than the server takes. Nothing was stored, nor
+	// will it be when it is sent again.
+	ErrTooLong = errors.New("the message is too long")
 )
 
 // attemptTimeout is how long one attempt of a message that may be sent again is waited
@@ -68,7 +71,7 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 func (p *Publisher) Close() { p.acks.close() }
 
 // Publish stores a message. A nil error means that the stream has confirmed it. Its
-// errors are the three of this package.
+// errors are those of this package.
 //
 // A message with a Nats-Msg-Id is sent again under the same ID whenever what became of
 // it is not known, until there is an answer or the time is up. One without is sent once
@@ -93,6 +96,8 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 			return ack, nil
 		case o == full:
 			return Ack{}, fmt.Errorf("%w: %w", ErrStorageFull, err)
+		case o == tooLong:
+			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == overloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
 		case o == disconnected && time.Since(start) > reconnectGrace,
@@ -124,6 +129,7 @@ const (
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
 	full                 // refused
+	tooLong              // never sent
 )
 
 // The server's error codes; see errors.json of nats-server.
@@ -159,6 +165,8 @@ func classify(err error) outcome {
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting):
 		return disconnected
+	case errors.Is(err, nats.ErrMaxPayload):
+		return tooLong
 	case errors.Is(err, nats.ErrNoResponders):
 		return noLeader
 	default: // a timeout, or a connection that broke before the answer came

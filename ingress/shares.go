@@ -1,0 +1,88 @@
+package ingress
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+// shares bounds the requests in flight and the bytes of bodies in memory, and keeps one
+// account from taking all of them: an account may hold as much as is free, so that one alone
+// gets half, two a third each, and there is always some left for the next one. An account's only
+// request may have all that is free: else a body that is nearly as long as the bound
+// would never be accepted.
+//
+// It is safe for concurrent use. What several requests ask for at the same moment may be
+// counted in one bound and not yet in the other; no bound is ever exceeded by that.
+type shares struct {
+	maxInFlight, maxBytes int64
+	inFlight, bytes       atomic.Int64
+
+	seed   maphash.Seed
+	shards [64]shareShard
+}
+
+type shareShard struct {
+	mu   sync.Mutex
+	held map[string]share // by account; those that hold something
+}
+
+// share is what an account holds.
+type share struct{ inFlight, bytes int64 }
+
+func newShares(maxInFlight, maxBytes int64) *shares {
+	s := &shares{maxInFlight: maxInFlight, maxBytes: maxBytes, seed: maphash.MakeSeed()}
+	for i := range s.shards {
+		s.shards[i].held = map[string]share{}
+	}
+	return s
+}
+
+func (s *shares) shard(accountID string) *shareShard {
+	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
+}
+
+// enter takes a place for a request, and bytes for its body. Refused, nothing is taken.
+func (s *shares) enter(accountID string, bytes int64) bool { return s.take(accountID, 1, bytes) }
+
+// more takes further bytes for a request that has entered.
+func (s *shares) more(accountID string, bytes int64) bool { return s.take(accountID, 0, bytes) }
+
+func (s *shares) take(accountID string, requests, bytes int64) bool {
+	inFlight, total := s.inFlight.Add(requests), s.bytes.Add(bytes)
+	if inFlight <= s.maxInFlight && total <= s.maxBytes {
+		shard := s.shard(accountID)
+		shard.mu.Lock()
+		held := shard.held[accountID]
+		held.inFlight, held.bytes = held.inFlight+requests, held.bytes+bytes
+		fits := held.inFlight == 1 ||
+			(requests == 0 || held.inFlight <= s.maxInFlight-inFlight+requests) &&
+				(bytes == 0 || held.bytes <= s.maxBytes-total+bytes)
+		if fits {
+			shard.held[accountID] = held
+		}
+		shard.mu.Unlock()
+		if fits {
+			return true
+		}
+	}
+	s.inFlight.Add(-requests)
+	s.bytes.Add(-bytes)
+	return false
+}
+
+// leave gives back a request's place and its bytes.
+func (s *shares) leave(accountID string, bytes int64) {
+	shard := s.shard(accountID)
+	shard.mu.Lock()
+	held := shard.held[accountID]
+	held.inFlight, held.bytes = held.inFlight-1, held.bytes-bytes
+	if held.inFlight == 0 {
+		delete(shard.held, accountID)
+	} else {
+		shard.held[accountID] = held
+	}
+	shard.mu.Unlock()
+	s.inFlight.Add(-1)
+	s.bytes.Add(-bytes)
+}

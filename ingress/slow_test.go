@@ -1,0 +1,130 @@
+package ingress
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serveSlow serves with a handler whose timeouts a test has shortened, and says when a
+// connection has ended.
+func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
+	t.Helper()
+	h, token, _, _, _ := tryHandler(t, alwaysValid{})
+	h.maxBody, h.bodyTimeout, h.minBodyRate, h.rateGrace, h.answerTimeout = 102_400, time.Minute, 1024, time.Minute, time.Minute
+	shorten(h)
+	server := h.server(h.log)
+	closed := make(chan struct{}, 10)
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return listener.Addr().String(), token, closed
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return conn
+}
+
+// A long body that does not come is given up long before the time is up that a body has.
+func TestABodyMustKeepUpARate(t *testing.T) {
+	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
+		addr, token, _ := serveSlow(t, func(h *handler) { h.rateGrace = 10 * time.Millisecond })
+		conn := dial(t, addr)
+		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n1")
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", length, err)
+		}
+		text, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `"body_unreadable"`) {
+			t.Errorf("%s: %s %s", length, response.Status, text)
+		}
+	}
+}
+
+func TestHowLongABodyMayTake(t *testing.T) {
+	h := &handler{bodyTimeout: 30 * time.Second, minBodyRate: 1024, rateGrace: 5 * time.Second}
+	for _, c := range []struct {
+		most int64
+		read int
+		want time.Duration
+	}{
+		{10, 0, 30 * time.Second},
+		{firstStep, 1, 30 * time.Second},
+		{firstStep + 1, 0, 5 * time.Second},
+		{102_400, 10 << 10, 15 * time.Second},
+		{102_400, 100 << 10, 30 * time.Second},
+	} {
+		if got := h.bodyDue(c.most, c.read); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	h.minBodyRate = 0
+	if got := h.bodyDue(102_400, 0); got != h.bodyTimeout {
+		t.Errorf("without a rate: %v", got)
+	}
+}
+
+// Who sends requests and never reads an answer loses the connection.
+func TestAnswersAreNotWaitedForForEver(t *testing.T) {
+	addr, _, ended := serveSlow(t, func(h *handler) { h.answerTimeout = 50 * time.Millisecond })
+	conn := dial(t, addr)
+	requests := strings.Repeat("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 1000)
+	go func() {
+		for {
+			if _, err := io.WriteString(conn, requests); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(15 * time.Second):
+		t.Error("the connection is still there")
+	}
+}
+
+// What is late because the body was has all the time that an answer has.
+func TestALateAnswerIsRead(t *testing.T) {
+	addr, token, _ := serveSlow(t, func(h *handler) { h.answerTimeout = 100 * time.Millisecond })
+	conn := dial(t, addr)
+	reader := bufio.NewReader(conn)
+	for range 2 {
+		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+		if response, err := http.ReadResponse(reader, nil); err != nil || response.StatusCode != http.StatusContinue {
+			t.Fatal(response, err)
+		}
+		<-time.After(150 * time.Millisecond) // longer than an answer to the headers may take
+		_, _ = io.WriteString(conn, "1")
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatal(response, err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+	}
+}
