@@ -8,6 +8,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
@@ -59,7 +60,7 @@ type Batch struct {
 	// not allow changes nothing: it is late or repeated. Nor does one whose Queue or
 	// WorkflowID is not the record's: no runner reports of what it was not given.
 	Progress []execution.Progress
-	// Unreadable are messages that could not be decoded. One whose stream sequence is kept
+	// Unreadable are messages that are put aside. One whose stream sequence is kept
 	// already is left as it is.
 	Unreadable []Unreadable
 }
@@ -76,13 +77,21 @@ type Applied struct {
 	Foreign []string
 }
 
-// Unreadable is a message of the stream that could not be decoded.
+// RefusedReason begins the Reason of a message that could be decoded and that the database
+// refused.
+const RefusedReason = "the database refuses it: "
+
+// Unreadable is a message of the stream that could not be decoded, or that the database
+// refused for what it holds.
 type Unreadable struct {
 	StreamSequence uint64
 	Subject        string
 	Reason         string
 	At             time.Time
 }
+
+// Refused says that the database refused it: the message itself can be decoded.
+func (u Unreadable) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReason) }
 
 // Filter says which records a list shows; zero fields do not filter.
 type Filter struct {
@@ -117,7 +126,8 @@ type Count struct {
 
 // Store is safe for concurrent use, also by several processes. What a method has
 // returned without an error is committed, and survives a crash of the process and
-// of the machine. No method retries; an error leaves nothing half done.
+// of the machine. No method retries; an error leaves nothing half done. An error of a method
+// that changes something is a DataError when the data is at fault, and only then.
 type Store interface {
 	// Apply records a batch in one transaction. An empty batch does nothing.
 	Apply(ctx context.Context, batch Batch) (Applied, error)

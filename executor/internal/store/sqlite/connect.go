@@ -3,10 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
-	"modernc.org/sqlite" // is the database/sql driver "sqlite", too
+	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 	sqlitecode "modernc.org/sqlite/lib"
 )
 
@@ -35,7 +34,4 @@ func connect(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-func isBusy(err error) bool {
-	failure, ok := errors.AsType[*sqlite.Error](err)
-	return ok && failure.Code()&0xff == sqlitecode.SQLITE_BUSY // the upper bits say of what kind
-}
+func isBusy(err error) bool { return primaryCode(err) == sqlitecode.SQLITE_BUSY }

@@ -103,7 +103,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *sql.Tx) erro
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	if err := transact(ctx, s.writer, do); err != nil {
-		return fmt.Errorf("sqlite: %s: %w", what, err)
+		return fmt.Errorf("sqlite: %s: %w", what, blame(err))
 	}
 	return nil
 }

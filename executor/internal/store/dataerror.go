@@ -1,0 +1,24 @@
+package store
+
+import "errors"
+
+// DataError is returned by a method that failed because of the data it was given: the
+// database will refuse the same data again. Drivers return it only for errors that name the
+// data as the cause (a value out of range, a broken constraint, a row that is too large).
+// Every other error is the database's: the same call can succeed later, and nothing may be
+// given up because of it.
+type DataError struct {
+	Err error // of the driver
+}
+
+// Error implements error.
+func (e *DataError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the driver's error.
+func (e *DataError) Unwrap() error { return e.Err }
+
+// IsDataError says whether an error is a DataError, or wraps one.
+func IsDataError(err error) bool {
+	_, is := errors.AsType[*DataError](err)
+	return is
+}

@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+func plain(id string) store.Record {
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	return store.Record{ID: id, Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
+}
+
+// wantBlame applies one record, which must fail.
+func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
+	t.Helper()
+	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
+	switch {
+	case err == nil:
+		t.Errorf("%s: it was applied", what)
+	case store.IsDataError(err) != data:
+		t.Errorf("%s: the data is at fault: %v, want %v: %v", what, !data, data, err)
+	}
+}
+
+func TestWhoIsAtFault(t *testing.T) {
+	s, err := Open(t.Context(), pgtest.Start(t)+"&lock_timeout=50ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+
+	early := plain("early")
+	early.AcceptedAt = time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC)
+	wantBlame(t, s, "a time out of range", early, true)
+	long := plain("long")
+	for range 10_000 {
+		long.DeliveryID += string(rune('a' + rand.IntN(26))) //nolint:gosec // no secret
+	}
+	wantBlame(t, s, "a value too long for its index", long, true)
+
+	// What CREATE INDEX holds.
+	locking, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := locking.Exec(t.Context(), `LOCK TABLE executions IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	wantBlame(t, s, "a lock timeout", plain("locked"), false)
+	if err := locking.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// Errors that are hard to come by: the server raises the one that the record names.
+	if _, err := s.pool.Exec(t.Context(), `
+		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.workflow_id; END $$;
+		CREATE TRIGGER fail BEFORE INSERT ON executions FOR EACH ROW EXECUTE FUNCTION fail()`); err != nil {
+		t.Fatal(err)
+	}
+	for code, data := range map[string]bool{
+		"22001": true, "22021": true, "23502": true, "23514": true, "54000": true, "42804": true,
+		"25006": false, // a standby that reads only
+		"25P03": false, // idle in transaction for too long
+		"40001": false, "40P01": false, "42501": false, "42703": false,
+		"53100": false, // disk full
+		"53200": false, "53300": false, "54001": false, "55P03": false, "57014": false, "57P01": false, "58030": false,
+		"P0001": false,
+		"XX001": false, // a damaged page
+		"XX002": false,
+	} {
+		r := plain("coded")
+		r.WorkflowID = code
+		wantBlame(t, s, code, r, data)
+	}
+}

@@ -1,0 +1,102 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+func plain(id string) store.Record {
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	return store.Record{ID: id, WorkflowID: "wf", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
+}
+
+// wantBlame applies one record, which must fail.
+func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
+	t.Helper()
+	_, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}})
+	switch {
+	case err == nil:
+		t.Errorf("%s: it was applied", what)
+	case store.IsDataError(err) != data:
+		t.Errorf("%s: the data is at fault: %v, want %v: %v", what, !data, data, err)
+	}
+}
+
+func TestWhoIsAtFault(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "executions.db")
+	s := mustOpen(t, path)
+	other := mustOpen(t, path)
+	exec := func(s *Store, query string) {
+		t.Helper()
+		if _, err := s.writer.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	exec(s, `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.id = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	wantBlame(t, s, "a constraint", plain("refused"), true)
+	tooBig := plain("too big")
+	exec(s, `CREATE TRIGGER grow AFTER INSERT ON executions WHEN NEW.id = 'too big' BEGIN SELECT zeroblob(2000000000); END`)
+	wantBlame(t, s, "a value that is too big", tooBig, true)
+
+	exec(s, `PRAGMA busy_timeout = 1`)
+	exec(other, `BEGIN IMMEDIATE`)
+	wantBlame(t, s, "a lock of another process", plain("busy"), false)
+	exec(other, `ROLLBACK`)
+
+	exec(s, `PRAGMA max_page_count = 1`) // as many as there are
+	full := plain("full")
+	full.Error = strings.Repeat("x", 100_000)
+	wantBlame(t, s, "a full disk", full, false)
+	// What is small still fits: that it can be written says nothing of the large one.
+	if _, err := s.Apply(t.Context(), store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 1, At: full.AcceptedAt}}}); err != nil {
+		t.Error(err)
+	}
+	for _, open := range []*Store{other, s} {
+		if err := open.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADamagedPageIsNotTheDatasFault(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "executions.db")
+	s := mustOpen(t, path)
+	var root, size int64
+	if err := s.reader.QueryRowContext(t.Context(), `SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'executions_by_workflow'`).Scan(&root, &size); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil { // merges the WAL into the file
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the test's own file
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt([]byte(strings.Repeat("\xde\xad\xbe\xef", int(size/4))), (root-1)*size); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, path)
+	defer func() { _ = s.Close() }()
+	wantBlame(t, s, "a damaged page", plain("a"), false)
+}
+
+func mustOpen(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
