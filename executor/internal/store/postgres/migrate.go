@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -17,9 +17,10 @@ import (
 var migrations embed.FS
 
 // migrate brings the tables up to date under a lock, however many executors start at
-// once, and refuses a database that newer code wrote.
-func migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	db := stdlib.OpenDBFromPool(pool)
+// once, and refuses a database that newer code wrote. Its connection is its own: to wait for
+// another executor's migration, or to build an index, takes as long as it takes.
+func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
 	provider, err := newProvider(db)
 	if err != nil {

@@ -127,12 +127,15 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 // Whatever the server's defaults are.
 func TestConnectionSettings(t *testing.T) {
 	url := pgtest.Start(t)
-	s, err := Open(t.Context(), url+"&synchronous_commit=off&default_transaction_isolation=serializable")
+	s, err := Open(t.Context(), url+"&synchronous_commit=off&lock_timeout=1234ms&default_transaction_isolation=serializable")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	for setting, want := range map[string]string{"synchronous_commit": "on", "plan_cache_mode": "force_custom_plan"} {
+	for setting, want := range map[string]string{
+		"synchronous_commit": "on", "plan_cache_mode": "force_custom_plan",
+		"idle_in_transaction_session_timeout": "5s", "lock_timeout": "1234ms", "statement_timeout": "1min",
+	} {
 		var got string
 		if err := s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, setting).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s (%v), want %s", setting, got, err, want)

@@ -38,25 +38,16 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	config.AfterConnect = prepareConnection
+	limitConnecting(config.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, openError(config, err)
 	}
-	if err := migrate(ctx, pool); err != nil {
+	if err := migrate(ctx, config.ConnConfig); err != nil {
 		pool.Close()
 		return nil, openError(config, err)
 	}
 	return &Store{pool: pool, writer: int16(rand.IntN(math.MaxInt16))}, nil //nolint:gosec // no secret
-}
-
-// prepareConnection makes sure of what the driver relies on, whatever the server's
-// defaults are: a commit that was reported survives a crash, and queries are planned for
-// the tables as they are. A plan that was cached while a table was empty reads all of it
-// once it is large.
-func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false),
-		CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END`)
-	return err
 }
 
 // Ping implements store.Store.
@@ -78,7 +69,7 @@ func (s *Store) Close() error {
 func (s *Store) write(ctx context.Context, what string, do func(tx pgx.Tx) error) error {
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, do)
 	if err != nil {
-		return fmt.Errorf("postgres: %s: %w", what, withCancellation(ctx, err))
+		return fmt.Errorf("postgres: %s: %w", what, blame(withCancellation(ctx, err)))
 	}
 	return nil
 }

@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// connectTimeout bounds one attempt to connect, unless the URL says otherwise.
+const connectTimeout = 5 * time.Second
+
+// limitConnecting lets this side notice a server that is gone: pgxpool lets an attempt to
+// connect take two minutes, and the system probes an idle connection only after hours.
+func limitConnecting(config *pgx.ConnConfig) {
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	dialer := net.Dialer{
+		Timeout:         config.ConnectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}
+	config.DialFunc = dialer.DialContext
+}
+
+// sessionSettings are in force in every session, whatever the defaults of the server, the
+// database and the role are. What the URL sets is left as it is.
+const sessionSettings = `(VALUES
+	-- Queries are planned for the tables as they are. A plan that was cached while a table was
+	-- empty reads all of it once it is large.
+	('plan_cache_mode', 'force_custom_plan'),
+	-- An executor that is frozen, or lost, inside of a transaction holds locks that others wait for.
+	('idle_in_transaction_session_timeout', '5s'),
+	-- A wait for a lock is given up and begun again, so that somebody hears of it.
+	('lock_timeout', '10s'),
+	-- Nothing here takes so long. A client that is gone does not end its query.
+	('statement_timeout', '1min'),
+	-- The server notices within 20 seconds that this host is gone.
+	('tcp_keepalives_idle', '5'),
+	('tcp_keepalives_interval', '5'),
+	('tcp_keepalives_count', '3'),
+	('tcp_user_timeout', '20s')
+) AS wanted (name, value)`
+
+// prepareConnection makes sure of what the driver relies on. A commit that was reported
+// survives a crash, even if the URL says otherwise.
+func prepareConnection(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT set_config(name, wanted.value, false)
+		FROM pg_settings JOIN `+sessionSettings+` USING (name) WHERE source <> 'client'
+		UNION ALL SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
+	return err
+}
