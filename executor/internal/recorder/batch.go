@@ -1,6 +1,8 @@
 package recorder
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,59 +12,111 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// batch is what messages say, and which of them said what.
-type batch struct {
-	store.Batch
-	starts     int
-	progressOf map[jetstream.Msg]string // message → execution ID
-	withID     int                      // reports with a Nats-Msg-Id
-	unreadable map[jetstream.Msg]string // message → reason
-
-	// The message behind each entry of New and Progress: what is put aside names it.
-	origins []origin
+// entry is one message on its way into the database.
+type entry struct {
+	msg     jetstream.Msg
+	meta    *jetstream.MsgMetadata
+	batch   store.Batch // what it adds to the batch: exactly one item
+	kind    kind
+	verdict verdict
 }
 
-type origin struct {
-	sequence uint64
-	subject  string
+// kind says what a message is. Entries are applied in this order.
+type kind int
+
+const (
+	start kind = iota
+	rejection
+	progress
+	unreadable
+)
+
+// verdict is what became of an entry.
+type verdict int
+
+const (
+	undecided verdict = iota // the context ended first; the message comes again
+	recorded
+	putAside  // the database keeps it as a dead letter
+	early     // progress of an execution that is not recorded yet
+	suspected // the database refused it; it is tried again before it is put aside
+)
+
+// gather waits for a message and takes those that are there already. It returns none when no
+// more will come: all is closed.
+func gather(arrived <-chan jetstream.Msg) []jetstream.Msg {
+	first, open := <-arrived
+	if !open {
+		return nil
+	}
+	messages := []jetstream.Msg{first}
+	for len(messages) < maxBatch {
+		select {
+		case msg, open := <-arrived:
+			if !open {
+				return messages
+			}
+			messages = append(messages, msg)
+		default:
+			return messages
+		}
+	}
+	return messages
 }
 
-func decode(messages []jetstream.Msg, now time.Time) *batch {
-	now = now.UTC().Truncate(time.Microsecond)
-	b := &batch{progressOf: map[jetstream.Msg]string{}, unreadable: map[jetstream.Msg]string{}}
-	var ofProgress []origin
+// decode reads messages, and puts them in the order in which they are applied: a start comes
+// before the progress of its execution.
+func decode(messages []jetstream.Msg, now time.Time) []*entry {
+	now = store.Time(now)
+	entries := make([]*entry, 0, len(messages))
 	for _, msg := range messages {
 		meta, err := msg.Metadata()
 		if err != nil {
 			continue // not from the stream
 		}
-		from := origin{meta.Sequence.Stream, msg.Subject()}
-		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
-		switch {
-		case err != nil:
-			b.unreadable[msg] = err.Error()
-			b.Unreadable = append(b.Unreadable, store.Unreadable{
-				StreamSequence: from.sequence, Subject: from.subject, Reason: err.Error(), At: meta.Timestamp.UTC().Truncate(time.Microsecond),
-			})
-		case event.Start != nil:
-			b.starts++
-			b.New = append(b.New, queued(event.Start, meta, now))
-			b.origins = append(b.origins, from)
-		case event.Rejection != nil:
-			b.New = append(b.New, rejected(event.Rejection, meta, now))
-			b.origins = append(b.origins, from)
-		case event.Progress != nil:
-			b.progressOf[msg] = event.Progress.ID
-			if len(msg.Headers()[jetstream.MsgIDHeader]) > 0 {
-				b.withID++
-			}
-			p := *event.Progress
-			p.At = orElse(p.At, meta.Timestamp)
-			b.Progress = append(b.Progress, p)
-			ofProgress = append(ofProgress, from)
-		}
+		e := &entry{msg: msg, meta: meta}
+		e.decode(now)
+		entries = append(entries, e)
 	}
-	b.origins = append(b.origins, ofProgress...)
+	slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.kind, b.kind) })
+	return entries
+}
+
+func (e *entry) decode(now time.Time) {
+	event, err := stream.Decode(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
+	switch {
+	case err != nil:
+		e.kind = unreadable
+		e.batch.Unreadable = []store.Unreadable{e.aside(err.Error())}
+	case event.Start != nil:
+		e.kind = start
+		e.batch.New = []store.Record{queued(event.Start, e.meta, now)}
+	case event.Rejection != nil:
+		e.kind = rejection
+		e.batch.New = []store.Record{rejected(event.Rejection, e.meta, now)}
+	case event.Progress != nil:
+		e.kind = progress
+		p := *event.Progress
+		p.At = orElse(p.At, e.meta.Timestamp)
+		e.batch.Progress = []execution.Progress{p}
+	}
+}
+
+// aside is what is kept of an entry that is put aside.
+func (e *entry) aside(reason string) store.Unreadable {
+	return store.Unreadable{
+		StreamSequence: e.meta.Sequence.Stream, Subject: e.msg.Subject(), Reason: reason, At: store.Time(e.meta.Timestamp),
+	}
+}
+
+// batchOf is what entries say together.
+func batchOf(entries []*entry) store.Batch {
+	var b store.Batch
+	for _, e := range entries {
+		b.New = append(b.New, e.batch.New...)
+		b.Progress = append(b.Progress, e.batch.Progress...)
+		b.Unreadable = append(b.Unreadable, e.batch.Unreadable...)
+	}
 	return b
 }
 
@@ -111,29 +165,15 @@ func orElse(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored
 	}
-	return own.UTC().Truncate(time.Microsecond)
+	return store.Time(own)
 }
 
-// split makes one batch of each entry.
-func (b *batch) split() []*batch {
-	var list []*batch
-	for i, record := range b.New {
-		list = append(list, &batch{Batch: store.Batch{New: []store.Record{record}}, origins: b.origins[i : i+1]})
+// withID counts the reports with a Nats-Msg-Id.
+func withID(entries []*entry) (n int) {
+	for _, e := range entries {
+		if e.kind == progress && len(e.msg.Headers()[jetstream.MsgIDHeader]) > 0 {
+			n++
+		}
 	}
-	for i, progress := range b.Progress {
-		at := len(b.New) + i
-		list = append(list, &batch{Batch: store.Batch{Progress: []execution.Progress{progress}}, origins: b.origins[at : at+1]})
-	}
-	for _, u := range b.Unreadable {
-		list = append(list, &batch{Batch: store.Batch{Unreadable: []store.Unreadable{u}}, origins: []origin{{u.StreamSequence, u.Subject}}})
-	}
-	return list
-}
-
-// aside is what is kept of a batch of one entry that the database refuses.
-func (b *batch) aside(why error) store.Unreadable {
-	return store.Unreadable{
-		StreamSequence: b.origins[0].sequence, Subject: b.origins[0].subject,
-		Reason: "the database refuses it: " + why.Error(), At: time.Now().UTC().Truncate(time.Microsecond),
-	}
+	return n
 }

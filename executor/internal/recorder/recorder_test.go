@@ -2,9 +2,13 @@ package recorder_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,8 +32,8 @@ import (
 type faulty struct {
 	store.Store
 	mu     sync.Mutex
-	away   bool                      // nothing works
-	refuse func(r store.Record) bool // Apply fails for a batch with such a record
+	away   bool // nothing works
+	tooBig int  // Apply hangs for a batch with more records than that; 0: for none
 }
 
 var errAway = errors.New("the database is away")
@@ -38,6 +42,12 @@ func (f *faulty) setAway(away bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.away = away
+}
+
+func (f *faulty) setTooBig(records int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tooBig = records
 }
 
 func (f *faulty) Ping(ctx context.Context) error {
@@ -49,14 +59,24 @@ func (f *faulty) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
+func (f *faulty) AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []store.Refusal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away {
+		return errAway
+	}
+	return f.Store.AddRefusals(ctx, reportID, at, refusals)
+}
+
 func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.Applied, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away {
 		return store.Applied{}, errAway
 	}
-	if f.refuse != nil && slices.ContainsFunc(b.New, f.refuse) {
-		return store.Applied{}, errors.New("a value that the database refuses")
+	if f.tooBig > 0 && len(b.New) > f.tooBig {
+		<-ctx.Done()
+		return store.Applied{}, ctx.Err()
 	}
 	return f.Store.Apply(ctx, b)
 }
@@ -66,13 +86,15 @@ type rig struct {
 	nats  *natstest.Node
 	js    jetstream.JetStream
 	store *faulty
+	db    *sql.DB // the same database, beside the store
 	ops   *ops.Ops
+	logs  *logtest.Buffer
 	told  <-chan []string
 }
 
 func start(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, nats: natstest.Start(t), ops: ops.New()}
+	r := &rig{t: t, nats: natstest.Start(t), ops: ops.New(), logs: &logtest.Buffer{}}
 	nc := r.nats.Connect(t)
 	var err error
 	if r.js, err = jetstream.New(nc); err != nil {
@@ -81,8 +103,12 @@ func start(t *testing.T) *rig {
 	if err := errors.Join(stream.Ensure(t.Context(), r.js, stream.DefaultSettings), stream.EnsureReports(t.Context(), r.js, 1)); err != nil {
 		t.Fatal(err)
 	}
-	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "executions.db"))
+	path := filepath.Join(t.TempDir(), "executions.db")
+	records, err := sqlite.Open(t.Context(), path)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if r.db, err = sql.Open("sqlite", path); err != nil {
 		t.Fatal(err)
 	}
 	r.store = &faulty{Store: records}
@@ -92,7 +118,10 @@ func start(t *testing.T) *rig {
 	}
 	var cancelWatch func()
 	r.told, cancelWatch = changed.Watch()
-	rec := recorder.New(r.js, r.store, changed, r.ops, logtest.Quiet())
+	log := logtest.Quiet()
+	log.SetOutput(r.logs)
+	rec := recorder.New(r.js, r.store, changed, r.ops, log)
+	rec.Hurry()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { rec.Run(ctx) })
@@ -102,6 +131,7 @@ func start(t *testing.T) *rig {
 		running.Wait()
 		cancelWatch()
 		changed.Stop()
+		_ = r.db.Close()
 		_ = records.Close()
 	})
 	return r
@@ -126,6 +156,19 @@ func (r *rig) begin(workflowID string) string {
 		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")}, TokenID: "t",
 	}))
 	return id
+}
+
+// tryBegin is begin for a server that may not answer.
+func (r *rig) tryBegin() (id string, err error) {
+	id = uuid.NewString()
+	msg, err := stream.StartMessage(execution.Start{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
+		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+	})
+	if err == nil {
+		_, err = r.js.PublishMsg(r.t.Context(), msg)
+	}
+	return id, err
 }
 
 func (r *rig) progress(id string, status execution.Status) {
@@ -203,10 +246,47 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// What cannot be read, or is refused by the database, is put aside and blocks nothing.
+// alter changes the database behind the recorder's back.
+func (r *rig) alter(query string) {
+	r.t.Helper()
+	r.await(query, func() bool {
+		_, err := r.db.ExecContext(r.t.Context(), query)
+		return err == nil // not while the recorder writes
+	})
+}
+
+func (r *rig) aside() []store.Unreadable {
+	r.t.Helper()
+	aside, err := r.store.ListUnreadable(r.t.Context(), "", store.UnreadablePosition{}, 10)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return aside
+}
+
+// counted are all counters, by name.
+func (r *rig) counted() map[string]float64 {
+	r.t.Helper()
+	families, err := r.ops.Metrics.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			counted[family.GetName()] += m.GetCounter().GetValue()
+		}
+	}
+	return counted
+}
+
+const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow_id = 'refused' BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
+
+// What cannot be read, or is refused by the database for what it holds, is put aside and
+// blocks nothing.
 func TestPoison(t *testing.T) {
 	r := start(t)
-	r.store.refuse = func(record store.Record) bool { return record.WorkflowID == "refused" }
+	r.alter(refuse)
 	before := r.begin("wf")
 	r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
 	refused := r.begin("refused")
@@ -215,19 +295,133 @@ func TestPoison(t *testing.T) {
 	r.await("what came before and after is recorded", func() bool {
 		return r.has(before, execution.Queued) && r.has(after, execution.Queued)
 	})
-	var aside []store.Unreadable
-	r.await("two are put aside", func() bool {
-		var err error
-		aside, err = r.store.ListUnreadable(t.Context(), "", store.UnreadablePosition{}, 10)
-		return err == nil && len(aside) == 2
-	})
+	r.await("two are put aside", func() bool { return len(r.aside()) == 2 })
+	aside := r.aside()
 	if aside[0].StreamSequence != 3 || aside[1].StreamSequence != 2 || aside[1].Subject != "executions.start.q.wf.node" || aside[1].Reason == "" {
+		t.Errorf("%+v", aside)
+	}
+	if !aside[0].Refused() || aside[1].Refused() || !strings.Contains(aside[0].Reason, "no such thing here") {
 		t.Errorf("%+v", aside)
 	}
 	if _, err := r.store.Get(t.Context(), refused); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("%v", err)
 	}
 	r.await("all is acknowledged or given up", func() bool { return r.pending() == 0 })
+	if counted := r.counted(); counted["hookstart_executor_refused_total"] != 1 || counted["hookstart_executor_unreadable_total"] != 1 {
+		t.Errorf("%v", counted)
+	}
+	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+		t.Errorf("not ready: %v", reasons)
+	}
+}
+
+// What is refused and cannot be put aside either is tried for as long as it takes.
+func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
+	r := start(t)
+	r.alter(refuse)
+	r.alter(`CREATE TRIGGER refuse_aside BEFORE INSERT ON unreadable BEGIN SELECT RAISE(ABORT, 'nor here'); END`)
+	refused, other := r.begin("refused"), r.begin("wf")
+	r.await("the other is recorded", func() bool { return r.has(other, execution.Queued) })
+	r.await("to put it aside has failed", func() bool { return strings.Contains(r.logs.String(), "could not be put aside") })
+	r.alter(`DROP TRIGGER refuse`)
+	r.await("it is recorded", func() bool { return r.has(refused, execution.Queued) })
+	if aside := r.aside(); len(aside) != 0 {
+		t.Errorf("put aside: %+v", aside)
+	}
+}
+
+// A database that answers, and cannot write what is to be recorded, is not the data's
+// fault: whatever else it can still write, nothing is put aside, and nothing acknowledged.
+func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
+	r := start(t)
+	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`) // which every start needs, and no dead letter
+	var ids []string
+	for range 5 {
+		ids = append(ids, r.begin("wf"))
+	}
+	r.await("it has failed often", func() bool { return r.counted()["hookstart_executor_transaction_failures_total"] >= 4 })
+	if n := r.pending(); n != uint64(len(ids)) {
+		t.Errorf("%d are still to be recorded", n)
+	}
+	if reasons := r.ops.Ready.Reasons(); len(reasons) != 1 {
+		t.Errorf("not ready: %v", reasons)
+	}
+	r.alter(`ALTER TABLE elsewhere RENAME TO minutes`)
+	for _, id := range ids {
+		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
+	}
+	if aside := r.aside(); len(aside) != 0 {
+		t.Errorf("put aside: %+v", aside)
+	}
+	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+}
+
+// A transaction that does not end in time is given up; smaller ones are tried. Meanwhile it
+// is not ready.
+func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
+	r := start(t)
+	r.store.setTooBig(2)
+	var all sync.WaitGroup
+	ids := make([]string, 6)
+	for i := range ids {
+		all.Go(func() { ids[i] = r.begin("wf") })
+	}
+	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
+	all.Wait()
+	for _, id := range ids {
+		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
+	}
+	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+}
+
+// While the database is away, attempts and log lines do not grow with what waits.
+func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
+	r := start(t)
+	r.store.setAway(true)
+	minute := time.Now().UTC().Truncate(time.Minute)
+	for i := range 200 {
+		r.publish(stream.RefusalsMessage(fmt.Sprint("report ", i), time.Now(), []stream.RefusalCount{{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 1}}))
+	}
+	id := r.begin("wf")
+	r.await("it has failed often", func() bool { return r.counted()["hookstart_executor_transaction_failures_total"] >= 4 })
+	if n := r.counted()["hookstart_executor_transaction_failures_total"]; n > 20 {
+		t.Errorf("%v attempts", n)
+	}
+	if logs := r.logs.String(); strings.Count(logs, "level=warning") != 1 {
+		t.Errorf("not one warning:\n%s", logs)
+	}
+	r.store.setAway(false)
+	r.await("all is applied", func() bool {
+		sums, err := r.store.Refusals(t.Context(), "wf", minute)
+		return err == nil && len(sums) == 1 && sums[0].Count == 200 && r.has(id, execution.Queued)
+	})
+	if logs := r.logs.String(); strings.Count(logs, "the database works again") != 1 {
+		t.Errorf("the end is not said once:\n%s", logs)
+	}
+}
+
+// A server that came back without the consumer says nothing of it: the consumer is missed,
+// and made anew.
+func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
+	r := start(t)
+	first := r.begin("wf")
+	r.await("it is recorded and acknowledged", func() bool { return r.has(first, execution.Queued) && r.pending() == 0 })
+	r.nats.Stop()
+	folder, err := filepath.Glob(filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.Name, "obs", recorder.Durable))
+	if err != nil || len(folder) != 1 {
+		t.Fatalf("%v, %v", folder, err)
+	}
+	if err := os.RemoveAll(folder[0]); err != nil {
+		t.Fatal(err)
+	}
+	r.nats.Restart()
+	var second string
+	r.await("the server takes messages", func() bool {
+		id, err := r.tryBegin()
+		second = id
+		return err == nil
+	})
+	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
 
 // A runner reports of what it was given. What it says of another's execution, or under an
@@ -253,16 +447,7 @@ func TestForgedProgress(t *testing.T) {
 	withID.Header.Set(jetstream.MsgIDHeader, "a delivery's")
 	r.publish(withID, nil)
 	r.await("all is recorded or given up", func() bool { return r.has(id, execution.Running) && r.pending() == 0 })
-	families, err := r.ops.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			counted[family.GetName()] += m.GetCounter().GetValue()
-		}
-	}
+	counted := r.counted()
 	// How many batches there were decides whether the two are one execution or two.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
 		t.Errorf("%v foreign", n)
@@ -316,14 +501,7 @@ func TestItGoesOnAfterTheServerWasAway(t *testing.T) {
 	r.nats.Restart()
 	var second string
 	r.await("the server takes messages", func() bool {
-		id := uuid.NewString()
-		msg, err := stream.StartMessage(execution.Start{
-			ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
-			AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
-		})
-		if err == nil {
-			_, err = r.js.PublishMsg(t.Context(), msg)
-		}
+		id, err := r.tryBegin()
 		second = id
 		return err == nil
 	})

@@ -45,24 +45,42 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
+// applyReport tries until the report is applied, or can never be, or the context ends.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
-	var err error
-	switch msg.Subject() {
-	case stream.RefusalsSubject:
-		err = r.applyRefusals(ctx, msg.Data())
-	default: // the first kind of report that there was
-		err = r.applyDuplicates(ctx, msg.Data())
+	for failures := 0; ; failures++ {
+		err := r.tryReport(ctx, msg)
+		switch {
+		case err == nil:
+			r.database.works()
+			_ = msg.Ack() // one that gets lost: the report comes again and changes nothing
+			return
+		case ctx.Err() != nil:
+			return // it comes again
+		case errors.Is(err, stream.ErrUnreadable):
+			r.log.WithError(err).Error("a report cannot be read; it is left out")
+			_ = msg.TermWithReason(err.Error())
+			return
+		case store.IsDataError(err) && deliveries(msg) < suspectTries:
+			_ = msg.NakWithDelay(r.suspectPause)
+			return
+		case store.IsDataError(err):
+			r.metrics.refused.Inc()
+			r.log.WithError(err).Error("the database refuses a report; it is left out")
+			_ = msg.TermWithReason("refused by the database")
+			return
+		}
+		r.database.fails(err)
+		pause(ctx, backoff(failures))
 	}
-	switch {
-	case errors.Is(err, stream.ErrUnreadable):
-		r.log.WithError(err).Error("a report cannot be read; it is left out")
-		_ = msg.TermWithReason(err.Error())
-	case err != nil:
-		r.log.WithError(err).Warn("a report was not applied; it is tried again")
-		_ = msg.NakWithDelay(time.Second)
-	default:
-		_ = msg.Ack() // one that gets lost: the report comes again and changes nothing
+}
+
+func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
+	defer cancel()
+	if msg.Subject() == stream.RefusalsSubject {
+		return r.applyRefusals(ctx, msg.Data())
 	}
+	return r.applyDuplicates(ctx, msg.Data()) // the first kind of report that there was
 }
 
 func (r *Recorder) applyDuplicates(ctx context.Context, data []byte) error {

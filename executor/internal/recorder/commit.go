@@ -1,0 +1,100 @@
+package recorder
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// applyTimeout bounds one transaction. A batch that takes longer is divided.
+const applyTimeout = 30 * time.Second
+
+// commit records entries and gives each its verdict. It tries until every entry has one or
+// the context ends: only an error that is the data's fault decides against an entry, and
+// only once it is alone in its transaction.
+func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
+	todo := [][]*entry{entries} // in order; what fails together is divided
+	for failures := 0; len(todo) > 0; {
+		group := todo[0]
+		applied, late, err := r.apply(ctx, batchOf(group))
+		divide := false
+		switch {
+		case err == nil:
+			r.database.works()
+			failures = 0
+			todo = todo[1:]
+			r.suspects.clear(group)
+			settle(group, applied)
+			all.Changed = append(all.Changed, applied.Changed...)
+			all.Foreign = append(all.Foreign, applied.Foreign...)
+		case ctx.Err() != nil:
+			return all
+		case store.IsDataError(err):
+			r.database.works()
+			failures = 0
+			if divide = len(group) > 1; !divide {
+				todo = todo[1:]
+				r.refuse(ctx, group[0], err)
+			}
+		default:
+			r.database.fails(err)
+			if divide = late && len(group) > 1; !divide {
+				pause(ctx, backoff(failures))
+				failures++
+			}
+		}
+		if divide {
+			half := len(group) / 2
+			todo = append([][]*entry{group[:half], group[half:]}, todo[1:]...)
+		}
+	}
+	return all
+}
+
+// apply runs one transaction. late says that it did not end in time.
+func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Applied, late bool, err error) {
+	defer r.database.expect(r.ackWait)()
+	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
+	defer cancel()
+	applied, err = r.store.Apply(ctx, b)
+	return applied, ctx.Err() != nil, err
+}
+
+// settle gives the entries of a committed transaction their verdicts.
+func settle(group []*entry, applied store.Applied) {
+	unknown := make(map[string]bool, len(applied.Unknown))
+	for _, id := range applied.Unknown {
+		unknown[id] = true
+	}
+	for _, e := range group {
+		switch {
+		case e.kind == unreadable:
+			e.verdict = putAside
+		case e.kind == progress && unknown[e.batch.Progress[0].ID]:
+			e.verdict = early
+		default:
+			e.verdict = recorded
+		}
+	}
+}
+
+// refuse decides about an entry that the database refused when it was alone: it is tried
+// again for a while, then put aside. If that is refused, too, it is tried for ever.
+func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
+	e.verdict = suspected
+	if e.kind == unreadable || !r.suspects.certain(e, time.Now()) {
+		return
+	}
+	aside := store.Batch{Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())}}
+	if _, _, err := r.apply(ctx, aside); err != nil {
+		if ctx.Err() == nil {
+			r.log.WithError(err).WithField("stream_sequence", e.meta.Sequence.Stream).Error("what the database refuses could not be put aside; it is tried again")
+		}
+		return
+	}
+	e.verdict = putAside
+	r.suspects.clear([]*entry{e})
+	r.metrics.refused.Inc()
+	r.log.WithError(why).WithField("stream_sequence", e.meta.Sequence.Stream).Error("the database refuses a message; it is put aside as a dead letter")
+}

@@ -1,0 +1,10 @@
+package recorder
+
+import "time"
+
+// Hurry shortens what a recorder waits for. It is to be called before Run.
+func (r *Recorder) Hurry() {
+	r.suspects.time, r.suspectPause = 100*time.Millisecond, 30*time.Millisecond
+	r.ackWait, r.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
+	r.watchEvery = 50 * time.Millisecond
+}

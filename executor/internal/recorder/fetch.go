@@ -1,0 +1,106 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// source is a stream whose messages are recorded.
+type source struct {
+	stream   string
+	consumer jetstream.ConsumerConfig
+}
+
+// sources are the streams that feed the batches. Their messages are recorded in the same
+// transactions.
+func (r *Recorder) sources() []source {
+	return []source{{stream.Name, jetstream.ConsumerConfig{
+		Durable:       Durable,
+		Description:   "hookstart: the executors record every message",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       ackWait,
+		MaxAckPending: 20 * maxBatch,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+	}}}
+}
+
+const (
+	// heartbeat is how often the server says that a request for messages still stands.
+	heartbeat = 5 * time.Second
+	// watchEvery is how often a consumer's state is asked for.
+	watchEvery = 5 * time.Second
+	// silence is how long nothing may come while messages wait: nats.go asks anew when it
+	// has missed two heartbeats.
+	silence = 3 * heartbeat
+)
+
+// fetch passes messages on until the consumer fails or the context ends; then what the
+// server has sent already is still passed on.
+func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstream.Msg) error {
+	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, from.consumer)
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(4*maxBatch), jetstream.PullHeartbeat(heartbeat))
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Drain)()
+
+	var waiting atomic.Int64 // since when, in nanoseconds; 0: not now
+	watching, stopWatching := context.WithCancelCause(ctx)
+	defer stopWatching(nil)
+	go r.watch(watching, from.stream, consumer, &waiting, func(why error) {
+		stopWatching(why)
+		messages.Stop()
+	})
+	for {
+		waiting.Store(time.Now().UnixNano())
+		msg, err := stream.Next(messages)
+		waiting.Store(0)
+		if why := context.Cause(watching); err != nil && why != nil {
+			err = why
+		}
+		if err != nil {
+			return err
+		}
+		arrived <- msg
+	}
+}
+
+var errSilent = errors.New("nothing comes although messages wait")
+
+// watch asks how much is not recorded yet, and how much there is. It lets the consumer be
+// made anew when it is gone, or silent: nats.go itself goes on asking for ever.
+func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, waiting *atomic.Int64, anew func(why error)) {
+	for ctx.Err() == nil {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		info, err := consumer.Info(asking)
+		switch {
+		case errors.Is(err, jetstream.ErrConsumerNotFound):
+			anew(err)
+		case err != nil:
+		default:
+			r.metrics.lag.Set(float64(info.NumPending) + float64(info.NumAckPending))
+			since := waiting.Load()
+			if info.NumPending > 0 && info.NumAckPending < info.Config.MaxAckPending && since != 0 && time.Since(time.Unix(0, since)) > silence {
+				anew(errSilent)
+			}
+		}
+		if s, err := r.js.Stream(asking, name); err == nil {
+			info := s.CachedInfo()
+			r.metrics.streamBytes.Set(float64(info.State.Bytes))
+			r.metrics.streamMaxBytes.Set(float64(max(0, info.Config.MaxBytes)))
+		}
+		cancel()
+		pause(ctx, r.watchEvery)
+	}
+}

@@ -1,0 +1,90 @@
+package recorder
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+type metrics struct {
+	records                    *prometheus.CounterVec
+	start, rejection, progress prometheus.Counter // of records
+	unreadable                 prometheus.Counter
+	refused                    prometheus.Counter
+	foreign                    prometheus.Counter
+	withID                     prometheus.Counter
+	failures                   prometheus.Counter
+	batch                      prometheus.Histogram
+	duration                   prometheus.Histogram
+	delay                      prometheus.Histogram
+	lag                        prometheus.Gauge
+
+	streamBytes, streamMaxBytes prometheus.Gauge
+}
+
+func newMetrics(registry *prometheus.Registry) *metrics {
+	m := &metrics{
+		records: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hookstart_executor_messages_total", Help: "Messages that were recorded, by kind.",
+		}, []string{"kind"}),
+		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_unreadable_total", Help: "Messages that could not be decoded and were put aside.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_refused_total", Help: "Messages that the database refused for what they hold, and that were put aside.",
+		}),
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_foreign_progress_total",
+			Help: "Executions of which progress was reported on another queue or workflow than theirs: a runner that is wrong, or forges.",
+		}),
+		withID: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_progress_with_id_total",
+			Help: "Progress with a Nats-Msg-Id: a runner that is wrong, or uses up a delivery's ID.",
+		}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_transaction_failures_total", Help: "Transactions that failed and were tried again.",
+		}),
+		batch: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_messages", "Messages of one transaction.",
+			prometheus.ExponentialBuckets(1, 2, 10))),
+		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds", "From the batch's last message to its commit.",
+			ops.Seconds)),
+		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds", "From the stream's storing of a batch's first message to the commit.",
+			prometheus.ExponentialBuckets(0.001, 4, 10))),
+		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_lag_messages", Help: "Messages of the stream that are not recorded yet, by all executors.",
+		}),
+		streamBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_bytes", Help: "Size of the stream.",
+		}),
+		streamMaxBytes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_stream_max_bytes", Help: "Size past which the stream takes no more; 0: no bound of its own.",
+		}),
+	}
+	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"), m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
+	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
+	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.withID, m.failures, m.batch, m.duration, m.lag)
+	return m
+}
+
+// observe counts what is decided. What comes again is counted then.
+func (m *metrics) observe(entries []*entry, foreign int, took time.Duration) {
+	for _, e := range entries {
+		switch {
+		case e.verdict != recorded && e.kind != unreadable:
+		case e.kind == start:
+			m.start.Inc()
+		case e.kind == rejection:
+			m.rejection.Inc()
+		case e.kind == progress:
+			m.progress.Inc()
+		case e.verdict == putAside:
+			m.unreadable.Inc()
+		}
+	}
+	m.foreign.Add(float64(foreign))
+	m.withID.Add(float64(withID(entries)))
+	m.batch.Observe(float64(len(entries)))
+	m.duration.Observe(took.Seconds())
+}
