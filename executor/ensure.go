@@ -35,10 +35,7 @@ func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config
 }
 
 func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
-	if err := stream.Ensure(ctx, js, c.streamSettings()); err != nil {
-		return err
-	}
-	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
+	if err := ensureStreams(ctx, js, c); err != nil {
 		return err
 	}
 	if err := registry.EnsureBuckets(ctx, js, c.Replicas); err != nil {
@@ -52,6 +49,20 @@ func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Con
 		if err := registry.EnsureCopy(ctx, copies, c.Replicas); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// streams are the names of those that ensureStreams creates.
+var streams = []string{stream.Name, stream.ReportsName}
+
+// ensureStreams creates the streams, and the consumers that are the executor's to create.
+func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
+	if err := stream.Ensure(ctx, js, c.streamSettings()); err != nil {
+		return err
+	}
+	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
+		return err
 	}
 	groups, err := c.runnerGroups()
 	if err != nil {

@@ -175,6 +175,8 @@ func run(ctx context.Context, c Config) error {
 	server.RegisterOnShutdown(stopStreaming)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
+	stopChecks := o.Watch(ctx, log, checks(nc, js, follower, records, c)...)
+	defer stopChecks()
 	o.Ready.Ready("executor")
 	where := Listening{Addr: listener.Addr().String(), OpsAddr: opsAddr}
 	log.WithFields(logrus.Fields{"addr": where.Addr, "ops_addr": where.OpsAddr, "version": ops.Version}).Info("executor is ready")

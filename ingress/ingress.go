@@ -148,6 +148,8 @@ func run(ctx context.Context, c Config) error {
 
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(serving) }()
+	stopChecks := o.Watch(ctx, log, checks(nc, js, lease, publisher)...)
+	defer stopChecks()
 	o.Ready.Ready("ingress")
 	where := Listening{Addr: listener.Addr().String(), OpsAddr: opsAddr}
 	log.WithFields(logrus.Fields{"addr": where.Addr, "ops_addr": where.OpsAddr, "workflows": snapshot.Len(), "version": ops.Version}).Info("ingress is ready")

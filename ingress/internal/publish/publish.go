@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -48,6 +49,42 @@ type Publisher struct {
 	acks    *acks
 	stream  jetstream.Stream
 	timeout time.Duration
+	trouble atomic.Pointer[trouble] // nil: the last message that reached the stream was stored
+}
+
+// trouble is that the stream is there, and did not store a message.
+type trouble struct {
+	at  time.Time
+	err error
+}
+
+// troubleFor is how long a message that was not stored keeps an ingress from being ready: then
+// it is tried by the next request whether the stream takes messages again.
+const troubleFor = 15 * time.Second
+
+// Trouble says why the stream did not store the last message that it was sent; nil: it did,
+// or that is long ago. No message can be made up to ask: it would be recorded.
+func (p *Publisher) Trouble(now time.Time) error {
+	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor {
+		return t.err
+	}
+	return nil
+}
+
+// note remembers that a message was not stored.
+func (p *Publisher) note(err error) error {
+	p.trouble.Store(&trouble{time.Now(), err})
+	return err
+}
+
+// unavailable remembers it only if the stream was sent the message and kept silent: that there is
+// no connection, or no stream, can be found out otherwise.
+func (p *Publisher) unavailable(err error) error {
+	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if errors.Is(err, errTimeout) {
+		return p.note(because)
+	}
+	return because
 }
 
 // New publishes over one connection; more were measured to gain nothing. The stream
@@ -93,16 +130,19 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg, deadline) {
 				ack.Duplicate = false
 			}
+			if !ack.Duplicate && p.trouble.Load() != nil { // for a repeat, nothing was stored
+				p.trouble.Store(nil)
+			}
 			return ack, nil
 		case o == full:
-			return Ack{}, fmt.Errorf("%w: %w", ErrStorageFull, err)
+			return Ack{}, p.note(fmt.Errorf("%w: %w", ErrStorageFull, err))
 		case o == tooLong:
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == overloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
 		case o == disconnected && time.Since(start) > reconnectGrace,
 			o == noAnswer && !repeatable:
-			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return Ack{}, p.unavailable(err)
 		case o == noAnswer:
 			unknown = true
 		case o == inProcess, o == noLeader, o == disconnected:
@@ -111,7 +151,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
-			return Ack{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return Ack{}, p.unavailable(err)
 		}
 		<-time.After(pause)
 		now = time.Now()

@@ -289,6 +289,42 @@ func TestNoAnswerAtFirst(t *testing.T) {
 }
 
 // A request that the process does not wait for any more must not wait for ever.
+// A message that the stream does not store is remembered until one is stored again.
+func TestTroubleIsRemembered(t *testing.T) {
+	t.Parallel()
+	nc := connect(t, natstest.Start(t).URL())
+	p := newPublisher(t, nc, 1, time.Second)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := func(bytes int64) {
+		t.Helper()
+		config := stream.DefaultSettings.Config()
+		config.MaxBytes = bytes
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Publish(message(t, "first")); err != nil || p.Trouble(time.Now()) != nil {
+		t.Fatalf("%v, %v", err, p.Trouble(time.Now()))
+	}
+	bound(1)
+	if _, err := p.Publish(message(t, "second")); !errors.Is(err, publish.ErrStorageFull) || !errors.Is(p.Trouble(time.Now()), publish.ErrStorageFull) {
+		t.Errorf("a full stream: %v, %v", err, p.Trouble(time.Now()))
+	}
+	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate || p.Trouble(time.Now()) == nil {
+		t.Errorf("a repeat, which stores nothing: %+v, %v, %v", ack, err, p.Trouble(time.Now()))
+	}
+	if err := p.Trouble(time.Now().Add(time.Minute)); err != nil {
+		t.Errorf("a minute later: %v", err)
+	}
+	bound(-1)
+	if _, err := p.Publish(message(t, "second")); err != nil || p.Trouble(time.Now()) != nil {
+		t.Errorf("after there is room: %v, %v", err, p.Trouble(time.Now()))
+	}
+}
+
 func TestPublishingAfterTheEnd(t *testing.T) {
 	nc := connect(t, natstest.Start(t).URL())
 	js, err := jetstream.New(nc)

@@ -1,0 +1,55 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// checks are what an executor cannot record, or answer operators, without. The recorder says for
+// itself when it has lost its consumer, or when a transaction fails.
+func checks(nc *nats.Conn, js jetstream.JetStream, follower *registry.Follower, records store.Store, c Config) []ops.Check {
+	return []ops.Check{
+		bus.Check("executor NATS", nc),
+		{Part: "executor streams", Ask: func(ctx context.Context) error { return keepStreams(ctx, js, c) }},
+		{Part: "executor consumer", Ask: func(ctx context.Context) error { return hasConsumer(ctx, js) }},
+		{Part: "executor registry", Ask: follower.CatchUp},
+		{Part: "executor database", Ask: records.Ping},
+	}
+}
+
+// keepStreams makes a stream that was deleted anew. What was in it is gone, and nobody has to restart
+// anything.
+func keepStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
+	for _, name := range streams {
+		_, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if err := ensureStreams(ctx, js, c); err != nil {
+				return fmt.Errorf("the stream %s is not there, and cannot be made: %w", name, err)
+			}
+			return fmt.Errorf("the stream %s was not there; it was made anew, empty", name)
+		}
+		if err != nil {
+			return fmt.Errorf("the stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
+	_, err := js.Consumer(ctx, stream.Name, recorder.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return errors.New("the recorder's consumer is not there; it is made anew")
+	}
+	return err
+}

@@ -1,0 +1,59 @@
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/ingress/internal/publish"
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// staleAfter is how old the knowledge of the registry may be until a balancer should send
+// requests elsewhere. From 2 s on they are answered 503; half a second is for a renewal that
+// is late.
+const staleAfter = 2500 * time.Millisecond
+
+// smallestMessage is about what a message without a body takes in the stream.
+const smallestMessage = 512
+
+// checks are what an ingress cannot accept webhooks without.
+func checks(nc *nats.Conn, js jetstream.JetStream, lease *registry.Lease, publisher *publish.Publisher) []ops.Check {
+	return []ops.Check{
+		bus.Check("ingress NATS", nc),
+		{Part: "ingress registry", Ask: func(context.Context) error {
+			if age := lease.Age(time.Now()); age > staleAfter {
+				return fmt.Errorf("its present state has not been known for %s: every webhook is answered 503", age.Round(time.Second))
+			}
+			return nil
+		}},
+		{Part: "ingress stream", Ask: func(ctx context.Context) error { return takesMessages(ctx, js, publisher) }},
+	}
+}
+
+// takesMessages says why the stream stores no messages now, as far as that can be known without
+// storing one.
+func takesMessages(ctx context.Context, js jetstream.JetStream, publisher *publish.Publisher) error {
+	s, err := js.Stream(ctx, stream.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return errors.New("there is no stream " + stream.Name + "; an executor makes it")
+	}
+	if err != nil {
+		return fmt.Errorf("the stream %s: %w", stream.Name, err)
+	}
+	info := s.CachedInfo()
+	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+smallestMessage > uint64(most) {
+		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", stream.Name, info.State.Bytes, most)
+	}
+	if err := publisher.Trouble(time.Now()); err != nil {
+		return fmt.Errorf("the last message was not stored: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// What is wrong shows in /readyz after checkEvery and checkTimeout at the latest: 3 s.
+const (
+	checkEvery   = time.Second
+	checkTimeout = 2 * time.Second
+)
+
+// Check is one thing without which a program cannot do its work.
+type Check struct {
+	// Part is what /readyz and the log call it.
+	Part string
+	// Ask finds out whether it is there: nil, or what is wrong, in words for those who run the
+	// program. It must return when its context ends. It is called by one goroutine.
+	Ask func(ctx context.Context) error
+}
+
+// Watch asks once a second, until stop is called, and says in o.Ready what is wrong. Each check
+// is asked by a goroutine of its own: one that does not answer holds up no other.
+func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	for _, c := range checks {
+		asking.Go(func() { o.watch(ctx, log, c) })
+	}
+	return func() {
+		cancel()
+		asking.Wait()
+	}
+}
+
+func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
+	defer o.Ready.Ready(c.Part) // whoever stops watching says so itself
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	ready := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := c.ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		switch entry := log.WithField("part", c.Part); {
+		case err != nil:
+			o.Ready.NotReady(c.Part, err.Error())
+			if ready {
+				entry.WithError(err).Warn("not ready")
+			}
+		case !ready:
+			o.Ready.Ready(c.Part)
+			entry.Info("ready again")
+		}
+		ready = err == nil
+	}
+}
+
+func (c Check) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	err := c.Ask(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %s (%w)", checkTimeout, err)
+	}
+	return err
+}
