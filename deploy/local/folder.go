@@ -15,13 +15,14 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/shared/durable"
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
 // prepareFolder makes the data folder and finds the admin token: the configured one, or
 // the one that is kept in the folder, or a new one.
 func prepareFolder(c Config) (adminToken string, err error) {
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+	if err := durable.MkdirAll(c.DataDir, 0o700); err != nil {
 		return "", folderError(c.DataDir, err)
 	}
 	if c.AdminToken != "" {
@@ -38,7 +39,7 @@ func prepareFolder(c Config) (adminToken string, err error) {
 	var bits [24]byte
 	_, _ = rand.Read(bits[:]) // never fails: crypto/rand says so
 	token := "hsa_" + base64.RawURLEncoding.EncodeToString(bits[:])
-	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+	if err := durable.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 		return "", folderError(c.DataDir, err)
 	}
 	return token, nil

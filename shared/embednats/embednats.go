@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -20,6 +19,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/durable"
 )
 
 // ErrLocked is in the error of Start when another server uses the store folder.
@@ -153,7 +154,7 @@ func (o Options) complete() (Options, error) {
 // lockFolder creates the folder and locks it. nats-server has no such lock: two
 // servers would write to the same files.
 func lockFolder(dir string) (*flock.Flock, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir, reason(err))
 	}
 	lock := flock.New(filepath.Join(dir, lockFile))

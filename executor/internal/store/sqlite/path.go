@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+
+	"github.com/hookstart/hookstart/shared/durable"
 )
 
 // prepare creates the folder and the file, so that a path that cannot work is explained
@@ -21,7 +23,7 @@ func prepare(path string) (absolute string, err error) {
 		return "", fmt.Errorf("cannot resolve the database path %s: %w", path, err)
 	}
 	folder := filepath.Dir(absolute)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("cannot create the folder of the database %s: %w: "+
 			"create %s for this user, or choose another database path", absolute, cause(err), folder)
 	}
@@ -30,7 +32,11 @@ func prepare(path string) (absolute string, err error) {
 		return "", fmt.Errorf("cannot write the database %s: %w: "+
 			"make the file and its folder writable for this user, or choose another database path", absolute, cause(err))
 	}
-	return absolute, file.Close()
+	// SQLite syncs the folder for its journals, and takes it for granted that the file has its name.
+	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
+		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
+	}
+	return absolute, nil
 }
 
 // cause is why a file operation failed, without the path, which the message has already.

@@ -1,0 +1,25 @@
+//go:build linux
+
+// Command powercut cuts the power of hookstart-local under load, on a file system that forgets
+// what was not synced, and prints what was lost.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/hookstart/hookstart/deploy/powercut"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+func main() {
+	if powercut.BeProgram() {
+		return
+	}
+	var c powercut.Config
+	program.Main("powercut", "Cuts the power of hookstart-local under load, and prints what was lost.", &c,
+		func(ctx context.Context) error {
+			c.Out = os.Stdout
+			return powercut.Run(ctx, c)
+		})
+}

@@ -1,0 +1,146 @@
+//go:build linux
+
+package disk
+
+import (
+	"maps"
+	"slices"
+)
+
+// pageSize is how much a disk writes at a time, sectorSize what it never writes in part.
+const pageSize, sectorSize = 4096, 512
+
+// content is what a file holds: now, and what of it is durable. Both share the pages that
+// are the same.
+type content struct {
+	size, storedSize int64
+	pages, stored    [][]byte // nil: a hole, or behind the end
+	// dirty are the pages that are not shared, or not durable.
+	dirty map[int64]bool
+}
+
+// page is page n for writing.
+func (c *content) page(n int64) []byte {
+	c.pages = grown(c.pages, n)
+	if !c.dirty[n] {
+		c.markDirty(n)
+		page := make([]byte, pageSize)
+		copy(page, c.pages[n])
+		c.pages[n] = page
+	} else if c.pages[n] == nil {
+		c.pages[n] = make([]byte, pageSize)
+	}
+	return c.pages[n]
+}
+
+func (c *content) markDirty(n int64) {
+	if c.dirty == nil {
+		c.dirty = map[int64]bool{}
+	}
+	c.dirty[n] = true
+}
+
+func grown(pages [][]byte, n int64) [][]byte {
+	if missing := n + 1 - int64(len(pages)); missing > 0 {
+		pages = append(pages, make([][]byte, missing)...)
+	}
+	return pages
+}
+
+func (c *content) write(data []byte, at int64) {
+	for len(data) > 0 {
+		n := copy(c.page(at / pageSize)[at%pageSize:], data)
+		data, at = data[n:], at+int64(n)
+		c.size = max(c.size, at)
+	}
+}
+
+func (c *content) read(into []byte, at int64) int {
+	into = into[:max(0, min(int64(len(into)), c.size-at))]
+	total := len(into)
+	for len(into) > 0 {
+		n := int(min(int64(len(into)), pageSize-at%pageSize))
+		if page := at / pageSize; page < int64(len(c.pages)) && c.pages[page] != nil {
+			copy(into[:n], c.pages[page][at%pageSize:])
+		} else {
+			clear(into[:n])
+		}
+		into, at = into[n:], at+int64(n)
+	}
+	return total
+}
+
+func (c *content) truncate(size int64) {
+	if size < c.size {
+		if size%pageSize != 0 && size/pageSize < int64(len(c.pages)) {
+			clear(c.page(size / pageSize)[size%pageSize:])
+		}
+		for n := (size + pageSize - 1) / pageSize; n < int64(len(c.pages)); n++ {
+			if c.pages[n] != nil {
+				c.pages[n] = nil
+				c.markDirty(n)
+			}
+		}
+	}
+	c.size = size
+}
+
+// sync makes all of it durable.
+func (c *content) sync() {
+	for n := range c.dirty {
+		c.store(n, c.pages[n])
+	}
+	c.dirty, c.storedSize = nil, c.size
+}
+
+func (c *content) store(n int64, page []byte) {
+	c.stored = grown(c.stored, n)
+	c.stored[n] = page
+}
+
+// restore goes back to what is durable, and to what luck left of the rest: of a file nothing,
+// all, or some pages.
+func (c *content) restore(luck Luck) {
+	switch luck.IntN(3) {
+	case 0:
+	case 1:
+		c.sync()
+	case 2:
+		c.storeSome(luck)
+	}
+	c.dirty, c.size, c.pages = nil, c.storedSize, slices.Clone(c.stored)
+	// What is behind the end is not there when the file grows again.
+	whole := c.size / pageSize
+	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) && c.pages[whole] != nil {
+		page := make([]byte, pageSize)
+		copy(page, c.pages[whole][:tail])
+		c.pages[whole] = page
+		whole++
+	}
+	c.pages = c.pages[:min(int64(len(c.pages)), whole)]
+	c.stored = slices.Clone(c.pages)
+}
+
+// storeSome writes some of the pages, each whole or its first sectors. A file that became longer
+// ends with the last page that was written; what is missing before reads as zeros.
+func (c *content) storeSome(luck Luck) {
+	if c.size < c.storedSize && luck.IntN(2) == 0 {
+		c.storedSize = c.size
+	}
+	for _, n := range slices.Sorted(maps.Keys(c.dirty)) {
+		if c.pages[n] == nil || luck.IntN(2) == 0 {
+			continue
+		}
+		sectors := pageSize / sectorSize
+		if luck.IntN(4) == 0 {
+			sectors = luck.IntN(sectors)
+		}
+		page := make([]byte, pageSize)
+		if n < int64(len(c.stored)) {
+			copy(page, c.stored[n])
+		}
+		copy(page[:sectors*sectorSize], c.pages[n])
+		c.store(n, page)
+		c.storedSize = max(c.storedSize, min(c.size, n*pageSize+int64(sectors*sectorSize)))
+	}
+}

@@ -1,0 +1,87 @@
+//go:build linux
+
+package powercut
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
+)
+
+// TestMain makes hookstart-local: the test binary, started under that role, is the program.
+func TestMain(m *testing.M) {
+	if BeProgram() {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func requireFUSE(t *testing.T) {
+	t.Helper()
+	if err := disk.Probe(t.TempDir()); err != nil {
+		t.Skip(err)
+	}
+}
+
+// A short run of what make powercut does. The control must lose: else the file system does not
+// forget.
+func TestPowerCuts(t *testing.T) {
+	requireFUSE(t)
+	for _, syncAlways := range []bool{true, false} {
+		c := Config{Cuts: 2, Seed: rand.Uint64(), Model: string(disk.Ordered), CutsPerDisk: 2, NoEnds: true, worst: !syncAlways, Verbose: true, Out: t.Output()}
+		r, err := c.mode(t.Context(), t.TempDir(), syncAlways)
+		if err != nil {
+			t.Fatalf("seed %d: %+v: %v", c.Seed, r, err)
+		}
+		writeTable(t.Output(), r)
+		if err := r.check(!syncAlways); err != nil {
+			t.Errorf("seed %d: %v", c.Seed, err)
+		}
+	}
+}
+
+// The folders and files that hookstart-local makes are there after a power cut, also where only the
+// fsync of a folder makes its names durable.
+func TestNewFoldersAreDurable(t *testing.T) {
+	requireFUSE(t)
+	m, err := newMachine(t.TempDir(), disk.Strict, true, disk.Worst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.cut(); err != nil {
+			t.Error(err)
+		}
+	})
+	// Without one it makes a token, and keeps it in a file.
+	m.adminToken = ""
+	if err := m.boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	folder := dataFolder(m.mountpoint())
+	token, err := os.ReadFile(filepath.Join(folder, "admin-token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.cut(); err != nil {
+		t.Fatal(err)
+	}
+	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nats", "executions.db"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if after, err := os.ReadFile(filepath.Join(folder, "admin-token")); err != nil || !bytes.Equal(after, token) {
+		t.Errorf("the admin token was %q and is %q, %v", token, after, err)
+	}
+	if err := m.mounted.Unmount(); err != nil {
+		t.Error(err)
+	}
+}

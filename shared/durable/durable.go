@@ -1,0 +1,89 @@
+// Package durable makes folders and files that are still there after a power cut: what is new is
+// synced, and so is each folder that has a new name in it.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// MkdirAll is os.MkdirAll, and syncs the folder and every parent that it makes. The folder above the
+// first new one is synced, too: it holds that one's name. A folder that is
+// there already is synced with its parent, since a power cut may have come between its making and
+// its syncing.
+func MkdirAll(folder string, perm fs.FileMode) error {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	// From the folder upwards: those whose names are new.
+	changed := []string{folder, filepath.Dir(folder)}
+	for parent := filepath.Dir(folder); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
+		if _, err := os.Lstat(parent); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		changed = append(changed, filepath.Dir(parent))
+	}
+	if err := os.MkdirAll(folder, perm); err != nil {
+		return err
+	}
+	for _, one := range changed {
+		if err := SyncFolder(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteFile is os.WriteFile, and after a power cut the file is as it was before or as it is
+// now. It is in place before any other process sees it.
+func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close() // it may be closed already
+			_ = os.Remove(file.Name())
+		}
+	}()
+	if _, err = file.Write(data); err != nil {
+		return err
+	}
+	if err = errors.Join(file.Chmod(perm), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+// SyncFolder makes the names in a folder durable. Where folders cannot be synced, or this user may not
+// read the folder, it does nothing.
+func SyncFolder(folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(folder) //nolint:gosec // a folder of our own, or its parent
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil // some network file systems know no such thing
+	}
+	if err != nil {
+		err = fmt.Errorf("sync the folder %s: %w", folder, err)
+	}
+	return errors.Join(err, f.Close())
+}
