@@ -63,7 +63,7 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.RateLimited: {
 		status: http.StatusTooManyRequests, title: "Rate limited",
-		detail: "The workflow is called more often than its rate limit allows.", retryable: true,
+		detail: "The workflow is called more often than its rate limit allows, or the bodies of its account are longer than its plan allows in a day.", retryable: true,
 	},
 	webhook.WorkflowInactive: {
 		status: http.StatusForbidden, title: "Workflow inactive",

@@ -119,7 +119,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	// Now, not e.start: to the rate limit, a request that waited for the lease would come
 	// before those that came later and did not, and so too early.
 	admitted, refusal := h.admission.Admit(admission.Request{
-		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, At: time.Now(),
+		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, BodyBytes: r.ContentLength, At: time.Now(),
 	})
 	h.admitted(r, e, admitted)
 	if refusal != nil && refusal.Code == webhook.WorkflowInactive {
@@ -134,6 +134,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	defer buffers.give()
 	body, read, refusal := h.readBody(w, r, e, buffers, admitted.Workflow.AccountID)
 	defer read.release()
+	h.admission.CountBody(admitted, read.read, time.Now())
 	if refusal != nil {
 		h.refuse(w, r, e, refusal)
 		return

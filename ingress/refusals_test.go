@@ -236,6 +236,59 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
+// All workflows of an account share the bytes of its day, at all ingresses.
+func TestBytesPerDay(t *testing.T) {
+	s := start(t)
+	plans, err := registry.ParsePlans([]byte(`[{"id": "small", "webhookTriggers": true, "rateLimit": {"requests": 100, "windowSeconds": 1}, "bytesPerDay": 100000},
+		{"id": "any", "webhookTriggers": true, "rateLimit": {"requests": 100, "windowSeconds": 1}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutPlans(t.Context(), plans); err != nil {
+		t.Fatal(err)
+	}
+	w := &situations{fixture: s, token: map[string]string{}}
+	w.account("small", "small")
+	w.account("any", "any")
+	w.workflowIn("small", "one", true, nil)
+	w.workflowIn("small", "two", true, nil)
+	w.workflowIn("small", "off", false, nil)
+	w.workflowIn("any", "other", true, nil)
+	body := request{body: strings.Repeat("x", 40_000)}
+	chunked := request{body: body.body, chunked: true}
+	w.expect("10: its body is not read", w.to("off", body), 403, "workflow_inactive")
+	if a, b := w.to("one", body), w.to("two", chunked); a.status != 200 || b.status != 200 {
+		t.Fatalf("%+v, %+v", a, b)
+	}
+	w.expect("9", w.to("two", body), 429, "rate_limited")
+	w.expect("9 before 10", w.to("off", body), 429, "rate_limited")
+	w.expect("9 before 11", w.to("one", request{body: body.body, header: map[string]string{"X-Webhook-Delivery-Id": strings.Repeat("x", 256)}}), 429, "rate_limited")
+	if a := w.to("one", request{body: body.body[:20_000]}); a.status != 200 {
+		t.Errorf("what is left of the day: %+v", a)
+	}
+	for range 4 {
+		if a := w.to("other", body); a.status != 200 {
+			t.Errorf("a plan without a limit: %+v", a)
+		}
+	}
+
+	// What another ingress reads counts here. Asked is for a workflow that reads no body.
+	addr := w.startIngress()
+	w.account("both", "small")
+	w.workflowIn("both", "three", true, nil)
+	w.workflowIn("both", "four", false, nil)
+	for range 2 {
+		if a := w.sendTo(addr, request{path: "/webhooks/three", token: w.token["three"], body: body.body}); a.status != 200 {
+			t.Fatalf("%+v", a)
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); w.to("four", body).status != 429; {
+		if time.Now().After(deadline) {
+			t.Fatal("the ingresses do not tell each other")
+		}
+	}
+}
+
 // What one account holds, in requests or in bytes that it has announced and sent, leaves
 // room for others.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {

@@ -8,6 +8,7 @@ type Plan struct {
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
 	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"How many workflows with webhook triggers may be active at once. null: any number."`
 	RateLimit                 RateLimit `json:"rateLimit" doc:"The limit of each workflow that sets none of its own."`
+	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes all bodies of the account may have in a day. null: any number." example:"1000000000"`
 }
 
 // RateLimit lets Requests requests through at once from idle, then one every

@@ -32,9 +32,10 @@ type Plan struct {
 	WebhookTriggers bool
 	MaxActive       int64 // active workflows with webhook triggers; -1: any number
 	RateLimit       RateLimit
+	BytesPerDay     int64 // of all bodies of the account; -1: any number
 }
 
-// Unlimited is Plan.MaxActive for any number.
+// Unlimited is Plan.MaxActive and Plan.BytesPerDay for any number.
 const Unlimited = -1
 
 // planFile is one plan as the catalog file has it: the form of the operators' API.
@@ -42,6 +43,7 @@ type planFile struct {
 	ID              string `json:"id"`
 	WebhookTriggers bool   `json:"webhookTriggers"`
 	MaxActive       *int64 `json:"maxActiveWebhookWorkflows"`
+	BytesPerDay     *int64 `json:"bytesPerDay"`
 	RateLimit       struct {
 		Requests      int64 `json:"requests"`
 		WindowSeconds int64 `json:"windowSeconds"`
@@ -73,6 +75,8 @@ func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
 			return nil, fmt.Errorf("the plan catalog has %q twice", p.ID)
 		case p.MaxActive != nil && *p.MaxActive < 0:
 			return nil, fmt.Errorf("plan %q: maxActiveWebhookWorkflows must be null (unlimited) or at least 0", p.ID)
+		case p.BytesPerDay != nil && (*p.BytesPerDay < 1 || *p.BytesPerDay > MaxBytesPerDay):
+			return nil, fmt.Errorf("plan %q: bytesPerDay must be null (unlimited) or 1 to %d, not %d", p.ID, int64(MaxBytesPerDay), *p.BytesPerDay)
 		}
 		limit := &hookstartv1.RateLimit{Requests: p.RateLimit.Requests, WindowSeconds: p.RateLimit.WindowSeconds}
 		if err := checkRateLimit(limit); err != nil {
@@ -80,16 +84,17 @@ func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
 		}
 		seen[p.ID] = true
 		catalog.Plans = append(catalog.Plans, &hookstartv1.Plan{
-			Id: p.ID, WebhookTriggers: p.WebhookTriggers, MaxActiveWebhookWorkflows: p.MaxActive, RateLimit: limit,
+			Id: p.ID, WebhookTriggers: p.WebhookTriggers, MaxActiveWebhookWorkflows: p.MaxActive, RateLimit: limit, BytesPerDay: p.BytesPerDay,
 		})
 	}
 	return catalog, nil
 }
 
-// The bounds of a rate limit: the arithmetic is in nanoseconds, and a day is plenty.
+// The bounds of a plan's limits: the arithmetic is in nanoseconds, and a day is plenty.
 const (
 	MaxRateRequests      = 1_000_000
 	MaxRateWindowSeconds = 86_400
+	MaxBytesPerDay       = 1_000_000_000_000_000
 )
 
 func checkRateLimit(l *hookstartv1.RateLimit) error {
@@ -107,9 +112,13 @@ func planFromRecord(p *hookstartv1.Plan) *Plan {
 	if p.MaxActiveWebhookWorkflows != nil {
 		maxActive = p.GetMaxActiveWebhookWorkflows()
 	}
+	bytesPerDay := int64(Unlimited)
+	if p.BytesPerDay != nil {
+		bytesPerDay = p.GetBytesPerDay()
+	}
 	return &Plan{
 		ID: p.GetId(), WebhookTriggers: p.GetWebhookTriggers(), MaxActive: maxActive,
-		RateLimit: rateLimitFromRecord(p.GetRateLimit()),
+		RateLimit: rateLimitFromRecord(p.GetRateLimit()), BytesPerDay: bytesPerDay,
 	}
 }
 

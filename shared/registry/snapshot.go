@@ -119,6 +119,14 @@ func (s *Snapshot) viewOf(w *Workflow) View {
 	return view
 }
 
+// PlanOf is an account's plan, nil if it is not known.
+func (s *Snapshot) PlanOf(accountID string) *Plan {
+	if a, found := s.accounts.get(accountID); found {
+		return a.plan
+	}
+	return nil
+}
+
 // Len is the number of workflows.
 func (s *Snapshot) Len() int { return s.workflows.len() }
 

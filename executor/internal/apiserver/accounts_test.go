@@ -14,10 +14,10 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	want := `{"items":[` +
-		`{"id":"none","webhookTriggers":false,"maxActiveWebhookWorkflows":0,"rateLimit":{"requests":1,"windowSeconds":60}},` +
-		`{"id":"free","webhookTriggers":true,"maxActiveWebhookWorkflows":1,"rateLimit":{"requests":60,"windowSeconds":60}},` +
-		`{"id":"pro","webhookTriggers":true,"maxActiveWebhookWorkflows":null,"rateLimit":{"requests":600,"windowSeconds":60}},` +
-		`{"id":"ultra","webhookTriggers":true,"maxActiveWebhookWorkflows":null,"rateLimit":{"requests":6000,"windowSeconds":60}}` +
+		`{"id":"none","webhookTriggers":false,"maxActiveWebhookWorkflows":0,"rateLimit":{"requests":1,"windowSeconds":60},"bytesPerDay":1000000000},` +
+		`{"id":"free","webhookTriggers":true,"maxActiveWebhookWorkflows":1,"rateLimit":{"requests":60,"windowSeconds":60},"bytesPerDay":1000000000},` +
+		`{"id":"pro","webhookTriggers":true,"maxActiveWebhookWorkflows":null,"rateLimit":{"requests":600,"windowSeconds":60},"bytesPerDay":10000000000},` +
+		`{"id":"ultra","webhookTriggers":true,"maxActiveWebhookWorkflows":null,"rateLimit":{"requests":6000,"windowSeconds":60},"bytesPerDay":100000000000}` +
 		`],"nextCursor":""}`
 	if got := string(r.get("/plans").is(200).body); got != want {
 		t.Errorf("plans\n got %s\nwant %s", got, want)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
 const accountRows = 25
@@ -52,15 +54,30 @@ func (c *Console) planChoices() []planChoice {
 		case !plan.GetWebhookTriggers():
 			text += "no webhook triggers"
 		case plan.MaxActiveWebhookWorkflows == nil:
-			text += "any number active, " + limit + " per workflow"
+			text += "any number active, " + limit + " per workflow" + bytesText(plan)
 		case plan.GetMaxActiveWebhookWorkflows() == 1:
-			text += "1 active, " + limit
+			text += "1 active, " + limit + bytesText(plan)
 		default:
-			text += count(plan.GetMaxActiveWebhookWorkflows()) + " active, " + limit + " per workflow"
+			text += count(plan.GetMaxActiveWebhookWorkflows()) + " active, " + limit + " per workflow" + bytesText(plan)
 		}
 		choices = append(choices, planChoice{plan.GetId(), text})
 	}
 	return choices
+}
+
+// bytesText is a plan's limit of bytes, in the units in which people set it: powers of ten.
+func bytesText(plan *hookstartv1.Plan) string {
+	if plan.BytesPerDay == nil {
+		return ""
+	}
+	n, unit := plan.GetBytesPerDay(), " bytes"
+	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
+		if n < 1000 || n%1000 != 0 {
+			break
+		}
+		n, unit = n/1000, larger
+	}
+	return ", " + count(n) + unit + " a day"
 }
 
 // rateText is a rate limit in words.

@@ -111,7 +111,7 @@ func TestEveryPage(t *testing.T) {
 			"<code>deleted-one</code>", "it did not say what sent it", "no workflow", "<b>1,234</b>", "mistyped",
 		},
 		"/refusals?within=9y&after=nonsense": {"“9y” is no span of time; “nonsense” is no place in the list", "<b>17</b>"},
-		"/accounts":                          {"1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min<", "pro: any number active, 600 requests/min per workflow<"},
+		"/accounts":                          {"1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is no status; “x” is no way to start an execution; “9y” is no span of time; “nonsense” is no place in the list", id},
 		"/executions?source=rerun":                                    {"Nothing matches"},
 	} {

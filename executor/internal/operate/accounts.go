@@ -79,6 +79,7 @@ func planOf(p *hookstartv1.Plan) api.Plan {
 	return api.Plan{
 		ID: p.GetId(), WebhookTriggers: p.GetWebhookTriggers(),
 		MaxActiveWebhookWorkflows: p.MaxActiveWebhookWorkflows,
+		BytesPerDay:               p.BytesPerDay,
 		RateLimit:                 *rateLimitOf(p.GetRateLimit()),
 	}
 }

@@ -33,14 +33,16 @@ type Request struct {
 	WorkflowID string
 	Token      string
 	DeliveryID string // the one in force, as sent; "" for none
+	BodyBytes  int64  // the declared length of the body; negative: not declared
 	At         time.Time
 }
 
 // Admitted is a request whose workflow and node are known.
 type Admitted struct {
-	Workflow *registry.Workflow
-	NodeID   string
-	TokenID  string
+	Workflow    *registry.Workflow
+	NodeID      string
+	TokenID     string
+	bytesPerDay int64 // of the account
 }
 
 // Admit checks what can be checked without the body, in the contract's order: the
@@ -67,6 +69,13 @@ func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 	case view.Workflow.Active && !view.WithinPlan:
 		return admitted, &Refusal{Code: webhook.PlanLimitExceeded}
 	}
+	admitted.bytesPerDay = view.Plan.BytesPerDay
+	// First what is looked at only: a request that is refused counts nowhere.
+	if perDay := admitted.bytesPerDay; perDay > 0 {
+		if wait := a.limits.waitForBytes(view.Workflow.AccountID, perDay, r.BodyBytes, r.At); wait > 0 {
+			return admitted, &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
+		}
+	}
 	// By the registry's ID: the sender's is a part of the request line, which would stay in
 	// memory, token and all.
 	if wait := a.limits.take(view.Workflow.ID, view.Limit(), r.At); wait > 0 {
@@ -83,6 +92,12 @@ func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
 		return admitted, &Refusal{Code: webhook.DeliveryIDInvalid}
 	}
 	return admitted, nil
+}
+
+// CountBody counts a body of an admitted request, or as much of it as was read, against the
+// bytes of the account's day.
+func (a *Admission) CountBody(of Admitted, bytes int, at time.Time) {
+	a.limits.AddBytes(of.Workflow.AccountID, of.bytesPerDay, int64(bytes), at)
 }
 
 // Known returns the ID of a workflow that exists, "" for none.

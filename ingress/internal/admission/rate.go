@@ -63,34 +63,40 @@ type Usage struct {
 // sweepEvery is how often idle workflows are forgotten.
 const sweepEvery = time.Minute
 
-// Limits knows how much each workflow that was busy lately has used of its rate limit,
-// here and, as far as they have told, at the other ingresses.
+// Limits knows how much each workflow that was busy lately has used of its rate limit, and
+// each account of the bytes of its day, here and, as far as they have told, at the other ingresses.
 type Limits struct {
-	origin time.Time
-	seed   maphash.Seed
-	shards [64]limitShard
+	origin   time.Time
+	seed     maphash.Seed
+	shards   [64]limitShard[Usage] // workflows
+	accounts [64]limitShard[int64] // bytes of bodies
 }
 
-type limitShard struct {
+type limitShard[Used any] struct {
 	mu       sync.Mutex
 	debts    map[string]debt
-	admitted map[string]Usage // since the last TakeUsage
+	admitted map[string]Used // since the others were told
 	swept    time.Duration
 }
 
-// NewLimits begins with every workflow idle.
+func (s *limitShard[Used]) init() { s.debts, s.admitted = map[string]debt{}, map[string]Used{} }
+
+// NewLimits begins with every workflow and account idle.
 func NewLimits() *Limits {
 	l := &Limits{origin: time.Now(), seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i].debts = map[string]debt{}
-		l.shards[i].admitted = map[string]Usage{}
+		l.shards[i].init()
+		l.accounts[i].init()
 	}
 	return l
 }
 
-func (l *Limits) shard(workflowID string) *limitShard {
-	return &l.shards[maphash.String(l.seed, workflowID)%uint64(len(l.shards))]
+func (l *Limits) shard(workflowID string) *limitShard[Usage] {
+	return &l.shards[l.hash(workflowID)]
 }
+
+// hash is the number of a shard.
+func (l *Limits) hash(id string) uint64 { return maphash.String(l.seed, id) % uint64(len(l.shards)) }
 
 // take counts a request of a workflow, and returns 0, or how long the workflow has to
 // wait until one more is accepted.
@@ -140,9 +146,9 @@ func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimi
 	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost, interval*time.Duration(limit.Requests))
 }
 
-// sweep forgets the workflows that are idle: for them the past makes no difference. Those
+// sweep forgets what is idle: for them the past makes no difference. Those
 // that are not move to a new map, because one never gives memory back.
-func (s *limitShard) sweep(now time.Duration) {
+func (s *limitShard[Used]) sweep(now time.Duration) {
 	if now-s.swept < sweepEvery {
 		return
 	}
@@ -154,7 +160,7 @@ func (s *limitShard) sweep(now time.Duration) {
 	}
 	s.debts = busy
 	if len(s.admitted) == 0 {
-		s.admitted = map[string]Usage{}
+		s.admitted = map[string]Used{}
 	}
 	s.swept = now
 }

@@ -1,5 +1,5 @@
 // Package gossip lets the ingresses tell each other what they admitted, so that the rate
-// limit of a workflow holds for all of them together.
+// limit of a workflow, and that of an account's bytes, hold for all of them together.
 //
 // It promises little, on purpose: messages are at most once, nobody waits for them, and
 // an ingress that hears nothing limits what it sees itself.
@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 const subject = "hookstart.rate"
@@ -24,15 +25,15 @@ const subject = "hookstart.rate"
 // most what it admits in about this time, at each of them.
 const interval = 100 * time.Millisecond
 
-// maxWorkflows keeps a message well below the server's limit.
-const maxWorkflows = 5000
+// maxUsages keeps a message well below the server's limit.
+const maxUsages = 5000
 
 // Gossip tells and listens until Stop.
 type Gossip struct {
 	nc       *nats.Conn
 	self     string
 	limits   *admission.Limits
-	registry admission.Registry
+	registry registryView
 	log      logrus.FieldLogger
 
 	sub  *nats.Subscription
@@ -40,9 +41,15 @@ type Gossip struct {
 	done chan struct{}
 }
 
+// registryView is what the ingress knows of the registry: *registry.Snapshot.
+type registryView interface {
+	admission.Registry
+	PlanOf(accountID string) *registry.Plan
+}
+
 // Start tells what limits admits, and adds to it what others admit of the workflows in
 // the registry.
-func Start(nc *nats.Conn, limits *admission.Limits, registry admission.Registry, log logrus.FieldLogger) (*Gossip, error) {
+func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log logrus.FieldLogger) (*Gossip, error) {
 	g := &Gossip{
 		nc: nc, self: uuid.NewString(), limits: limits, registry: registry, log: log,
 		stop: make(chan struct{}), done: make(chan struct{}),
@@ -81,12 +88,19 @@ func (g *Gossip) tell() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.self}
 	for id, used := range g.limits.TakeUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{WorkflowId: id, Cost: int64(used.Cost), Each: int64(used.Each)})
-		if len(usage.GetWorkflows()) == maxWorkflows {
+		if len(usage.GetWorkflows()) == maxUsages {
 			g.publish(usage)
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
-	if len(usage.GetWorkflows()) > 0 {
+	for id, bytes := range g.limits.TakeBytes() {
+		usage.Accounts = append(usage.Accounts, &hookstartv1.AccountUsage{AccountId: id, Bytes: bytes})
+		if len(usage.GetWorkflows())+len(usage.GetAccounts()) >= maxUsages {
+			g.publish(usage)
+			usage.Workflows, usage.Accounts = usage.Workflows[:0], usage.Accounts[:0]
+		}
+	}
+	if len(usage.GetWorkflows())+len(usage.GetAccounts()) > 0 {
 		g.publish(usage)
 	}
 }
@@ -111,6 +125,11 @@ func (g *Gossip) hear(msg *nats.Msg) {
 		if view, found := g.registry.Lookup(w.GetWorkflowId()); found && view.Plan != nil {
 			used := admission.Usage{Cost: time.Duration(w.GetCost()), Each: time.Duration(w.GetEach())}
 			g.limits.AddUsage(view.Workflow.ID, used, view.Limit(), now)
+		}
+	}
+	for _, a := range usage.GetAccounts() {
+		if plan := g.registry.PlanOf(a.GetAccountId()); plan != nil {
+			g.limits.HearBytes(a.GetAccountId(), plan.BytesPerDay, a.GetBytes(), now)
 		}
 	}
 }

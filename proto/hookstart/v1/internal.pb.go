@@ -586,7 +586,9 @@ type RateUsage struct {
 	// The ingress: a random UUID.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// By workflow.
-	Workflows     []*WorkflowUsage `protobuf:"bytes,2,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	Workflows []*WorkflowUsage `protobuf:"bytes,2,rep,name=workflows,proto3" json:"workflows,omitempty"`
+	// By account. Ingresses from before there was a limit of bytes do not look here.
+	Accounts      []*AccountUsage `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -635,6 +637,68 @@ func (x *RateUsage) GetWorkflows() []*WorkflowUsage {
 	return nil
 }
 
+func (x *RateUsage) GetAccounts() []*AccountUsage {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+// AccountUsage is how much of the bytes of its day an account has used.
+type AccountUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The account.
+	AccountId string `protobuf:"bytes,1,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
+	// The bytes of the bodies that were read. What they cost depends on the plan in force.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountUsage) Reset() {
+	*x = AccountUsage{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountUsage) ProtoMessage() {}
+
+func (x *AccountUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountUsage.ProtoReflect.Descriptor instead.
+func (*AccountUsage) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AccountUsage) GetAccountId() string {
+	if x != nil {
+		return x.AccountId
+	}
+	return ""
+}
+
+func (x *AccountUsage) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // WorkflowUsage is what was admitted of one workflow.
 type WorkflowUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -652,7 +716,7 @@ type WorkflowUsage struct {
 
 func (x *WorkflowUsage) Reset() {
 	*x = WorkflowUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +728,7 @@ func (x *WorkflowUsage) String() string {
 func (*WorkflowUsage) ProtoMessage() {}
 
 func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +741,7 @@ func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkflowUsage) GetWorkflowId() string {
@@ -746,11 +810,16 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\n" +
 	"user_agent\x18\x03 \x01(\tR\tuserAgent\"8\n" +
 	"\x11ExecutionsChanged\x12#\n" +
-	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"g\n" +
+	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\x9f\x01\n" +
 	"\tRateUsage\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x129\n" +
-	"\tworkflows\x18\x02 \x03(\v2\x1b.hookstart.v1.WorkflowUsageR\tworkflows\"X\n" +
+	"\tworkflows\x18\x02 \x03(\v2\x1b.hookstart.v1.WorkflowUsageR\tworkflows\x126\n" +
+	"\baccounts\x18\x03 \x03(\v2\x1a.hookstart.v1.AccountUsageR\baccounts\"C\n" +
+	"\fAccountUsage\x12\x1d\n" +
+	"\n" +
+	"account_id\x18\x01 \x01(\tR\taccountId\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"X\n" +
 	"\rWorkflowUsage\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x12\n" +
@@ -769,7 +838,7 @@ func file_hookstart_v1_internal_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_internal_proto_rawDescData
 }
 
-var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*Presence)(nil),              // 0: hookstart.v1.Presence
 	(*IngressSettings)(nil),       // 1: hookstart.v1.IngressSettings
@@ -780,24 +849,26 @@ var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*RefusedRequest)(nil),        // 6: hookstart.v1.RefusedRequest
 	(*ExecutionsChanged)(nil),     // 7: hookstart.v1.ExecutionsChanged
 	(*RateUsage)(nil),             // 8: hookstart.v1.RateUsage
-	(*WorkflowUsage)(nil),         // 9: hookstart.v1.WorkflowUsage
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*AccountUsage)(nil),          // 9: hookstart.v1.AccountUsage
+	(*WorkflowUsage)(nil),         // 10: hookstart.v1.WorkflowUsage
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_hookstart_v1_internal_proto_depIdxs = []int32{
 	1,  // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
 	3,  // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
-	10, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
+	11, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
 	5,  // 3: hookstart.v1.RefusalReport.counts:type_name -> hookstart.v1.RefusalCount
-	10, // 4: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
-	10, // 5: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
+	11, // 4: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
+	11, // 5: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
 	6,  // 6: hookstart.v1.RefusalCount.last:type_name -> hookstart.v1.RefusedRequest
-	10, // 7: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
-	9,  // 8: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 7: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
+	10, // 8: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
+	9,  // 9: hookstart.v1.RateUsage.accounts:type_name -> hookstart.v1.AccountUsage
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_internal_proto_init() }
@@ -811,7 +882,7 @@ func file_hookstart_v1_internal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_internal_proto_rawDesc), len(file_hookstart_v1_internal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -88,7 +88,10 @@ type Plan struct {
 	// How many workflows with webhook triggers may be active at once; absent: any number.
 	MaxActiveWebhookWorkflows *int64 `protobuf:"varint,3,opt,name=max_active_webhook_workflows,json=maxActiveWebhookWorkflows,proto3,oneof" json:"max_active_webhook_workflows,omitempty"`
 	// The limit of each workflow that sets none of its own.
-	RateLimit     *RateLimit `protobuf:"bytes,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
+	RateLimit *RateLimit `protobuf:"bytes,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
+	// How many bytes all bodies of an account may have in a day; absent: any number, as in
+	// records from before there was such a limit.
+	BytesPerDay   *int64 `protobuf:"varint,5,opt,name=bytes_per_day,json=bytesPerDay,proto3,oneof" json:"bytes_per_day,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,6 +152,13 @@ func (x *Plan) GetRateLimit() *RateLimit {
 		return x.RateLimit
 	}
 	return nil
+}
+
+func (x *Plan) GetBytesPerDay() int64 {
+	if x != nil && x.BytesPerDay != nil {
+		return *x.BytesPerDay
+	}
+	return 0
 }
 
 // PlanCatalog is the registry's one record under the key "plans".
@@ -729,14 +739,16 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x1bhookstart/v1/registry.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"N\n" +
 	"\tRateLimit\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x03R\brequests\x12%\n" +
-	"\x0ewindow_seconds\x18\x02 \x01(\x03R\rwindowSeconds\"\xe0\x01\n" +
+	"\x0ewindow_seconds\x18\x02 \x01(\x03R\rwindowSeconds\"\x9b\x02\n" +
 	"\x04Plan\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
 	"\x10webhook_triggers\x18\x02 \x01(\bR\x0fwebhookTriggers\x12D\n" +
 	"\x1cmax_active_webhook_workflows\x18\x03 \x01(\x03H\x00R\x19maxActiveWebhookWorkflows\x88\x01\x01\x126\n" +
 	"\n" +
-	"rate_limit\x18\x04 \x01(\v2\x17.hookstart.v1.RateLimitR\trateLimitB\x1f\n" +
-	"\x1d_max_active_webhook_workflows\"7\n" +
+	"rate_limit\x18\x04 \x01(\v2\x17.hookstart.v1.RateLimitR\trateLimit\x12'\n" +
+	"\rbytes_per_day\x18\x05 \x01(\x03H\x01R\vbytesPerDay\x88\x01\x01B\x1f\n" +
+	"\x1d_max_active_webhook_workflowsB\x10\n" +
+	"\x0e_bytes_per_day\"7\n" +
 	"\vPlanCatalog\x12(\n" +
 	"\x05plans\x18\x01 \x03(\v2\x12.hookstart.v1.PlanR\x05plans\"\xbf\x01\n" +
 	"\aAccount\x12\x0e\n" +

@@ -22,13 +22,17 @@ func (*planList) Help() string {
 // Run implements the verb.
 func (*planList) Run(s *session) error {
 	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) { return s.client.Plans(s.ctx) }, listing[api.Plan]{
-		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW"},
+		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY"},
 		row: func(p api.Plan) []string {
 			active := "any number"
 			if p.MaxActiveWebhookWorkflows != nil {
 				active = strconv.FormatInt(*p.MaxActiveWebhookWorkflows, 10)
 			}
-			return []string{p.ID, yesNo(p.WebhookTriggers), active, rate(&p.RateLimit)}
+			bytes := "any number"
+			if p.BytesPerDay != nil {
+				bytes = decimalBytes(*p.BytesPerDay)
+			}
+			return []string{p.ID, yesNo(p.WebhookTriggers), active, rate(&p.RateLimit), bytes}
 		},
 		none: "The plan catalog is empty.",
 	})

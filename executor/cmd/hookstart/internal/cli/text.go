@@ -90,6 +90,19 @@ func rate(r *api.RateLimit) string {
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
+// decimalBytes is a limit of bytes as it was configured: in GB, MB or KB of powers of ten, if
+// it is a whole number of them.
+func decimalBytes(n int64) string {
+	unit := " B"
+	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
+		if n < 1000 || n%1000 != 0 {
+			break
+		}
+		n, unit = n/1000, larger
+	}
+	return strconv.FormatInt(n, 10) + unit
+}
+
 // short cuts a text that is for people only. What one may want to copy is never cut.
 func short(text string, width int) string {
 	runes := []rune(text)

@@ -1,0 +1,87 @@
+package admission
+
+import (
+	"maps"
+	"math/bits"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// day is the window of a plan's bytes.
+const day = 24 * time.Hour
+
+// byteLimit is a plan's limit of bytes in the form of a rate limit.
+func byteLimit(perDay int64) registry.RateLimit {
+	return registry.RateLimit{Requests: perDay, Window: day}
+}
+
+// byteCost is what bytes cost of a day in which so many are allowed; at most two days, which
+// is more than a limit counts.
+func byteCost(n, perDay int64) time.Duration {
+	if n >= 2*perDay {
+		return 2 * day
+	}
+	high, low := bits.Mul64(uint64(n), uint64(day))  //nolint:gosec // neither is negative
+	cost, _ := bits.Div64(high, low, uint64(perDay)) //nolint:gosec // more than n/2, so it cannot overflow
+	return time.Duration(cost)                       //nolint:gosec // at most two days
+}
+
+// waitForBytes returns 0 when a body of an account may be read, or how long to wait until it
+// may. Nothing is counted: what is read then is, by AddBytes. A body of unknown length, n < 0,
+// needs room for one byte; one that is longer than all of a day needs a day that nothing was
+// used of.
+func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
+	now := at.Sub(l.origin)
+	s := l.account(accountID)
+	s.mu.Lock()
+	d := s.debts[accountID]
+	s.mu.Unlock()
+	if n < 0 {
+		n = 1
+	}
+	used := max(d.under(byteLimit(perDay)).tat-now, 0)
+	return max(used+min(byteCost(n, perDay), day)-day, 0)
+}
+
+// AddBytes counts a body that was read here.
+func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
+	l.addBytes(accountID, perDay, n, at, true)
+}
+
+// HearBytes counts what another ingress has read of an account.
+func (l *Limits) HearBytes(accountID string, perDay, n int64, at time.Time) {
+	l.addBytes(accountID, perDay, n, at, false)
+}
+
+func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here bool) {
+	if perDay <= 0 || n <= 0 { // unlimited, or nothing was read
+		return
+	}
+	now := at.Sub(l.origin)
+	s := l.account(accountID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(now)
+	s.debts[accountID] = add(s.debts[accountID].under(byteLimit(perDay)), now, byteCost(n, perDay), day)
+	if here {
+		s.admitted[accountID] += n
+	}
+}
+
+// TakeBytes returns, by account, how many bytes were read here since it was last called.
+func (l *Limits) TakeBytes() map[string]int64 {
+	used := map[string]int64{}
+	for i := range l.accounts {
+		s := &l.accounts[i]
+		s.mu.Lock()
+		maps.Copy(used, s.admitted)
+		clear(s.admitted)
+		s.mu.Unlock()
+	}
+	return used
+}
+
+func (l *Limits) account(accountID string) *limitShard[int64] {
+	return &l.accounts[l.hash(accountID)]
+}
