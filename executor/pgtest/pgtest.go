@@ -20,3 +20,8 @@ func StartServer(t testing.TB, settings ...string) *Server {
 
 // Create starts a server for a program that is no test. Server.Remove ends it.
 func Create(settings ...string) (*Server, error) { return pgtest.Create(settings...) }
+
+// CreateIn is Create, with the data in a new folder in parent.
+func CreateIn(parent string, settings ...string) (*Server, error) {
+	return pgtest.CreateIn(parent, settings...)
+}

@@ -73,6 +73,9 @@ type Options struct {
 	// means three quarters of what is free at the start.
 	MaxStore int64
 
+	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
+	MonitorPort int
+
 	// Cluster makes the server one node of a cluster. Nil means that it is
 	// alone.
 	Cluster *Cluster
@@ -90,7 +93,8 @@ type Cluster struct {
 	Routes []string // host:port of every node; the node's own may be among them
 
 	// Advertise is the host:port under which the other nodes are told to reach this
-	// one. "" means where it listens. A proxy between the nodes needs it.
+	// one. "" means where it listens. A proxy between the nodes needs it. With it, clients
+	// are not told where the other nodes listen: they may have proxies, too.
 	Advertise string
 }
 
@@ -264,11 +268,15 @@ func (o Options) natsOptions() (*server.Options, error) {
 	if o.Port == 0 {
 		so.Port = server.RANDOM_PORT
 	}
+	if o.MonitorPort != 0 {
+		so.HTTPHost, so.HTTPPort = o.Host, o.MonitorPort
+	}
 	if o.Cluster != nil {
 		so.Cluster.Name = o.Cluster.Name
 		so.Cluster.Host = o.Host
 		so.Cluster.Port = o.Cluster.Port
 		so.Cluster.Advertise = o.Cluster.Advertise
+		so.Cluster.NoAdvertise = o.Cluster.Advertise != ""
 		for _, route := range o.Cluster.Routes {
 			u, err := url.Parse("nats://" + route)
 			if err != nil {

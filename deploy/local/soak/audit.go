@@ -11,8 +11,11 @@ type audit struct {
 	executions   int // that senders were told of
 	stored       int // executions in the stream
 	recorded     int // executions that are recorded
+	ended        int // executions of which a runner reported the end
 	lost         []string
+	unrecorded   []string
 	doubled      []string
+	wrong        []string // in another state than the one that a runner reported
 	strange      []string // neither, and not to be explained
 	misjudged    int      // a first answer that said deduplicated though nothing came before
 	ghosts       map[string]int
@@ -22,7 +25,8 @@ type audit struct {
 
 // examine compares. What a sender was told counts, whatever happened on the way:
 //
-//   - lost: acknowledged, and not stored or not recorded.
+//   - lost: acknowledged, and not stored.
+//   - unrecorded: stored, and not recorded.
 //   - doubled: an execution with two messages; a delivery with two executions; a delivery of
 //     which two answers say that they are the first. That only repeats were
 //     heard is fine: the first answer may have been lost.
@@ -30,9 +34,11 @@ type audit struct {
 //     told no and cannot ask again, got an execution. Such a request is sent to the
 //     stream once; when the answer does not come in time, nobody knows whether it
 //     was stored.
-func examine(b *book, starts map[string]start, records map[string]int, incidents []incident) *audit {
+//   - wrong: a runner reported the end, and the record says something else.
+func examine(b *book, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	starts := s.starts
 	a := &audit{deliveries: len(b.deliveries), stored: len(starts), recorded: len(records), ghosts: map[string]int{}}
 	told := map[string]bool{}
 	for _, d := range b.deliveries {
@@ -43,8 +49,8 @@ func examine(b *book, starts map[string]start, records map[string]int, incidents
 				a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s, %s) is not in the stream", id, d.marker, when(d, incidents)))
 			case s.marker != d.marker:
 				a.strange = append(a.strange, fmt.Sprintf("%s was given to delivery %s and is of delivery %s", id, d.marker, s.marker))
-			case records[id] == 0:
-				a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s, %s) is not recorded", id, d.marker, when(d, incidents)))
+			case records[id].count == 0:
+				a.unrecorded = append(a.unrecorded, fmt.Sprintf("%s (delivery %s, %s)", id, d.marker, when(d, incidents)))
 			}
 		}
 		if len(d.executions) > 1 {
@@ -76,21 +82,46 @@ func examine(b *book, starts map[string]start, records map[string]int, incidents
 			a.ghosts[cause(d, incidents)]++
 		}
 		executionsOf[s.marker] = append(executionsOf[s.marker], id)
-		if records[id] == 0 && !told[id] {
-			a.lost = append(a.lost, fmt.Sprintf("%s (delivery %s) is in the stream and not recorded", id, s.marker))
+		if records[id].count == 0 && !told[id] {
+			a.unrecorded = append(a.unrecorded, fmt.Sprintf("%s (delivery %s)", id, s.marker))
 		}
 	}
+	a.examineEnds(s, records, func(marker string) string {
+		if d := b.deliveries[marker]; d != nil {
+			return when(d, incidents)
+		}
+		return "not ours"
+	})
 	for marker, ids := range executionsOf {
 		if len(ids) > 1 {
 			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
 		}
 	}
-	for id, n := range records {
-		if _, isStored := starts[id]; n != 1 || !isStored {
-			a.strange = append(a.strange, fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, n, starts[id].messages))
+	for id, r := range records {
+		if _, isStored := starts[id]; r.count != 1 || !isStored {
+			a.strange = append(a.strange, fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count, starts[id].messages))
 		}
 	}
 	return a
+}
+
+// examineEnds compares the first end that a runner reported of each execution with the
+// record. Where there are runners, every execution must have one.
+func (a *audit) examineEnds(s stored, records map[string]record, when func(marker string) string) {
+	for id, start := range s.starts {
+		end, isReported := s.ends[id]
+		if isReported {
+			a.ended++
+		}
+		r := records[id]
+		switch {
+		case r.count == 0 || len(s.ends) == 0:
+		case !isReported:
+			a.wrong = append(a.wrong, fmt.Sprintf("%s (delivery %s, %s) is %s: no runner reported", id, start.marker, when(start.marker), r.status))
+		case r.status != end:
+			a.wrong = append(a.wrong, fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker, when(start.marker), r.status, end))
+		}
+	}
 }
 
 // cause is the fault of a NATS node, or else any other, that began last before the

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // The audit finds what it is there to find, and takes nothing else for it.
@@ -16,28 +18,28 @@ func TestExamine(t *testing.T) {
 		hasID   bool
 		told    func(*book, *delivery)
 		starts  map[string]start
-		records map[string]int
+		records map[string]record
 		want    string // the numbers that are not 0
 	}{
-		"all is well":           {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, repeat) }, one, map[string]int{"x": 1}, ""},
-		"first answer lost":     {true, func(b *book, d *delivery) { b.failure(d, "broke", false); b.accepted(d, repeat) }, one, map[string]int{"x": 1}, ""},
-		"refused, then stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503"); b.accepted(d, repeat) }, one, map[string]int{"x": 1}, ""},
+		"all is well":           {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, repeat) }, one, recorded("x"), ""},
+		"first answer lost":     {true, func(b *book, d *delivery) { b.failure(d, "broke", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
+		"refused, then stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503"); b.accepted(d, repeat) }, one, recorded("x"), ""},
 		"refused, not stored":   {false, func(b *book, d *delivery) { b.refusal(d, "503") }, nil, nil, ""},
 		"not stored":            {true, func(b *book, d *delivery) { b.accepted(d, first) }, nil, nil, "lost"},
-		"not recorded":          {true, func(b *book, d *delivery) { b.accepted(d, first) }, one, nil, "lost"},
-		"unheard, not recorded": {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, nil, "lost unheard"},
+		"not recorded":          {true, func(b *book, d *delivery) { b.accepted(d, first) }, one, nil, "unrecorded"},
+		"unheard, not recorded": {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, nil, "unrecorded unheard"},
 		"twice in the stream": {
 			true,
 			func(b *book, d *delivery) { b.accepted(d, first) },
 			map[string]start{"x": {marker: "m", messages: 2}},
-			map[string]int{"x": 1},
+			recorded("x"),
 			"doubled",
 		},
 		"two executions stored": {
 			false,
 			func(b *book, d *delivery) { b.accepted(d, first) },
 			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
-			map[string]int{"x": 1, "y": 1},
+			recorded("x", "y"),
 			"doubled",
 		},
 		"two executions told": {
@@ -46,29 +48,62 @@ func TestExamine(t *testing.T) {
 				b.accepted(d, answer{ExecutionID: "y", Deduplicated: true})
 			},
 			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
-			map[string]int{"x": 1, "y": 1},
+			recorded("x", "y"),
 			"doubled doubled",
 		},
-		"twice the first":       {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, map[string]int{"x": 1}, "doubled"},
-		"never before":          {true, func(b *book, d *delivery) { b.accepted(d, repeat) }, one, map[string]int{"x": 1}, "misjudged"},
-		"not connected, repeat": {true, func(b *book, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, map[string]int{"x": 1}, "misjudged"},
-		"a ghost":               {false, func(b *book, d *delivery) { b.refusal(d, "503") }, one, map[string]int{"x": 1}, "ghost:pause node"},
-		"given up":              {true, func(b *book, d *delivery) { b.refusal(d, "503") }, one, map[string]int{"x": 1}, "given-up"},
-		"unheard":               {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, map[string]int{"x": 1}, "unheard"},
-		"another's":             {true, func(b *book, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, map[string]int{"x": 1}, "strange strange"},
-		"recorded, not stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503") }, nil, map[string]int{"x": 1}, "strange"},
+		"twice the first":       {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, recorded("x"), "doubled"},
+		"never before":          {true, func(b *book, d *delivery) { b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
+		"not connected, repeat": {true, func(b *book, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
+		"a ghost":               {false, func(b *book, d *delivery) { b.refusal(d, "503") }, one, recorded("x"), "ghost:pause node"},
+		"given up":              {true, func(b *book, d *delivery) { b.refusal(d, "503") }, one, recorded("x"), "given-up"},
+		"unheard":               {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, recorded("x"), "unheard"},
+		"another's":             {true, func(b *book, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
+		"recorded, not stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503") }, nil, recorded("x"), "strange"},
 	} {
 		b := newBook()
 		c.told(b, b.open("m", c.hasID))
-		if got := found(examine(b, c.starts, c.records, paused)); got != c.want {
+		if got := found(examine(b, stored{starts: c.starts}, c.records, paused)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
 
+// An execution has the end that its runner reported.
+func TestExamineEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends   map[string]execution.Status
+		status execution.Status
+		want   string
+	}{
+		"as reported":        {map[string]execution.Status{"x": execution.Failed}, execution.Failed, ""},
+		"another end":        {map[string]execution.Status{"x": execution.Failed}, execution.Succeeded, "wrong"},
+		"still queued":       {map[string]execution.Status{"x": execution.Succeeded}, execution.Queued, "wrong"},
+		"no runner reported": {map[string]execution.Status{"z": execution.Succeeded}, execution.Queued, "wrong"},
+		"there is no runner": {nil, execution.Queued, ""},
+	} {
+		b := newBook()
+		b.accepted(b.open("m", true), answer{ExecutionID: "x"})
+		s := stored{map[string]start{"x": {marker: "m", messages: 1}}, c.ends}
+		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// recorded are records of executions that are queued.
+func recorded(ids ...string) map[string]record {
+	all := map[string]record{}
+	for _, id := range ids {
+		all[id] = record{1, execution.Queued}
+	}
+	return all
+}
+
 // found names what an audit found, each as often as it did.
 func found(a *audit) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
+	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
+	all = append(all, slices.Repeat([]string{"wrong"}, len(a.wrong))...)
 	all = append(all, slices.Repeat([]string{"doubled"}, len(a.doubled))...)
 	all = append(all, slices.Repeat([]string{"strange"}, len(a.strange))...)
 	for cause := range a.ghosts {

@@ -2,8 +2,8 @@ package soak
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,8 +47,10 @@ type incident struct {
 type faults struct {
 	installation *installation
 	database     *pgtest.Server
+	databaseDisk *disk // nil: it has none of its own
 	random       *rand.Rand
 	every        time.Duration // on average
+	only         string        // part of the names of those that happen; "": all
 	say          func(format string, args ...any)
 
 	mu        sync.Mutex
@@ -56,11 +58,12 @@ type faults struct {
 	freed     chan struct{} // closed and replaced when a slot is free again
 	incidents []incident
 	problems  []string
+	standing  []string // when recording stood still though it need not have
 }
 
-func newFaults(i *installation, database *pgtest.Server, seed uint64, every time.Duration, say func(string, ...any)) *faults {
+func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration, say func(string, ...any)) *faults {
 	return &faults{
-		installation: i, database: database, random: rand.New(rand.NewPCG(seed, 0)), every: every, say: say, //nolint:gosec // not a secret
+		installation: i, database: database, databaseDisk: databaseDisk, random: rand.New(rand.NewPCG(seed, 0)), every: every, say: say, //nolint:gosec // not a secret
 		busy: map[string]bool{}, freed: make(chan struct{}),
 	}
 }
@@ -70,6 +73,9 @@ func newFaults(i *installation, database *pgtest.Server, seed uint64, every time
 func (f *faults) deck() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject func(context.Context, time.Duration) error) {
+		if !strings.Contains(kind, f.only) {
+			return
+		}
 		lasts := shortest + time.Duration(f.random.Int64N(int64(longest-shortest)))
 		all = append(all, fault{kind: kind, slots: slots, inject: inject, lasts: lasts})
 	}
@@ -82,12 +88,26 @@ func (f *faults) deck() []fault {
 	}
 	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second, func(ctx context.Context, _ time.Duration) error { return roll(ctx, f.installation.ingresses) })
 	add("rolling restart of executors", rolled["executor"], 0, time.Second, func(ctx context.Context, _ time.Duration) error { return roll(ctx, f.installation.executors) })
-	add("kill database", []string{"database"}, 0, longestDown, f.killDatabase)
+	for _, r := range f.installation.runners {
+		add("kill runner", []string{r.name}, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, r.process, r.kill, lasts) })
+		add("pause runner", []string{r.name}, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, r.process, lasts) })
+	}
+	f.addWays(add)
+	f.addDatabase(add)
+	add("reports about unknown executions", []string{"noise"}, 0, time.Second, f.reportUnknown)
 
 	slot := []string{"nodes"}
 	nodes := f.installation.nodes
 	for n, p := range nodes {
-		add("kill node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, p, p.kill, lasts) })
+		add("kill node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error {
+			return down(ctx, p.process, p.kill, lasts)
+		})
+		if p.disk != nil {
+			room := f.random.Uint64N(64 << 10)
+			add("full disk of node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+				return fillNode(ctx, p, room, lasts)
+			})
+		}
 		links := f.installation.around(n)
 		if f.random.IntN(2) == 0 {
 			links = f.installation.between(n, (n+1)%len(nodes))
@@ -98,15 +118,87 @@ func (f *faults) deck() []fault {
 		if n == f.random.IntN(len(nodes)) {
 			continue // fewer of these, since they take longest
 		}
-		add("pause node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, p, lasts) })
+		add("pause node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, p.process, lasts) })
 		add("silence between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
 			return apart(ctx, links, (*link).silence, lasts)
 		})
 	}
 	last := nodes[f.random.IntN(len(nodes))]
-	add("stop node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, last, last.terminate, lasts) })
+	add("stop node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error {
+		return down(ctx, last.process, last.terminate, lasts)
+	})
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all
+}
+
+// addFault adds a fault that lasts between shortest and longest.
+type addFault func(kind string, slots []string, shortest, longest time.Duration, inject func(context.Context, time.Duration) error)
+
+// addWays adds what can happen between the services and what they rely on.
+func (f *faults) addWays(add addFault) {
+	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
+		kind, _, _ := strings.Cut(s.name, "-")
+		slot := []string{s.name}
+		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
+			return apart(ctx, s.nats, (*link).silence, lasts)
+		})
+		if s.database != nil {
+			add("silence between executor and database", slot, shortestHang, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
+				return apart(ctx, []*link{s.database}, (*link).silence, lasts)
+			})
+		} else if f.random.IntN(2) == 0 {
+			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+				return apart(ctx, s.nats, (*link).cut, lasts)
+			})
+		}
+	}
+}
+
+// addDatabase adds what can happen to the database, and to executors in the middle of
+// their work with it.
+func (f *faults) addDatabase(add addFault) {
+	slot := []string{"database"}
+	add("kill database", slot, 0, longestDown, f.killDatabase)
+	if f.databaseDisk != nil {
+		// Some of what is written may still fit.
+		for _, room := range []uint64{0, f.random.Uint64N(64 << 10)} {
+			add("full disk of database", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
+				return f.fillDatabase(ctx, room, lasts)
+			})
+		}
+	}
+	for _, mode := range lockModes {
+		lockTimeout := f.random.IntN(2) == 0
+		kind := "lock table " + mode
+		if lockTimeout {
+			kind += ", lock_timeout"
+		}
+		add(kind, slot, shortestLock, longestLock, func(ctx context.Context, lasts time.Duration) error {
+			return f.lockTable(ctx, mode, lockTimeout, lasts)
+		})
+	}
+	for _, e := range f.installation.executors {
+		for _, in := range []bool{true, false} {
+			kind := "freeze executor outside of a transaction"
+			if in {
+				kind = "freeze executor in a transaction"
+			}
+			add(kind, []string{e.name, "database"}, shortestFreeze, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
+				return f.freeze(ctx, e, in, func() error {
+					wait(ctx, lasts)
+					return nil
+				})
+			})
+		}
+	}
+	everything := []string{"database", "nodes"}
+	for _, p := range f.installation.processes() {
+		everything = append(everything, p.name)
+	}
+	one := f.installation.executors[f.random.IntN(len(f.installation.executors))]
+	add("freeze executor in a transaction, nothing else", everything, aloneFrozen, aloneFrozen+time.Second, func(ctx context.Context, lasts time.Duration) error {
+		return f.freezeAlone(ctx, one, lasts)
+	})
 }
 
 // run injects faults until starting ends, and returns when the last one is over.
@@ -132,8 +224,8 @@ func (f *faults) run(ctx, starting context.Context) {
 				break
 			}
 			// What waits for the nodes, which take longest, must not hold up all other kinds.
-			if len(queue) < longestQueue {
-				queue = append(queue, f.deck()...)
+			if deck := f.deck(); len(queue) < longestQueue && len(deck) > 0 {
+				queue = append(queue, deck...)
 				continue
 			}
 			select {
@@ -145,6 +237,10 @@ func (f *faults) run(ctx, starting context.Context) {
 		all.Go(func() { f.happen(ctx, next) })
 	}
 }
+
+// alone are more slots than a fault has that can happen beside others. What waits for all of
+// them is not overtaken, or it would wait for ever.
+const alone = 4
 
 // choose takes the first fault whose slots are free out of the queue. mu is held.
 func (f *faults) choose(queue []fault) (fault, []fault, bool) {
@@ -158,6 +254,9 @@ func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 				f.busy[slot] = true
 			}
 			return one, append(queue[:n:n], queue[n+1:]...), true
+		}
+		if len(one.slots) >= alone {
+			break
 		}
 	}
 	return fault{}, queue, false
@@ -174,7 +273,7 @@ func (f *faults) happen(ctx context.Context, one fault) {
 	f.mu.Lock()
 	f.incidents[index].to = time.Now()
 	f.mu.Unlock()
-	if err == nil && one.slots[0] == "nodes" {
+	if err == nil && slices.Contains(one.slots, "nodes") {
 		err = f.installation.awaitReplicas(ctx, replicaTimeout)
 	}
 	f.say("%s %v for %s, recovered after %s", one.kind, one.slots, one.lasts.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
@@ -188,6 +287,13 @@ func (f *faults) happen(ctx context.Context, one fault) {
 	}
 	close(f.freed)
 	f.freed = make(chan struct{})
+}
+
+// stand notes that recording stood still.
+func (f *faults) stand(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.standing = append(f.standing, text)
 }
 
 // happened is a copy of what has happened.
@@ -235,19 +341,6 @@ func roll(ctx context.Context, services []*service) error {
 		if err := s.awaitReady(ctx, recoverTimeout); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
-	if err := f.database.Kill(); err != nil {
-		return err
-	}
-	wait(ctx, lasts)
-	restarting, cancel := context.WithTimeout(ctx, recoverTimeout)
-	defer cancel()
-	if err := f.database.Restart(restarting); err != nil {
-		return fmt.Errorf("start the database again: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,16 +18,19 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats"
-	"github.com/hookstart/hookstart/shared/stream"
 )
 
 const adminToken = "the-admin-token-of-the-soak"
 
 // shape is how many of which processes there are.
 type shape struct {
-	nodes, ingresses, executors int
-	databaseURL                 string
+	nodes, ingresses, executors, runners int
+
+	databaseURL string         // of SQLite
+	database    *pgtest.Server // in its place
+	disk        *disk          // of the first node; nil: it is in the installation's folder
 }
 
 // installation is hookstart in the production shape, on loopback.
@@ -33,20 +38,42 @@ type installation struct {
 	folder    string
 	ports     ports
 	links     map[[2]int]*link // from node to node
-	nodes     []*process
-	nodeURLs  []string
+	nodes     []*node
 	ingresses []*service
 	executors []*service
+	runners   []*service
 	paths     []string // of the workflows' webhooks
+	switched  string   // that of the workflow that is switched on and off
 
 	nc *nats.Conn
 	js jetstream.JetStream
 }
 
-// service is an ingress or an executor.
+// node is a NATS server.
+type node struct {
+	*process
+	addr      string // for clients
+	url       string
+	healthURL string
+	storeDir  string
+	disk      *disk // nil: it shares one with everybody
+}
+
+// service is an ingress, an executor or a runner. It reaches each node, and the database,
+// by a link of its own.
 type service struct {
 	*process
-	url, opsURL string
+	url, opsURL string // a runner has none
+	nats        []*link
+	database    *link // an executor's, when there is PostgreSQL
+}
+
+// links are all of a service.
+func (s *service) links() []*link {
+	if s.database == nil {
+		return s.nats
+	}
+	return append([]*link{s.database}, s.nats...)
 }
 
 // install starts everything and makes the workflows. What it has started it ends again
@@ -62,24 +89,11 @@ func install(ctx context.Context, folder string, s shape) (*installation, error)
 }
 
 func (i *installation) start(ctx context.Context, s shape) error {
-	if err := i.addNodes(s.nodes); err != nil {
+	if err := i.addNodes(s.nodes, s.disk); err != nil {
 		return err
 	}
-	natsURL := strings.Join(i.nodeURLs, ",")
-	for n := range s.executors {
-		e, err := i.newService("executor-"+strconv.Itoa(n), roleExecutor, "--nats-url="+natsURL, "--database-url="+s.databaseURL,
-			"--admin-token="+adminToken, "--replicas="+strconv.Itoa(s.nodes), "--public-url=https://hooks.example.com")
-		if err != nil {
-			return err
-		}
-		i.executors = append(i.executors, e)
-	}
-	for n := range s.ingresses {
-		e, err := i.newService("ingress-"+strconv.Itoa(n), roleIngress, "--nats-url="+natsURL)
-		if err != nil {
-			return err
-		}
-		i.ingresses = append(i.ingresses, e)
+	if err := i.addServices(s); err != nil {
+		return err
 	}
 	for _, p := range i.nodes {
 		if err := p.start(); err != nil {
@@ -98,26 +112,86 @@ func (i *installation) start(ctx context.Context, s shape) error {
 	if err := i.awaitReady(ctx, time.Minute); err != nil {
 		return err
 	}
-	if err := i.connect(natsURL); err != nil {
+	for _, r := range i.runners {
+		if err := r.start(); err != nil {
+			return err
+		}
+	}
+	if err := i.connect(); err != nil {
 		return err
 	}
 	return i.makeWorkflows(ctx)
 }
 
-// addNodes prepares the NATS nodes. Each reaches each other one by a link of its own.
-func (i *installation) addNodes(count int) error {
-	clients, routes := make([]string, count), make([]string, count)
-	for n := range count {
-		var err error
-		if clients[n], err = i.ports.reserve(); err != nil {
+// addServices prepares ingresses, executors and runners.
+func (i *installation) addServices(s shape) error {
+	for n := range s.executors {
+		name := "executor-" + strconv.Itoa(n)
+		database, databaseURL := (*link)(nil), s.databaseURL
+		if s.database != nil {
+			var err error
+			if database, err = newLink(s.database.Socket()); err != nil {
+				return err
+			}
+			databaseURL = "postgres://postgres@" + database.addr() + "/postgres?sslmode=disable&application_name=" + name
+		}
+		e, err := i.newService(name, roleExecutor, "--database-url="+databaseURL,
+			"--admin-token="+adminToken, "--replicas="+strconv.Itoa(s.nodes), "--public-url=https://hooks.example.com")
+		if err != nil {
 			return err
 		}
-		if routes[n], err = i.ports.reserve(); err != nil {
+		e.database = database
+		i.executors = append(i.executors, e)
+	}
+	for n := range s.ingresses {
+		e, err := i.newService("ingress-"+strconv.Itoa(n), roleIngress)
+		if err != nil {
 			return err
+		}
+		i.ingresses = append(i.ingresses, e)
+	}
+	for n := range s.runners {
+		links, natsURL, err := i.ways()
+		if err != nil {
+			return err
+		}
+		i.runners = append(i.runners, &service{process: newProcess(i.folder, "runner-"+strconv.Itoa(n), roleRunner, natsURL), nats: links})
+	}
+	return nil
+}
+
+// ways are new links to all nodes, and the URL that leads through them.
+func (i *installation) ways() (links []*link, natsURL string, err error) {
+	urls := make([]string, len(i.nodes))
+	for n, to := range i.nodes {
+		way, err := newLink(to.addr)
+		if err != nil {
+			return nil, "", err
+		}
+		links, urls[n] = append(links, way), "nats://"+way.addr()
+	}
+	return links, strings.Join(urls, ","), nil
+}
+
+// addNodes prepares the NATS nodes. Each reaches each other one by a link of its own.
+func (i *installation) addNodes(count int, first *disk) error {
+	clients, routes, monitors := make([]string, count), make([]string, count), make([]string, count)
+	for n := range count {
+		for _, addr := range []*string{&clients[n], &routes[n], &monitors[n]} {
+			var err error
+			if *addr, err = i.ports.reserve(); err != nil {
+				return err
+			}
 		}
 	}
 	for n := range count {
-		o := embednats.Options{Name: "node-" + strconv.Itoa(n), StoreDir: i.folder + "/node-" + strconv.Itoa(n), Port: portOf(clients[n])}
+		name, folder := "node-"+strconv.Itoa(n), i.folder
+		one := &node{addr: clients[n], url: "nats://" + clients[n], healthURL: "http://" + monitors[n] + livenessPath}
+		if n == 0 && first != nil {
+			one.disk, folder = first, first.folder
+		}
+		one.storeDir = filepath.Join(folder, name)
+		o := embednats.Options{Name: name, StoreDir: one.storeDir, Port: portOf(clients[n]), MonitorPort: portOf(monitors[n])}
 		if count > 1 {
 			// Nodes tell each other where the others listen. That must lead nowhere, or they
 			// would find a way around the links.
@@ -138,8 +212,8 @@ func (i *installation) addNodes(count int) error {
 		if err != nil {
 			return err
 		}
-		i.nodes = append(i.nodes, newProcess(i.folder, o.Name, roleNode, string(text)))
-		i.nodeURLs = append(i.nodeURLs, "nats://"+clients[n])
+		one.process = newProcess(i.folder, name, roleNode, string(text))
+		i.nodes = append(i.nodes, one)
 	}
 	return nil
 }
@@ -159,17 +233,22 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{role, "--addr=" + addr, "--ops-addr=" + opsAddr, "--log-level=warn"}, flags...)
-	return &service{process: newProcess(i.folder, name, args...), url: "http://" + addr, opsURL: "http://" + opsAddr}, nil
+	links, natsURL, err := i.ways()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{role, "--addr=" + addr, "--ops-addr=" + opsAddr, "--log-level=warn", "--nats-url=" + natsURL}, flags...)
+	return &service{process: newProcess(i.folder, name, args...), url: "http://" + addr, opsURL: "http://" + opsAddr, nats: links}, nil
 }
 
-func (i *installation) services() []*service {
-	return append(append([]*service{}, i.ingresses...), i.executors...)
-}
+// services are those that answer, and so can say that they are ready.
+func (i *installation) services() []*service { return slices.Concat(i.ingresses, i.executors) }
 
-func (i *installation) processes() []*process {
-	all := append([]*process{}, i.nodes...)
-	for _, s := range i.services() {
+func (i *installation) processes() (all []*process) {
+	for _, n := range i.nodes {
+		all = append(all, n.process)
+	}
+	for _, s := range slices.Concat(i.ingresses, i.executors, i.runners) {
 		all = append(all, s.process)
 	}
 	return all
@@ -213,8 +292,12 @@ func (s *service) awaitReady(ctx context.Context, timeout time.Duration) error {
 }
 
 // connect opens the soak's own connection.
-func (i *installation) connect(natsURL string) (err error) {
-	i.nc, err = nats.Connect(natsURL, nats.Name("soak"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+func (i *installation) connect() (err error) {
+	var urls []string
+	for _, n := range i.nodes {
+		urls = append(urls, n.url)
+	}
+	i.nc, err = nats.Connect(strings.Join(urls, ","), nats.Name("soak"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -222,34 +305,43 @@ func (i *installation) connect(natsURL string) (err error) {
 	return err
 }
 
-// The workflows that senders call.
-const workflows = 3
+// The workflows that senders call, and the one that is switched on and off.
+const (
+	workflows        = 3
+	switchedWorkflow = "switched"
+)
 
 func (i *installation) makeWorkflows(ctx context.Context) error {
-	client := i.client()
-	_, err := client.PutAccount(ctx, "soak", api.PutAccount{Name: "Soak", Plan: "ultra"})
+	_, err := i.client().PutAccount(ctx, "soak", api.PutAccount{Name: "Soak", Plan: "ultra"})
 	if err != nil {
 		return err
 	}
 	for n := range workflows {
-		id := "soak-" + strconv.Itoa(n)
-		if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
-			AccountID: "soak", Name: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-			Triggers: []api.PutTrigger{{NodeID: "node"}},
-		}); err != nil {
-			return err
-		}
-		if _, err := client.Activate(ctx, id); err != nil {
-			return err
-		}
-		trigger, err := client.Trigger(ctx, id, "node")
+		path, err := i.makeWorkflow(ctx, "soak-"+strconv.Itoa(n))
 		if err != nil {
 			return err
 		}
-		_, path, _ := strings.Cut(trigger.URL, "/webhooks/")
-		i.paths = append(i.paths, "/webhooks/"+path)
+		i.paths = append(i.paths, path)
 	}
-	return nil
+	i.switched, err = i.makeWorkflow(ctx, switchedWorkflow)
+	return err
+}
+
+// makeWorkflow makes an active workflow, and returns the path of its webhook.
+func (i *installation) makeWorkflow(ctx context.Context, id string) (path string, err error) {
+	client := i.client()
+	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
+		AccountID: "soak", Name: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers: []api.PutTrigger{{NodeID: "node"}},
+	}); err != nil {
+		return "", err
+	}
+	if _, err := client.Activate(ctx, id); err != nil {
+		return "", err
+	}
+	trigger, err := client.Trigger(ctx, id, "node")
+	_, path, _ = strings.Cut(trigger.URL, "/webhooks/")
+	return "/webhooks/" + path, err
 }
 
 func (i *installation) client() *apiclient.Client {
@@ -258,15 +350,15 @@ func (i *installation) client() *apiclient.Client {
 
 // awaitNodes waits until every node is in touch with the cluster.
 func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
-	for _, url := range i.nodeURLs {
-		if err := eventually(ctx, timeout, func(ctx context.Context) error { return answers(ctx, url) }); err != nil {
-			return fmt.Errorf("%s: %w", url, err)
+	for _, n := range i.nodes {
+		if err := eventually(ctx, timeout, func(ctx context.Context) error { return answers(ctx, n.url) }); err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
 		}
 	}
 	return nil
 }
 
-// awaitReplicas waits until every node is in touch with the cluster and has all of the
+// awaitReplicas waits until every node is in touch with the cluster and has all of every
 // stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
 	if err := i.awaitNodes(ctx, timeout); err != nil {
@@ -275,24 +367,30 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 	return eventually(ctx, timeout, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		s, err := i.js.Stream(ctx, stream.Name)
-		if err != nil {
-			return err
+		all := i.js.ListStreams(ctx)
+		var errs []error
+		for info := range all.Info() {
+			errs = append(errs, complete(info))
 		}
-		c := s.CachedInfo().Cluster
-		if c == nil {
-			return nil // one node, no replicas
-		}
-		if c.Leader == "" {
-			return errors.New("the stream has no leader")
-		}
-		for _, peer := range c.Replicas {
-			if peer.Offline || !peer.Current {
-				return fmt.Errorf("%s is not current", peer.Name)
-			}
-		}
-		return nil
+		return errors.Join(append(errs, all.Err())...)
 	})
+}
+
+// complete says which replica does not have all of a stream.
+func complete(s *jetstream.StreamInfo) error {
+	c := s.Cluster
+	if c == nil {
+		return nil // one node, no replicas
+	}
+	if c.Leader == "" {
+		return fmt.Errorf("%s has no leader", s.Config.Name)
+	}
+	for _, peer := range c.Replicas {
+		if peer.Offline || !peer.Current {
+			return fmt.Errorf("%s is not current in %s", peer.Name, s.Config.Name)
+		}
+	}
+	return nil
 }
 
 // answers says whether a node knows a leader of the cluster.
@@ -338,6 +436,11 @@ func (i *installation) close() {
 	}
 	for _, l := range i.links {
 		l.close()
+	}
+	for _, s := range slices.Concat(i.ingresses, i.executors, i.runners) {
+		for _, l := range s.links() {
+			l.close()
+		}
 	}
 	i.ports.close()
 }

@@ -2,10 +2,11 @@ package soak
 
 import (
 	"net"
+	"strings"
 	"sync"
 )
 
-// link is the way from one NATS node to another: a proxy that can be cut.
+// link is the way from one process to another: a proxy that can be cut, and can hang.
 type link struct {
 	listener net.Listener
 	to       string
@@ -16,7 +17,7 @@ type link struct {
 	conns  map[net.Conn]struct{}
 }
 
-// newLink listens on a free port and connects to an address.
+// newLink listens on a free port and connects to an address, or to the socket at a path.
 func newLink(to string) (*link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -76,11 +77,15 @@ func (l *link) accept() {
 	}
 }
 
-// join copies between a node's connection and a new one to the other node.
+// join copies between a connection and a new one to the other side.
 func (l *link) join(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.pass()                         // a connection is not even made while the link is silent
-	to, err := net.Dial("tcp", l.to) //nolint:noctx // on loopback it does not block
+	l.pass() // a connection is not even made while the link is silent
+	network := "tcp"
+	if strings.HasPrefix(l.to, "/") {
+		network = "unix"
+	}
+	to, err := net.Dial(network, l.to) //nolint:noctx // on loopback it does not block
 	if err != nil {
 		return
 	}

@@ -154,39 +154,40 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 
 // checkStored checks that each acknowledged execution is stored once and recorded within
 // the time. It returns the markers of what is stored.
-func checkStored(t *testing.T, i *installation, all []posted, within time.Duration) map[string]bool {
+func checkStored(t *testing.T, i *installation, requests []posted, within time.Duration) map[string]bool {
 	t.Helper()
-	if err := awaitRecorder(t.Context(), i.js, within); err != nil {
+	if err := awaitConsumers(t.Context(), i.js, within); err != nil {
 		t.Fatal(err)
 	}
-	starts, err := readStarts(t.Context(), i.js)
+	all, err := readStored(t.Context(), i.js)
 	if err != nil {
 		t.Fatal(err)
 	}
+	starts := all.starts
 	records, err := readRecords(t.Context(), i.client())
 	if err != nil {
 		t.Fatal(err)
 	}
 	acknowledged := 0
-	for _, one := range all {
+	for _, one := range requests {
 		if one.answer.Status != 200 {
 			continue
 		}
 		acknowledged++
 		id := one.answer.ExecutionID
-		if s := starts[id]; s.messages != 1 || s.marker != one.marker || records[id] != 1 {
-			t.Errorf("%s: %s is %d times in the stream (%s), %d times recorded", one, id, s.messages, s.marker, records[id])
+		if s := starts[id]; s.messages != 1 || s.marker != one.marker || records[id].count != 1 {
+			t.Errorf("%s: %s is %d times in the stream (%s), %d times recorded", one, id, s.messages, s.marker, records[id].count)
 		}
 	}
 	if len(records) != len(starts) {
 		t.Errorf("%d records, %d starts in the stream", len(records), len(starts))
 	}
-	t.Logf("%d requests, %d acknowledged, %d stored and recorded", len(all), acknowledged, len(starts))
-	stored := map[string]bool{}
+	t.Logf("%d requests, %d acknowledged, %d stored and recorded", len(requests), acknowledged, len(starts))
+	markers := map[string]bool{}
 	for _, s := range starts {
-		stored[s.marker] = true
+		markers[s.marker] = true
 	}
-	return stored
+	return markers
 }
 
 // sqlite is a database in a test's own folder.

@@ -20,6 +20,9 @@ type report struct {
 	audit     *audit
 	incidents []incident
 	ended     []string // processes that ended by themselves, and what else went wrong with them
+	stood     []string // when recording stood still
+	untrue    []string // answers to changes of the registry that did not hold
+	restored  []string // what did not hold after the store was restored
 }
 
 func (r *report) write(out io.Writer) {
@@ -36,6 +39,7 @@ func (r *report) write(out io.Writer) {
 	line("no answer", sum(t.errors), list(t.errors))
 	line("stored", a.stored, "executions in the stream")
 	line("recorded", a.recorded, "")
+	line("run", a.ended, "executions whose runner reported the end")
 	line("unheard", a.unheard, "stored; the answer was lost, and the sender did not ask again")
 	line("ghosts", sum(a.ghosts), "stored though refused, without a delivery ID, never sent again: a NATS server took it and did not say so in time")
 	if len(a.ghosts) > 0 {
@@ -46,12 +50,51 @@ func (r *report) write(out io.Writer) {
 	line("faults", len(r.incidents), list(byKind(r.incidents)))
 	line("ended", len(r.ended), "processes that ended by themselves or not well")
 	show(out, r.ended)
+	line("stood still", len(r.stood), "times that nothing was recorded though one executor was well")
+	show(out, r.stood)
+	line("untrue", len(r.untrue), "answers that a workflow is switched on or off, with which an ingress did not agree")
+	show(out, r.untrue)
 	line("strange", len(a.strange), "")
 	show(out, a.strange)
-	line("lost", len(a.lost), "")
+	line("lost", len(a.lost), "acknowledged, and not in the stream")
 	show(out, a.lost)
+	line("unrecorded", len(a.unrecorded), "in the stream, and not recorded")
+	show(out, a.unrecorded)
 	line("doubled", len(a.doubled), "")
 	show(out, a.doubled)
+	line("wrong", len(a.wrong), "not in the state that a runner reported")
+	show(out, a.wrong)
+}
+
+func (r *report) writeRestored(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restored), "after the store was restored")
+	show(out, r.restored)
+}
+
+// err says which promises are broken; nil: none.
+func (r *report) err() error {
+	var all []string
+	for _, one := range []struct {
+		name  string
+		lines []string
+	}{
+		{"lost", r.audit.lost},
+		{"unrecorded", r.audit.unrecorded},
+		{"doubled", r.audit.doubled},
+		{"wrong", r.audit.wrong},
+		{"strange", r.audit.strange},
+		{"stood still", r.stood},
+		{"untrue", r.untrue},
+		{"broken by the restored store", r.restored},
+	} {
+		if len(one.lines) > 0 {
+			all = append(all, fmt.Sprintf("%d %s", len(one.lines), one.name))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
 }
 
 func show(out io.Writer, lines []string) {

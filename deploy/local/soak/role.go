@@ -20,6 +20,7 @@ const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"
 	roleNode     = "soak-nats"
+	roleRunner   = "soak-runner"
 )
 
 // BeProgram makes this process the program whose name it was started under, and says
@@ -33,14 +34,20 @@ func BeProgram() bool {
 		var c executor.Config
 		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
 	case roleNode:
-		if err := runNode(os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		endWith(runNode(os.Args[1]))
+	case roleRunner:
+		endWith(runRunner(os.Args[1]))
 	default:
 		return false
 	}
 	return true
+}
+
+func endWith(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // runNode is a NATS server with the options in text, until SIGTERM.

@@ -102,7 +102,7 @@ func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := firstPause
 	for range maxAttempts {
-		if s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]) {
+		if _, final := s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
 			return
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(random.Int64N(int64(pause))))
@@ -126,20 +126,20 @@ type answer struct {
 
 // attempt sends one request and notes what came of it. final says that a sender does not
 // send it again.
-func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (final bool) {
+func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (a answer, final bool) {
 	s.book.sends()
 	a, err := s.request(ctx, d, url+path)
 	switch {
 	case err != nil:
 		what, neverMade := connectionError(err)
 		s.book.failure(d, what, neverMade)
-		return false
+		return a, false
 	case a.Status == http.StatusOK:
 		s.book.accepted(d, a)
-		return true
+		return a, true
 	default:
 		s.book.refusal(d, fmt.Sprintf("%d %s", a.Status, a.Code))
-		return a.Status < 500 && a.Status != http.StatusTooManyRequests
+		return a, a.Status < 500 && a.Status != http.StatusTooManyRequests
 	}
 }
 

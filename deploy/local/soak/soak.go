@@ -24,6 +24,8 @@ type Config struct {
 	Rate     float64       `help:"Deliveries per second, when nothing is away." default:"400"`
 	Senders  int           `help:"How many send at the same time." default:"1000"`
 	Every    time.Duration `help:"How often a fault begins, on average." default:"4s"`
+	Only     string        `help:"Only the faults whose name contains this, such as 'lock' or 'node'."`
+	Restore  bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, and check what holds after that." default:"true" negatable:""`
 	Verbose  bool          `help:"Tell each fault when it is over."`
 	Keep     bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
 
@@ -70,13 +72,19 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 		err = fmt.Errorf("%w; the logs are in %s", err, folder)
 	}()
-	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 NATS nodes, 2 ingresses, 2 executors, PostgreSQL; %s\n", c.Seed, c.Duration)
-	database, err := pgtest.Create()
+	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s\n", c.Seed, c.Duration)
+	nodeDisk, databaseDisk, err := disks()
+	if err != nil {
+		_, _ = fmt.Fprintf(c.Out, "no full disks: %v\n", err)
+	} else {
+		defer func() { err = errors.Join(err, nodeDisk.remove(), databaseDisk.remove()) }()
+	}
+	database, err := createDatabase(databaseDisk)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
-	i, err := install(ctx, folder, shape{nodes: 3, ingresses: 2, executors: 2, databaseURL: database.URL()})
+	i, err := install(ctx, folder, shape{nodes: 3, ingresses: 2, executors: 2, runners: 2, database: database, disk: nodeDisk})
 	if err == nil {
 		defer i.close()
 	}
@@ -96,11 +104,13 @@ func Run(ctx context.Context, c Config) (err error) {
 			_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
 		}
 	}
-	f := newFaults(i, database, c.Seed, c.Every, say)
+	f := newFaults(i, database, databaseDisk, c.Seed, c.Every, say)
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() { showProgress(showing, c.Out, began, func() string { return status(b, f) }) })
-	load(ctx, c, i, b, f)
+	f.only = c.Only
+	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
+	r.untrue = load(ctx, c, i, s, f)
 	stopShowing()
 	shown.Wait()
 	r.took = time.Since(began)
@@ -115,38 +125,61 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	if err := awaitRecorder(ctx, i.js, recordTimeout); err != nil {
+	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		return err
 	}
-	starts, err := readStarts(ctx, i.js)
+	streams, err := readStored(ctx, i.js)
 	if err != nil {
-		return fmt.Errorf("read the stream: %w", err)
+		return fmt.Errorf("read the streams: %w", err)
 	}
 	records, err := readRecords(ctx, i.client())
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
 	r.totals, r.incidents = b.soFar(), f.happened()
-	r.audit = examine(b, starts, records, r.incidents)
+	r.audit = examine(b, streams, records, r.incidents)
 	r.ended = append(i.complaints(), f.problems...)
+	r.stood = f.standing
 	r.write(c.Out)
-	if a := r.audit; len(a.lost)+len(a.doubled)+len(a.strange) > 0 {
-		return fmt.Errorf("seed %d: %d lost, %d doubled, %d strange", c.Seed, len(a.lost), len(a.doubled), len(a.strange))
+	if c.Restore {
+		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are put back to an earlier copy: what was accepted after that may be gone from the stream, and nothing else")
+		if r.restored, err = i.restore(ctx, s); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		r.writeRestored(c.Out)
 	}
-	return nil
+	return r.err()
+}
+
+// disks are those that can be full. Without the rights to mount them there are none.
+func disks() (node, database *disk, err error) {
+	if node, err = newDisk(); err != nil {
+		return nil, nil, err
+	}
+	if database, err = newDisk(); err != nil {
+		return nil, nil, errors.Join(err, node.remove())
+	}
+	return node, database, nil
+}
+
+func createDatabase(on *disk) (*pgtest.Server, error) {
+	if on == nil {
+		return pgtest.Create()
+	}
+	return pgtest.CreateIn(on.folder)
 }
 
 // load returns when the time is over, the last fault too, and every sender has its answer
 // or has given up.
-func load(ctx context.Context, c Config, i *installation, b *book, f *faults) {
+func load(ctx context.Context, c Config, i *installation, s *senders, f *faults) (untrue []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() {
-		newSenders(b, i, strconv.FormatUint(c.Seed, 10)).post(ctx, starting, c.Senders, c.Rate, c.Seed)
-	})
+	all.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
 	all.Go(func() { f.run(ctx, starting) })
+	all.Go(func() { untrue = i.switching(ctx, starting, s, c.Seed) })
 	all.Wait()
+	return untrue
 }
 
 func status(b *book, f *faults) string {

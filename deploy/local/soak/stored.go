@@ -3,15 +3,24 @@ package soak
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 )
+
+// stored is what the streams hold.
+type stored struct {
+	starts map[string]start
+	ends   map[string]execution.Status // what runners reported first of each execution's end
+}
 
 // start is an execution whose start is in the stream.
 type start struct {
@@ -19,88 +28,132 @@ type start struct {
 	messages int
 }
 
-// readStarts reads every start in the stream, by execution ID.
-func readStarts(ctx context.Context, js jetstream.JetStream) (map[string]start, error) {
+// readStored reads every start and every report in the streams, by execution ID.
+func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 	// Complete again after a failure: it is begun anew, and counts from the beginning.
-	var starts map[string]start
+	var all stored
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
-		starts, err = tryStarts(ctx, js)
+		all = stored{map[string]start{}, map[string]execution.Status{}}
+		names, err := streams(ctx, js)
+		for _, name := range names {
+			if err == nil {
+				err = all.read(ctx, js, name)
+			}
+		}
 		return err
 	})
-	return starts, err
+	return all, err
 }
 
-func tryStarts(ctx context.Context, js jetstream.JetStream) (map[string]start, error) {
-	s, err := js.Stream(ctx, stream.Name)
+// streams are those on which executions travel. Reports may have one of their own.
+func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
+	name, err := js.StreamNameBySubject(ctx, stream.ProgressSubject("*", "*", "*"))
 	if err != nil {
 		return nil, err
 	}
-	starts := map[string]start{}
+	return slices.Compact([]string{stream.Name, name}), nil
+}
+
+func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string) error {
+	s, err := js.Stream(ctx, name)
+	if err != nil {
+		return err
+	}
 	last := s.CachedInfo().State.LastSeq
 	if last == 0 {
-		return starts, nil
+		return nil
 	}
-	consumer, err := js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{})
+	consumer, err := js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer messages.Stop()
 	for {
 		msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
-		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
+		if err == nil {
+			err = all.add(event)
 		}
-		if event.Start != nil {
-			var body struct{ Marker string }
-			if err := json.Unmarshal(event.Start.Payload.Body, &body); err != nil {
-				return nil, fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
-			}
-			one := starts[event.Start.ID]
-			if one.messages > 0 && one.marker != body.Marker {
-				return nil, fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, one.marker, body.Marker)
-			}
-			starts[event.Start.ID] = start{marker: body.Marker, messages: one.messages + 1}
+		if err != nil {
+			return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
 		}
 		if meta.Sequence.Stream >= last {
-			return starts, nil
+			return nil
 		}
 	}
 }
 
-// awaitRecorder waits until the executors have recorded all that is in the stream.
-func awaitRecorder(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
-	return eventually(ctx, timeout, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		consumer, err := js.Consumer(ctx, stream.Name, recorderConsumer)
+func (all *stored) add(event stream.Event) error {
+	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
+		all.ends[p.ID] = p.Status
+	}
+	if event.Start == nil {
+		return nil
+	}
+	var body struct{ Marker string }
+	if err := json.Unmarshal(event.Start.Payload.Body, &body); err != nil {
+		return err
+	}
+	one := all.starts[event.Start.ID]
+	if one.messages > 0 && one.marker != body.Marker {
+		return fmt.Errorf("execution %s has the bodies of %s and %s", event.Start.ID, one.marker, body.Marker)
+	}
+	all.starts[event.Start.ID] = start{marker: body.Marker, messages: one.messages + 1}
+	return nil
+}
+
+// awaitConsumers waits until executors and runners have dealt with all that is in the
+// streams.
+func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
+	return eventually(ctx, timeout, func(ctx context.Context) error { return behind(ctx, js) })
+}
+
+// behind says which consumer is.
+func behind(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	names, err := streams(ctx, js)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s, err := js.Stream(ctx, name)
 		if err != nil {
 			return err
 		}
-		if info := consumer.CachedInfo(); info.NumPending > 0 || info.NumAckPending > 0 {
-			return fmt.Errorf("the recorder lags behind by %d messages", info.NumPending+uint64(max(0, info.NumAckPending)))
+		consumers := s.ListConsumers(ctx)
+		for info := range consumers.Info() {
+			if waiting := info.NumPending + uint64(max(0, info.NumAckPending)); info.Config.Durable != "" && waiting > 0 {
+				err = fmt.Errorf("consumer %s of %s lags behind by %d messages", info.Name, name, waiting)
+			}
 		}
-		return nil
-	})
+		if err = errors.Join(err, consumers.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// recorderConsumer is the durable consumer that all executors share.
-const recorderConsumer = "executor"
+// record is what executors say of an execution.
+type record struct {
+	count  int
+	status execution.Status
+}
 
-// readRecords counts the records by execution ID.
-func readRecords(ctx context.Context, client *apiclient.Client) (map[string]int, error) {
-	records := map[string]int{}
+// readRecords reads all records of executions that were not rejected, by execution ID.
+func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
+	records := map[string]record{}
 	page := apiclient.Page{Limit: 200}
 	for {
 		var list api.List[api.Execution]
@@ -111,7 +164,9 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]int,
 			return nil, err
 		}
 		for _, e := range list.Items {
-			records[e.ExecutionID]++
+			if status := execution.Status(e.Status); status != execution.Rejected {
+				records[e.ExecutionID] = record{records[e.ExecutionID].count + 1, status}
+			}
 		}
 		if page.Cursor = list.NextCursor; page.Cursor == "" {
 			return records, nil

@@ -64,7 +64,7 @@ func acquire(t testing.TB) *Server {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil {
-		server, err := create(programs, nil)
+		server, err := create(programs, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ type Server struct {
 // "fsync=on" (it is off: the data need not outlive the machine). The test's end stops it.
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := create(installed(t), settings)
+	s, err := create(installed(t), "", settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,16 @@ func (s *Server) url(database string) string {
 	return u.String()
 }
 
+// Socket is the path of the socket that it listens on.
+func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432") }
+
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 func (s *Server) log() string  { return filepath.Join(s.folder, "log") }
 
-func create(programs string, settings []string) (*Server, error) {
+// create makes a server in a new folder in parent, or where temporary ones are.
+func create(programs, parent string, settings []string) (*Server, error) {
 	// Not t.TempDir: its names are longer than the 107 bytes of a socket's path.
-	folder, err := os.MkdirTemp("", "hookstart-pg-")
+	folder, err := os.MkdirTemp(parent, "hookstart-pg-")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,67 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// How long a table is locked: from less to far more than what is patient with it.
+const (
+	shortestLock = 5 * time.Second
+	longestLock  = 40 * time.Second
+)
+
+// What CREATE INDEX holds, and what VACUUM FULL and many an ALTER TABLE hold.
+var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
+
+// lockTable locks the executions from another session. With lockTimeout, those who wait for it
+// are told no, over and over.
+func (f *faults) lockTable(ctx context.Context, mode string, lockTimeout bool, lasts time.Duration) error {
+	if lockTimeout {
+		// It holds for new connections.
+		const reconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'executor-%'"
+		if _, err := f.database.Query(ctx, "ALTER ROLE postgres SET lock_timeout = '1s'", reconnect); err != nil {
+			return err
+		}
+		defer func() {
+			_, _ = f.database.Query(context.WithoutCancel(ctx), "ALTER ROLE postgres RESET lock_timeout", reconnect)
+		}()
+	}
+	_, err := f.database.Query(ctx, "SET lock_timeout = 0", "BEGIN", "LOCK TABLE executions IN "+mode+" MODE",
+		fmt.Sprintf("SELECT pg_sleep(%f)", lasts.Seconds()), "COMMIT")
+	return err
+}
+
+func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
+	if err := f.database.Kill(); err != nil {
+		return err
+	}
+	wait(ctx, lasts)
+	return f.restartDatabase(ctx)
+}
+
+// fillDatabase leaves the database no more than that room. It may end by itself, and is then
+// started again.
+func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
+	if err := f.databaseDisk.fill(room); err != nil {
+		return err
+	}
+	wait(ctx, lasts)
+	if err := f.databaseDisk.free(); err != nil {
+		return err
+	}
+	if f.database.Running() {
+		return nil
+	}
+	return f.restartDatabase(ctx)
+}
+
+func (f *faults) restartDatabase(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
+	defer cancel()
+	if err := f.database.Restart(ctx); err != nil {
+		return fmt.Errorf("start the database again: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// diskSize is the size of a disk. It is no more than a bound: only what is stored takes memory.
+const diskSize = 16 << 30
+
+// disk is a file system of its own, which can be full.
+type disk struct{ folder string }
+
+// newDisk mounts a disk. Only root may.
+func newDisk() (*disk, error) {
+	folder, err := os.MkdirTemp("", "hookstart-disk-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // PostgreSQL runs as another user
+		return nil, errors.Join(err, os.Remove(folder))
+	}
+	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("mode=0755,size=%d", int64(diskSize))); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount a tmpfs: %w", err), os.Remove(folder))
+	}
+	return &disk{folder}, nil
+}
+
+// fill leaves so much room, as a foreign file does that takes the rest.
+func (d *disk) fill(room uint64) (err error) {
+	for range 100 {
+		var s syscall.Statfs_t
+		if err := syscall.Statfs(d.folder, &s); err != nil {
+			return err
+		}
+		used := (s.Blocks - s.Bfree) * uint64(s.Bsize) //nolint:gosec // not negative
+		// EINVAL: it is less than what is stored by now.
+		if err = d.resize(max(used+room, 1)); !errors.Is(err, syscall.EINVAL) {
+			return err
+		}
+	}
+	return err
+}
+
+// free makes room again.
+func (d *disk) free() error { return d.resize(diskSize) }
+
+func (d *disk) resize(bytes uint64) error {
+	return syscall.Mount("tmpfs", d.folder, "tmpfs", syscall.MS_REMOUNT, fmt.Sprintf("size=%d", bytes))
+}
+
+func (d *disk) remove() error {
+	return errors.Join(syscall.Unmount(d.folder, syscall.MNT_DETACH), os.Remove(d.folder))
+}

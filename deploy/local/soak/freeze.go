@@ -1,0 +1,78 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// How long an executor is frozen: longer than it takes until its messages come to another
+// one.
+const (
+	shortestFreeze = 8 * time.Second
+	longestFreeze  = 15 * time.Second
+	// takeOver is how long the others may take until they record all that the frozen one would
+	// have. aloneFrozen is how long it is frozen when that is judged.
+	takeOver    = 20 * time.Second
+	aloneFrozen = takeOver + 10*time.Second
+)
+
+// freeze stops an executor in a transaction, or outside of any: it tries until it has caught
+// it so. meanwhile is called while it is frozen.
+func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, meanwhile func() error) error {
+	defer func() { _ = s.signal(syscall.SIGCONT) }()
+	condition := "state LIKE 'idle in transaction%'"
+	if inTransaction {
+		condition += " AND backend_xid IS NOT NULL" // one that has written something
+	}
+	for try := range 500 {
+		if err := s.signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		wait(ctx, 20*time.Millisecond) // what it asked PostgreSQL for is done by then
+		open, err := f.database.Query(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+condition)
+		if err != nil {
+			return err
+		}
+		if (open != "0") == inTransaction {
+			return meanwhile()
+		}
+		if err := s.signal(syscall.SIGCONT); err != nil {
+			return err
+		}
+		wait(ctx, time.Duration(try%10)*time.Millisecond)
+	}
+	return errors.New("it was never caught like that")
+}
+
+// freezeAlone freezes an executor in a transaction while all else is well: the other one must
+// go on recording.
+func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
+	return f.freeze(ctx, s, true, func() error {
+		wait(ctx, takeOver)
+		before, err := f.recorded(ctx)
+		if err != nil {
+			return err
+		}
+		wait(ctx, lasts-takeOver)
+		after, err := f.recorded(ctx)
+		if err != nil || after != before || ctx.Err() != nil {
+			return err
+		}
+		if lag := behind(ctx, f.installation.js); lag != nil {
+			f.stand(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded anything: %v", s.name, lasts-takeOver, lag))
+		}
+		return nil
+	})
+}
+
+func (f *faults) recorded(ctx context.Context) (int, error) {
+	text, err := f.database.Query(ctx, "SELECT count(*) FROM executions")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(text)
+}

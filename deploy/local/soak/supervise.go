@@ -1,0 +1,67 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// livenessPath is what the deployment's liveness probe of a NATS server asks for
+// (deploy/nats/kubernetes.yaml).
+const livenessPath = "/healthz?js-enabled-only=true"
+
+// The deployment asks more rarely, and is more patient.
+const (
+	probeEvery    = time.Second
+	failuresToEnd = 5
+)
+
+// fillNode leaves a node no more than that room. Afterwards it is supervised as the deployment
+// does it.
+func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
+	if err := n.disk.fill(room); err != nil {
+		return err
+	}
+	wait(ctx, lasts)
+	if err := n.disk.free(); err != nil {
+		return err
+	}
+	return n.supervise(ctx)
+}
+
+// supervise watches a node for a while, and restarts it when its probe fails too often.
+func (n *node) supervise(ctx context.Context) error {
+	failures := 0
+	for range 2 * failuresToEnd {
+		if err := n.alive(ctx); err != nil {
+			failures++
+		} else {
+			failures = 0
+		}
+		if failures == failuresToEnd {
+			n.terminate()
+			return n.start()
+		}
+		wait(ctx, probeEvery)
+	}
+	return nil
+}
+
+func (n *node) alive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeEvery)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.healthURL, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s says %s", n.healthURL, response.Status)
+	}
+	return nil
+}

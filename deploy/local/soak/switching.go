@@ -1,0 +1,59 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+const (
+	switchEvery = 300 * time.Millisecond
+	// switchTimeout is how long a call may take: longer than an executor is away without
+	// being ended.
+	switchTimeout = time.Minute
+	// unsureFor is how long after a call without an answer that call may still have an effect: as
+	// long as a fault holds back what was sent.
+	unsureFor = 2 * longestFreeze
+)
+
+// switching activates and deactivates a workflow, each time by any of the executors, and asks
+// every ingress right after the answer whether it agrees. It returns when starting ends,
+// with what did not hold.
+func (i *installation) switching(ctx, starting context.Context, s *senders, seed uint64) (untrue []string) {
+	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
+	active, unsure := true, time.Time{}
+	for number := 0; starting.Err() == nil; number++ {
+		wait(starting, switchEvery)
+		e := i.executors[random.IntN(len(i.executors))]
+		active = !active
+		if err := switchTo(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+			unsure = time.Now().Add(unsureFor)
+			continue
+		}
+		for n, ingress := range i.ingresses {
+			d := s.book.open(fmt.Sprintf("%s-switch-%d-%d", s.run, number, n), false)
+			a, _ := s.attempt(ctx, d, i.switched, ingress.url)
+			disagrees := a.Status == http.StatusOK && !active || a.Code == "workflow_inactive" && active
+			if disagrees && time.Now().After(unsure) {
+				untrue = append(untrue, fmt.Sprintf("%s: %s answered that active is %v; after that %s answered %d %s",
+					d.began.Format("15:04:05.000"), e.name, active, ingress.name, a.Status, a.Code))
+			}
+		}
+	}
+	return untrue
+}
+
+func switchTo(ctx context.Context, client *apiclient.Client, active bool) error {
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	change := client.Deactivate
+	if active {
+		change = client.Activate
+	}
+	_, err := change(ctx, switchedWorkflow)
+	return err
+}
