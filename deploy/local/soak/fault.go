@@ -167,8 +167,9 @@ func (f *faults) addDatabase(add addFault) {
 			})
 		}
 	}
-	for _, mode := range lockModes {
-		lockTimeout := f.random.IntN(2) == 0
+	impatient := f.random.IntN(len(lockModes))
+	for n, mode := range lockModes {
+		lockTimeout := n == impatient
 		kind := "lock table " + mode
 		if lockTimeout {
 			kind += ", lock_timeout"

@@ -462,20 +462,24 @@ func (i *installation) failures() (all []error) {
 	return all
 }
 
-// eventually tries until it works; past the timeout it returns the last error.
+// eventually tries until it works; past the timeout it returns the last error of before.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
 		err := try(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", timeout, err)
+			return fmt.Errorf("after %s: %w", timeout, last)
 		case <-tick.C:
 		}
 	}
