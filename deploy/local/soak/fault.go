@@ -297,6 +297,13 @@ func (f *faults) stand(text string) {
 	f.standing = append(f.standing, text)
 }
 
+// at says whether there is a fault at something now.
+func (f *faults) at(slot string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.busy[slot]
+}
+
 // happened is a copy of what has happened.
 func (f *faults) happened() []incident {
 	f.mu.Lock()

@@ -177,7 +177,7 @@ func load(ctx context.Context, c Config, i *installation, s *senders, f *faults)
 	var all sync.WaitGroup
 	all.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
 	all.Go(func() { f.run(ctx, starting) })
-	all.Go(func() { untrue = i.switching(ctx, starting, s, c.Seed) })
+	all.Go(func() { untrue = i.switching(ctx, starting, s, f, c.Seed) })
 	all.Wait()
 	return untrue
 }

@@ -20,15 +20,19 @@ const (
 	unsureFor = 2 * longestFreeze
 )
 
-// switching activates and deactivates a workflow, each time by any of the executors, and asks
-// every ingress right after the answer whether it agrees. It returns when starting ends,
-// with what did not hold.
-func (i *installation) switching(ctx, starting context.Context, s *senders, seed uint64) (untrue []string) {
+// switching activates and deactivates a workflow, each time by any executor that no fault is
+// at, and asks every ingress right after the answer whether it agrees. So an executor that
+// was away is asked as soon as it is back. It returns when starting ends, with what did not
+// hold.
+func (i *installation) switching(ctx, starting context.Context, s *senders, f *faults, seed uint64) (untrue []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
 		wait(starting, switchEvery)
 		e := i.executors[random.IntN(len(i.executors))]
+		if f.at(e.name) {
+			continue
+		}
 		active = !active
 		if err := switchTo(ctx, apiclient.New(e.url, adminToken), active); err != nil {
 			unsure = time.Now().Add(unsureFor)
