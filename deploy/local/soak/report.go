@@ -22,6 +22,7 @@ type report struct {
 	ended     []string // processes that ended by themselves, and what else went wrong with them
 	stood     []string // when recording stood still
 	untrue    []string // answers to changes of the registry that did not hold
+	aside     []string // starts that were put aside
 	restored  []string // what did not hold after the store was restored
 }
 
@@ -60,6 +61,8 @@ func (r *report) write(out io.Writer) {
 	show(out, a.lost)
 	line("unrecorded", len(a.unrecorded), "in the stream, and not recorded")
 	show(out, a.unrecorded)
+	line("put aside", len(r.aside), "starts that executors took for unreadable, recorded or not")
+	show(out, r.aside)
 	line("doubled", len(a.doubled), "")
 	show(out, a.doubled)
 	line("wrong", len(a.wrong), "not in the state that a runner reported")
@@ -80,6 +83,7 @@ func (r *report) err() error {
 	}{
 		{"lost", r.audit.lost},
 		{"unrecorded", r.audit.unrecorded},
+		{"put aside", r.aside},
 		{"doubled", r.audit.doubled},
 		{"wrong", r.audit.wrong},
 		{"strange", r.audit.strange},

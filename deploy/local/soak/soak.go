@@ -136,6 +136,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
+	if r.aside, err = readAside(ctx, i.client()); err != nil {
+		return fmt.Errorf("read the dead letters: %w", err)
+	}
 	r.totals, r.incidents = b.soFar(), f.happened()
 	r.audit = examine(b, streams, records, r.incidents)
 	r.ended = append(i.complaints(), f.problems...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -170,6 +171,31 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 		}
 		if page.Cursor = list.NextCursor; page.Cursor == "" {
 			return records, nil
+		}
+	}
+}
+
+const startSubjects = "executions.start."
+
+// readAside names the starts that executors put aside. All that is sent here can be
+// recorded.
+func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+	page := apiclient.Page{Limit: 200}
+	for {
+		var list api.List[api.DeadLetter]
+		if err := eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
+			list, err = client.DeadLetters(ctx, "", page)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		for _, d := range list.Items {
+			if d.Kind != api.DeadLetterFailed && strings.HasPrefix(d.Subject, startSubjects) {
+				aside = append(aside, fmt.Sprintf("message %d: %s", d.StreamSequence, d.Reason))
+			}
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			return aside, nil
 		}
 	}
 }

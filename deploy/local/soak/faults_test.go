@@ -1,0 +1,58 @@
+package soak
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/pgtest"
+)
+
+// One executor is frozen with starts on their way to it, and the other is told by the
+// database, for longer than it is patient, that it must not write, while runners report at
+// once: everything is recorded with its end.
+func TestFrozenAndLocked(t *testing.T) {
+	t.Parallel()
+	database := pgtest.StartServer(t)
+	i := set(t, shape{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
+	f := newFaults(i, database, nil, 1, time.Second, t.Logf)
+	s := newSenders(newBook(), i, "test")
+
+	starting, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	all.Go(func() { s.post(t.Context(), starting, 20, 20, 1) })
+	err := f.freeze(t.Context(), i.executors[0], false, func() error {
+		return f.lockTable(t.Context(), lockModes[0], true, 7*time.Second)
+	})
+	stop()
+	all.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := awaitConsumers(t.Context(), i.js, recordTimeout); err != nil {
+		t.Fatal(err)
+	}
+	streams, err := readStored(t.Context(), i.js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := readRecords(t.Context(), i.client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	aside, err := readAside(t.Context(), i.client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report{audit: examine(s.book, streams, records, nil), aside: aside}
+	r.write(t.Output())
+	if err := r.err(); err != nil {
+		t.Error(err)
+	}
+	if len(streams.starts) < 50 || len(streams.ends) < 50 {
+		t.Errorf("%d executions, %d ended: too few to show anything", len(streams.starts), len(streams.ends))
+	}
+}
