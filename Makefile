@@ -49,9 +49,9 @@ test: ## run every test, with the race detector where it is available
 	cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
 	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 8m $(TESTFLAGS) $(PACKAGES)
 
-soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7; AWAY=60s: NATS, PostgreSQL away that long
+soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/local/soak -away=$(AWAY),\
-	CGO_ENABLED=0 go build -o bin/soak ./deploy/local/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)))
+	CGO_ENABLED=0 go build -o bin/soak ./deploy/local/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)) $(ARGS))
 
 soak-runners: ## RUNNERS=20000 executions by four runners, of which one is killed every 2 s
 	go test -count=1 -v -timeout 30m -run '^TestKilledRunners$$' ./deploy/local -runners=$(RUNNERS)
