@@ -1,0 +1,133 @@
+package ingress_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hookstart/hookstart/ingress"
+)
+
+// The contract with senders, as scripts that a reader can read: one for each row of the table of refusals,
+// in the order in which the causes are checked, and for each what comes before it. All over a real socket.
+func TestWebhookContract(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/webhook/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = 500 * time.Millisecond })
+			before := s.messages()
+			testscript.Run(t, testscript.Params{
+				Files: []string{script}, RequireExplicitExec: true, RequireUniqueNames: true,
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"send": s.scriptSend, "raw": s.scriptRaw,
+					"nats-stop": func(*testscript.TestScript, bool, []string) { s.nats.Stop() },
+					"stored": func(ts *testscript.TestScript, _ bool, args []string) {
+						if n := s.messages() - before; len(args) != 1 || args[0] != strconv.FormatUint(n, 10) {
+							ts.Fatalf("%d messages were stored, want %s", n, args)
+						}
+					},
+				},
+				Setup: func(env *testscript.Env) error {
+					for workflow, token := range s.token {
+						name := strings.ToUpper(strings.ReplaceAll(workflow, "-", "_"))
+						env.Setenv(name, "/webhooks/"+workflow+"?token="+token)
+						env.Setenv(name+"_TOKEN", token)
+					}
+					env.Setenv("LONG", strings.Repeat("x", 256))
+					return nil
+				},
+			})
+			s.expectNoTokenInTheLog()
+		})
+	}
+}
+
+// headers is a flag that may be repeated.
+type headers map[string]string
+
+func (h headers) String() string { return "" }
+
+func (h headers) Set(text string) error {
+	name, value, found := strings.Cut(text, ": ")
+	if !found {
+		return fmt.Errorf("%q is not NAME: VALUE", text)
+	}
+	h[name] = value
+	return nil
+}
+
+// scriptSend is "send [-method M] [-header NAME: VALUE]… [-body TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH".
+// It writes the answer: the status and the code, the headers, and after an empty line the body.
+func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []string) {
+	r := request{header: map[string]string{}}
+	flags := flag.NewFlagSet("send", flag.ContinueOnError)
+	flags.StringVar(&r.method, "method", "POST", "")
+	flags.StringVar(&r.body, "body", "", "")
+	flags.Var(headers(r.header), "header", "")
+	flags.BoolVar(&r.chunked, "chunked", false, "")
+	quoted, size := flags.String("quoted", "", ""), flags.Int("bytes", 0, "")
+	ts.Check(flags.Parse(args))
+	if neg || flags.NArg() != 1 {
+		ts.Fatalf("usage: send [FLAG…] PATH")
+	}
+	r.path = flags.Arg(0)
+	if *quoted != "" {
+		text, err := strconv.Unquote(*quoted)
+		ts.Check(err)
+		r.body = text
+	}
+	if *size > 0 {
+		r.body = strings.Repeat("x", *size)
+	}
+	s.writeAnswer(ts, s.send(r))
+}
+
+// scriptRaw is "raw [-half] FILE": it sends what is in the file, its variables filled in and its lines ended as
+// HTTP's, on a connection of its own. With -half the sender closes its side then.
+func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []string) {
+	half := len(args) == 2 && args[0] == "-half"
+	if neg || (len(args) != 1 && !half) {
+		ts.Fatalf("usage: raw [-half] FILE")
+	}
+	text := os.Expand(ts.ReadFile(args[len(args)-1]), ts.Getenv)
+	s.writeAnswer(ts, s.raw(strings.ReplaceAll(text, "\n", "\r\n"), half))
+}
+
+func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
+	if a.status != 200 && a.raw != "" {
+		s.expect("every refusal has the same shape", a, a.status, a.code())
+	}
+	out := ts.Stdout()
+	fmt.Fprintln(out, strings.TrimSpace(strconv.Itoa(a.status)+" "+a.code()))
+	if a.close {
+		a.header.Set("Connection", "close") // net/http takes it out
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.header)) {
+		if name != "Date" {
+			fmt.Fprintf(out, "%s: %s\n", name, strings.Join(a.header[name], ", "))
+		}
+	}
+	fmt.Fprintf(out, "\n%s\n", a.raw)
+}
+
+func (s *situations) expectNoTokenInTheLog() {
+	s.t.Helper()
+	for _, token := range append(slices.Collect(maps.Values(s.token)), "hst_x") {
+		if strings.Contains(s.log.String(), token) {
+			s.t.Error("a token is in the log")
+		}
+	}
+}
