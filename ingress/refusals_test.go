@@ -14,8 +14,6 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-const tooLarge = 102_401
-
 // situations has a workflow for every cause of a refusal that lies in the registry.
 type situations struct {
 	*fixture
