@@ -68,13 +68,13 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 			return nil, err
 		}
 	}
-	if err := i.awaitWell(ctx); err != nil {
-		return []string{err.Error()}, nil
-	}
 	check := func(what string, hold func(context.Context) error) {
 		if err := eventually(ctx, settleTimeout, hold); err != nil && ctx.Err() == nil {
 			broken = append(broken, what+": "+err.Error())
 		}
+	}
+	if check("all are well", i.awaitWell); len(broken) > 0 {
+		return broken, nil
 	}
 	check("a workflow of after the copy", func(ctx context.Context) error {
 		return i.agree(ctx, s, "late", lateWorkflow, http.StatusNotFound)
@@ -139,8 +139,11 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer
 func (i *installation) agree(ctx context.Context, s *senders, workflow, path string, status int) error {
 	for _, e := range i.ingresses {
 		a, err := s.request(ctx, &delivery{marker: "agree"}, e.url+path)
-		if err != nil || a.Status != status {
-			return fmt.Errorf("%s answers %d %s %v, not %d", e.name, a.Status, a.Code, err, status)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		if a.Status != status {
+			return fmt.Errorf("%s answers %d %s, not %d", e.name, a.Status, a.Code, status)
 		}
 	}
 	for _, e := range i.executors {
@@ -148,8 +151,11 @@ func (i *installation) agree(ctx context.Context, s *senders, workflow, path str
 		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == status && status == http.StatusNotFound {
 			continue
 		}
-		if err != nil || status == http.StatusNotFound || w.Active != (status == http.StatusOK) {
-			return fmt.Errorf("%s says that %s has active %v, %v; the endpoint answers %d", e.name, workflow, w.Active, err, status)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		if status == http.StatusNotFound || w.Active != (status == http.StatusOK) {
+			return fmt.Errorf("%s says that %s has active %v; the endpoint answers %d", e.name, workflow, w.Active, status)
 		}
 	}
 	return nil
