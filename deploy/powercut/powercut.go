@@ -226,7 +226,7 @@ func (l *life) on(ctx context.Context, again bool) (err error) {
 			l.book.forget(id)
 		}
 	}
-	if l.url, err = prepare(ctx, l.client, l.process.ingress); err != nil || !again {
+	if l.url, err = prepare(ctx, l.client); err != nil || !again {
 		return err
 	}
 	return l.audit(ctx)

@@ -45,7 +45,7 @@ type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	// Where it is, once awaitReady has returned.
-	ingress, executor, nats string
+	executor, nats string
 
 	lines chan string // what it says before it is ready
 }
@@ -135,8 +135,6 @@ func (p *process) awaitReady(ctx context.Context) error {
 				p.nats = fields[1]
 			case len(fields) == 2 && fields[0] == "Console":
 				p.executor, _, _ = strings.Cut(fields[1], "/sign-in")
-			case len(fields) == 1 && strings.Contains(line, "/webhooks/"):
-				p.ingress, _, _ = strings.Cut(fields[0], "/webhooks/")
 			case len(fields) == 2 && fields[0] == "Data":
 				return nil // the last line
 			}
