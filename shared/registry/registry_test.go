@@ -491,6 +491,7 @@ func TestParsePlans(t *testing.T) {
 	for _, bad := range []string{
 		``, `{}`, `[]`, `[{"id":"a b","rateLimit":{"requests":1,"windowSeconds":1}}]`, `[{"id":"a"}]`,
 		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"typo":1}]`,
+		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":0}]`, `[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":1000000000000001}]`,
 		`[{"id":"a","maxActiveWebhookWorkflows":-1,"rateLimit":{"requests":1,"windowSeconds":1}}]`,
 		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1}},{"id":"a","rateLimit":{"requests":1,"windowSeconds":1}}]`,
 	} {
