@@ -41,6 +41,7 @@ const (
 	CodeNotFailed            = "not_failed"
 	CodeInputExpired         = "input_expired"
 	CodeUndecodable          = "undecodable"
+	CodeRefused              = "refused"
 	CodeNotConfirmed         = "not_confirmed"
 	CodeUnavailable          = "unavailable"
 	CodeInternal             = "internal"

@@ -13,7 +13,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/dead-letters", id: "list-dead-letters", tag: tagDeadLetters,
 		summary:     "List the dead letters",
-		description: "Executions that failed and were not requeued, and messages that could not be decoded. The newest first, by `at`.",
+		description: "Executions that failed and were not requeued, messages that the database refused, and messages that could not be decoded. The newest first, by `at`.",
 	}, s.listDeadLetters)
 }
 

@@ -71,7 +71,9 @@ func TestDeadLetters(t *testing.T) {
 	r.wantInvalid(r.get("/dead-letters?cursor=x"), "cursor", "")
 	_, cursor := ids(r, "/dead-letters?limit=1")
 	r.wantInvalid(r.get("/executions?cursor="+cursor), "cursor", "")
-	p := r.post("/executions/message-16/requeue", "").refused(409, api.CodeUndecodable)
+	sequence := r.message(&nats.Msg{Subject: "executions.start.default.wf.node", Data: []byte("\xff")}, nil)
+	r.records(store.Batch{Unreadable: []store.Unreadable{{StreamSequence: sequence, Subject: "executions.start.default.wf.node", Reason: "garbage", At: epoch}}})
+	p := r.post(fmt.Sprint("/executions/message-", sequence, "/requeue"), "").refused(409, api.CodeUndecodable)
 	if !strings.Contains(p.Detail, "cannot be decoded") {
 		t.Errorf("detail %q", p.Detail)
 	}
@@ -243,4 +245,59 @@ func TestRequeueOnce(t *testing.T) {
 	if got := decode[api.Started](r.post("/executions/"+id(21)+"/requeue", "").is(200)).ExecutionID; got != as || len(r.starts(id(21))) != 1 {
 		t.Errorf("%s, %d starts", got, len(r.starts(id(21))))
 	}
+}
+
+// What the database refused is recorded by a requeue, under its own ID, as soon as the
+// database takes it; so is what an old version put aside by mistake.
+func TestRequeueOfWhatWasPutAside(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	s := execution.Start{
+		ID: id(1), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook, DeliveryID: "d",
+		AcceptedAt: epoch, TokenID: "t", Payload: execution.Payload{Kind: execution.Text, Body: []byte("body")},
+	}
+	sequence := r.message(stream.StartMessage(s))
+	aside := store.Unreadable{StreamSequence: sequence, Subject: "executions.start.default.wf.node", Reason: store.RefusedReason + "disk full", At: epoch}
+	r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
+	name := fmt.Sprint("message-", sequence)
+	got := string(r.get("/dead-letters").is(200).body)
+	if items, _, _ := strings.Cut(got, `,"nextCursor"`); items != `{"items":[{"id":"`+name+`","kind":"refused","at":"2026-03-01T12:00:00.123456Z",`+
+		`"reason":"the database refuses it: disk full","streamSequence":`+fmt.Sprint(sequence)+`,"subject":"executions.start.default.wf.node","workflowId":"wf","nodeId":"node"}]` {
+		t.Errorf("%s", items)
+	}
+	for range 2 { // again: nothing changes
+		if as := decode[api.Started](r.post("/executions/"+name+"/requeue", "").is(200)).ExecutionID; as != id(1) {
+			t.Errorf("recorded as %s", as)
+		}
+		detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
+		if detail.Status != "queued" || detail.StreamSequence != sequence || detail.DeliveryID != "d" || detail.BodyBytes != 4 {
+			t.Errorf("%+v", detail)
+		}
+		if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 0 {
+			t.Errorf("left: %+v", left)
+		}
+	}
+
+	// Progress, and the same of an execution without a record.
+	step := failure(1, "it broke")
+	reported := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
+	step.ID = id(2)
+	lost := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
+	for _, n := range []uint64{reported, lost} {
+		aside.StreamSequence, aside.Subject = n, "executions.progress.default.wf."+map[uint64]string{reported: id(1), lost: id(2)}[n]
+		r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
+	}
+	r.post(fmt.Sprint("/executions/message-", reported, "/requeue"), "").is(200)
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200)); detail.Status != "failed" {
+		t.Errorf("%+v", detail)
+	}
+	r.post(fmt.Sprint("/executions/message-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
+
+	// Of what the stream has no more, and of what never was.
+	r.check(r.streamHandle().DeleteMsg(t.Context(), lost))
+	r.post(fmt.Sprint("/executions/message-", lost, "/requeue"), "").refused(409, api.CodeInputExpired)
+	r.post("/executions/message-99/requeue", "").refused(404, api.CodeNotFound)
+	r.post("/executions/message-x/requeue", "").refused(404, api.CodeNotFound)
 }

@@ -31,11 +31,13 @@ func (s *server) routeExecutions(to huma.API) {
 	}, s.rerunExecution)
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/requeue", id: "requeue-execution", tag: tagDeadLetters,
-		summary: "Requeue a failed execution",
+		summary: "Requeue a dead letter",
 		description: "Starts a new execution on the original's body, headers and query, with `rerunOf` the original, which stays " +
 			"`failed`, gets `requeuedAs` and is a dead letter no more. A repeat of the call answers the same `executionId` and starts " +
-			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` keeps it from starting.",
-		codes: []string{api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable},
+			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` keeps it from starting. " +
+			"With `message-` and the stream sequence of a message that was put aside, it makes the record that is missing, under the " +
+			"execution ID that the sender was told; nothing is started, for runners got the message all the same.",
+		codes: []string{api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable, api.CodeRefused},
 	}, s.requeueExecution)
 }
 

@@ -62,6 +62,10 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Input expired",
 		detail: "The stream no longer has the original message, so its body cannot run again. The sender can send it anew, or run the trigger on its sample payload.",
 	},
+	api.CodeRefused: {
+		status: http.StatusConflict, title: "Refused",
+		detail: "The database still refuses what the message holds.",
+	},
 	api.CodeUndecodable: {
 		status: http.StatusConflict, title: "Undecodable",
 		detail: "A message that cannot be decoded holds nothing that could run. It goes off the list with its age.",

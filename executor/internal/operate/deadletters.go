@@ -58,6 +58,12 @@ func deadLetterOf(d store.DeadLetter) api.DeadLetter {
 	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject = api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
+		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) == 5 { // it was decoded: its subject is as it should be
+			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[3]
+			if parts[1] != "progress" {
+				letter.NodeID = parts[4]
+			}
+		}
 		return letter
 	}
 	r := d.Record

@@ -11,13 +11,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution starts a failed execution's body again, once: the new ID is made of the
+// RequeueExecution gives a dead letter another chance. A message that was put aside is
+// recorded, if it can be now. A failed execution's body is started again, once: the new ID is made of the
 // original's, and is the message's ID, too. So a repeated call, a concurrent one, and one
 // after a crash between the publishing and the marking all get the same execution.
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
-		if strings.HasPrefix(id, messagePrefix) {
-			return none, &Error{Code: api.CodeUndecodable}
+		if number, isMessage := strings.CutPrefix(id, messagePrefix); isMessage {
+			return s.recoverMessage(ctx, id, number)
 		}
 		record, err := s.record(ctx, id)
 		if err != nil {

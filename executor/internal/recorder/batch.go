@@ -84,10 +84,17 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 
 func (e *entry) decode(now time.Time) {
 	event, err := stream.Decode(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
-	switch {
-	case err != nil:
+	if err != nil {
 		e.kind = unreadable
 		e.batch.Unreadable = []store.Unreadable{e.aside(err.Error())}
+		return
+	}
+	e.take(event, now)
+}
+
+// take makes an entry of what a message says.
+func (e *entry) take(event stream.Event, now time.Time) {
+	switch {
 	case event.Start != nil:
 		e.kind = start
 		e.batch.New = []store.Record{queued(event.Start, e.meta, now)}

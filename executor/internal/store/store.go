@@ -63,6 +63,9 @@ type Batch struct {
 	// Unreadable are messages that are put aside. One whose stream sequence is kept
 	// already is left as it is.
 	Unreadable []Unreadable
+	// Recovered are the stream sequences of unreadable messages that the rest of the batch
+	// records: they are no longer kept as unreadable.
+	Recovered []uint64
 }
 
 // Applied is what a batch did.
@@ -181,6 +184,9 @@ type Store interface {
 	// the first one counts: however many callers there are at once, one gets true. It is
 	// false, and changes nothing, for any other record, and for none.
 	MarkRequeued(ctx context.Context, id, as string) (marked bool, err error)
+
+	// GetUnreadable returns the unreadable message of a stream sequence, or ErrNotFound.
+	GetUnreadable(ctx context.Context, sequence uint64) (Unreadable, error)
 
 	// ListUnreadable returns at most limit unreadable messages after a position, the newest
 	// first: by At, then by stream sequence, both descending. workflowID is the one in their

@@ -37,7 +37,7 @@ const (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable) == 0 {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
@@ -49,6 +49,11 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		}
 		if len(batch.Unreadable) > 0 {
 			if _, err := tx.Exec(ctx, insertUnreadable, unreadableArrays(batch.Unreadable)...); err != nil {
+				return err
+			}
+		}
+		if len(batch.Recovered) > 0 {
+			if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE stream_sequence = ANY ($1)`, column(batch.Recovered, store.Sequence)); err != nil {
 				return err
 			}
 		}

@@ -118,6 +118,20 @@ func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[stri
 	return used, nil
 }
 
+// GetUnreadable implements store.Store.
+func (s *Store) GetUnreadable(ctx context.Context, sequence uint64) (store.Unreadable, error) {
+	found, err := read(ctx, s, "get unreadable", pgx.RowToStructByPos[store.Unreadable],
+		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = $1`, store.Sequence(sequence))
+	if err != nil {
+		return store.Unreadable{}, err
+	}
+	if len(found) == 0 {
+		return store.Unreadable{}, store.ErrNotFound
+	}
+	found[0].At = found[0].At.UTC()
+	return found[0], nil
+}
+
 // ListUnreadable implements store.Store.
 func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
 	if limit <= 0 {

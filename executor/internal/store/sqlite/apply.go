@@ -26,7 +26,7 @@ const (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable) == 0 {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
@@ -38,6 +38,11 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		}
 		if err := each(ctx, tx, insertUnreadable, batch.Unreadable, func(u store.Unreadable) []any {
 			return []any{store.Sequence(u.StreamSequence), u.Subject, u.Reason, u.At.UnixMicro()}
+		}); err != nil {
+			return err
+		}
+		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ?`, batch.Recovered, func(sequence uint64) []any {
+			return []any{store.Sequence(sequence)}
 		}); err != nil {
 			return err
 		}

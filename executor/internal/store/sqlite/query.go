@@ -145,8 +145,25 @@ func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after sto
 	if workflowID != "" {
 		query, args = query+` AND subject LIKE ? ESCAPE '\'`, append(args, store.SubjectPattern(workflowID))
 	}
+	return s.unreadable(ctx, "list unreadable", query+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(args, limit)...)
+}
+
+// GetUnreadable implements store.Store.
+func (s *Store) GetUnreadable(ctx context.Context, sequence uint64) (store.Unreadable, error) {
+	found, err := s.unreadable(ctx, "get unreadable",
+		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = ?`, store.Sequence(sequence))
+	if err != nil {
+		return store.Unreadable{}, err
+	}
+	if len(found) == 0 {
+		return store.Unreadable{}, store.ErrNotFound
+	}
+	return found[0], nil
+}
+
+func (s *Store) unreadable(ctx context.Context, what, query string, args ...any) ([]store.Unreadable, error) {
 	var found []store.Unreadable
-	err := s.read(ctx, "list unreadable", func(rows *sql.Rows) error {
+	err := s.read(ctx, what, func(rows *sql.Rows) error {
 		var u store.Unreadable
 		var at int64
 		if err := rows.Scan(&u.StreamSequence, &u.Subject, &u.Reason, &at); err != nil {
@@ -155,7 +172,7 @@ func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after sto
 		u.At = fromMicros(at)
 		found = append(found, u)
 		return nil
-	}, query+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(args, limit)...)
+	}, query, args...)
 	if err != nil {
 		return nil, err
 	}

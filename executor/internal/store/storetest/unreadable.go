@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -50,6 +51,27 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 		prune(t, s, epoch.Add(time.Hour), 1)
 		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 0 {
 			t.Errorf("after pruning: %v", left)
+		}
+	},
+	"recovered with the record that it becomes": func(t *testing.T, s store.Store) {
+		want := store.Unreadable{StreamSequence: 2, Subject: "executions.start.q.wf.node", Reason: store.RefusedReason + "why", At: epoch}
+		apply(t, s, store.Batch{Unreadable: []store.Unreadable{want, {StreamSequence: 3, At: epoch}}})
+		if got, err := s.GetUnreadable(t.Context(), 2); err != nil || got != want || !got.Refused() {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for range 2 { // once more, nothing changes
+			apply(t, s, store.Batch{New: []store.Record{queued(1)}, Recovered: []uint64{2, 99}})
+			wantRecord(t, get(t, s, id(1)), queued(1))
+			if _, err := s.GetUnreadable(t.Context(), 2); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("%v", err)
+			}
+			if got, err := s.GetUnreadable(t.Context(), 3); err != nil || got.Refused() {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+		apply(t, s, store.Batch{Recovered: []uint64{3}})
+		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 0 {
+			t.Errorf("left: %+v", left)
 		}
 	},
 	"of one workflow": func(t *testing.T, s store.Store) {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
@@ -9,7 +11,7 @@ import (
 
 type deadLetterVerbs struct {
 	List    deadLetterList    `cmd:"" help:"List dead letters, the newest first."`
-	Requeue deadLetterRequeue `cmd:"" help:"Start a failed execution again, on its original body."`
+	Requeue deadLetterRequeue `cmd:"" help:"Start a failed execution again, or record a message that was put aside."`
 }
 
 type deadLetterList struct {
@@ -18,8 +20,8 @@ type deadLetterList struct {
 }
 
 func (*deadLetterList) Help() string {
-	return `Executions that failed and were not requeued, and messages that could not be
-decoded. The latter cannot be requeued.
+	return `Executions that failed and were not requeued, messages that the database refused,
+and messages that could not be decoded. The last cannot be requeued.
 
 Example:
 
@@ -45,7 +47,8 @@ func (v *deadLetterList) Run(s *session) error {
 }
 
 type deadLetterRequeue struct {
-	DeadLetter string `arg:"" help:"The execution's ID, or latest: that of the newest."`
+	DeadLetter string `arg:"" optional:"" help:"The execution's ID, message- and a stream sequence, or latest: the newest failed execution."`
+	Refused    bool   `help:"All messages that the database refused."`
 }
 
 func (*deadLetterRequeue) Help() string {
@@ -54,14 +57,26 @@ its place; asked for again, it is the same one. (execution rerun starts on the
 trigger node's sample payload.) With the demo, this makes a dead letter:
 hookstart trigger send demo --data '{"fail":"on purpose"}'
 
-Example:
+Of a message that was put aside (message-12), the record is made that is missing,
+under the execution ID that the sender was told. Nothing is started: runners got
+the message all the same. It can be repeated.
 
-  hookstart dead-letter requeue latest`
+Examples:
+
+  hookstart dead-letter requeue latest
+  hookstart dead-letter requeue message-12
+  hookstart dead-letter requeue --refused`
 }
 
 // Run implements the verb.
 func (v *deadLetterRequeue) Run(s *session) error {
 	id := v.DeadLetter
+	if v.Refused == (id != "") {
+		return &hintError{errors.New("name one dead letter, or give --refused"), "hookstart dead-letter list"}
+	}
+	if v.Refused {
+		return requeueRefused(s)
+	}
 	if id == latest {
 		var err error
 		if id, err = latestDeadLetter(s); err != nil {
@@ -77,11 +92,49 @@ func (v *deadLetterRequeue) Run(s *session) error {
 		return err
 	}
 	return s.print(func() error {
+		if strings.HasPrefix(id, "message-") {
+			return s.line("%s is recorded, from %s", started.ExecutionID, id)
+		}
 		if before.RequeuedAs == started.ExecutionID {
 			return s.line("%s was requeued before, as %s", id, started.ExecutionID)
 		}
 		return s.line("%s started on the original body of %s", started.ExecutionID, id)
 	})
+}
+
+// requeueRefused records what the database refused. One that it still refuses does not keep
+// it from the others.
+func requeueRefused(s *session) error {
+	var ids []string
+	page := apiclient.Page{Limit: api.MaxLimit}
+	for {
+		found, err := s.client.DeadLetters(s.ctx, "", page)
+		if err != nil {
+			return err
+		}
+		for _, d := range found.Items {
+			if d.Kind == api.DeadLetterRefused {
+				ids = append(ids, d.ID)
+			}
+		}
+		if page.Cursor = found.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	if len(ids) == 0 {
+		s.note("No messages that the database refused.")
+	}
+	var failed []error
+	for _, id := range ids {
+		started, err := s.client.RequeueExecution(s.ctx, id)
+		if err == nil {
+			err = s.print(func() error { return s.line("%s is recorded, from %s", started.ExecutionID, id) })
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // latestDeadLetter is the newest that can be requeued.

@@ -1,0 +1,23 @@
+package recorder
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Recovering is the batch that records a message of the stream that was put aside, and takes
+// it off the dead letters. It fails with stream.ErrUnreadable.
+func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	if err != nil {
+		return store.Batch{}, err
+	}
+	e := entry{meta: &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: msg.Sequence}, Timestamp: msg.Time}}
+	e.take(event, store.Time(now))
+	e.batch.Recovered = []uint64{msg.Sequence}
+	return e.batch, nil
+}
