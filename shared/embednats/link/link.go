@@ -1,0 +1,149 @@
+// Package link is a proxy between two programs that can be silenced and cut, as a network can.
+package link
+
+import (
+	"net"
+	"sync"
+)
+
+// Link forwards TCP connections to an address until it is silenced or cut.
+type Link struct {
+	listener net.Listener
+	to       string
+
+	mu     sync.Mutex
+	silent chan struct{} // closed when bytes may flow; open while the link is silent
+	broken bool          // connections are refused
+	conns  map[net.Conn]struct{}
+}
+
+// New listens on a free port of 127.0.0.1 and forwards to an address, until Close.
+func New(to string) (*Link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{listener: listener, to: to, silent: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	close(l.silent)
+	go l.accept()
+	return l, nil
+}
+
+// Addr is where to connect.
+func (l *Link) Addr() string { return l.listener.Addr().String() }
+
+// Silence stops every byte on its way, as a network does that loses all packets: what was
+// sent arrives after Heal, unless the connection was cut before.
+func (l *Link) Silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silent = make(chan struct{})
+}
+
+// Cut breaks all connections and refuses new ones.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = true
+	for conn := range l.conns {
+		_ = conn.Close()
+	}
+}
+
+// Heal ends Silence and Cut.
+func (l *Link) Heal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = false
+	select {
+	case <-l.silent:
+	default:
+		close(l.silent)
+	}
+}
+
+// Close ends it, with all connections.
+func (l *Link) Close() {
+	l.Cut()
+	l.Heal()
+	_ = l.listener.Close()
+}
+
+func (l *Link) accept() {
+	for {
+		from, err := l.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		go l.join(from)
+	}
+}
+
+// join copies between a client's connection and a new one to the server.
+func (l *Link) join(from net.Conn) {
+	defer func() { _ = from.Close() }()
+	l.pass()                         // a connection is not even made while the link is silent
+	to, err := net.Dial("tcp", l.to) //nolint:noctx // on loopback it does not block
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	if !l.keep(from, to) {
+		return
+	}
+	defer l.drop(from, to)
+	done := make(chan struct{})
+	go func() {
+		l.copy(to, from)
+		_ = from.Close()
+		close(done)
+	}()
+	l.copy(from, to)
+	_ = to.Close()
+	<-done
+}
+
+// copy ends when either connection does.
+func (l *Link) copy(to, from net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		l.pass()
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// pass waits until bytes may flow.
+func (l *Link) pass() {
+	l.mu.Lock()
+	silent := l.silent
+	l.mu.Unlock()
+	<-silent
+}
+
+func (l *Link) keep(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken {
+		return false
+	}
+	for _, conn := range conns {
+		l.conns[conn] = struct{}{}
+	}
+	return true
+}
+
+func (l *Link) drop(conns ...net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, conn := range conns {
+		delete(l.conns, conn)
+	}
+}

@@ -1,0 +1,33 @@
+package natstest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/embednats/link"
+)
+
+// Link is a way to a server that can be silenced and cut.
+type Link struct{ *link.Link }
+
+// Link makes a way to the server, for a client whose connection is to be disturbed. It ends
+// with the test.
+func (n *Node) Link(tb testing.TB) Link {
+	tb.Helper()
+	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))
+	if err != nil {
+		tb.Fatalf("natstest: %v", err)
+	}
+	tb.Cleanup(l.Close)
+	return Link{l}
+}
+
+// URL is where clients connect.
+func (l Link) URL() string { return "nats://" + l.Addr() }
+
+// Replace breaks the connections and lets new ones through: what was on its way while the
+// link was silent is lost.
+func (l Link) Replace() {
+	l.Cut()
+	l.Heal()
+}
