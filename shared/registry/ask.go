@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -26,5 +27,30 @@ func ask(ctx context.Context, question func(context.Context) error) error {
 			return err
 		case <-tick.C:
 		}
+	}
+}
+
+// maxBackoff is the longest pause between two attempts.
+const maxBackoff = time.Second
+
+// backoff is how long to pause before the next attempt: nothing before the first, then
+// 10 ms, doubled each time, up to half as much again so that those who compete part.
+func backoff(attempt int) time.Duration {
+	if attempt == 0 {
+		return 0
+	}
+	pause := min(10*time.Millisecond<<min(attempt-1, 10), maxBackoff)
+	return pause + rand.N(pause/2)
+}
+
+// pause sleeps for that long, or until the context ends; then it returns its error.
+func pause(ctx context.Context, attempt int) error {
+	timer := time.NewTimer(backoff(attempt))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }

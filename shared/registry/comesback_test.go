@@ -64,7 +64,7 @@ func startRecreated(t *testing.T) recreated {
 
 func (r recreated) editor(directory *registry.Directory, follower *registry.Follower, before func(step string)) *registry.Editor {
 	r.Helper()
-	e, err := registry.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Roll)
+	e, err := registry.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease, r.Roll)
 	r.check(err)
 	return e
 }

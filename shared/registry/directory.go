@@ -13,7 +13,12 @@ import (
 type Directory struct {
 	*Snapshot
 
-	mu        sync.RWMutex
+	mu      sync.RWMutex
+	current *records // what is read
+	filling *records // what changes are applied to: current, unless it is loaded anew
+}
+
+type records struct {
 	plans     Versioned[*hookstartv1.PlanCatalog]
 	accounts  btree.Map[string, Versioned[*hookstartv1.Account]]
 	workflows btree.Map[string, Versioned[*hookstartv1.Workflow]]
@@ -35,35 +40,54 @@ func accountKey(accountID, workflowID string) accountWorkflow {
 }
 
 // NewDirectory is an empty one.
-func NewDirectory() *Directory { return &Directory{Snapshot: NewSnapshot()} }
+func NewDirectory() *Directory {
+	r := &records{}
+	return &Directory{Snapshot: NewSnapshot(), current: r, filling: r}
+}
 
 // Apply implements Sink. The snapshot is never behind the records: whoever has seen a
 // record finds it counted. An activation relies on that.
 func (d *Directory) Apply(c Change) {
 	d.Snapshot.Apply(c)
-	d.applyRecord(c)
-}
-
-func (d *Directory) applyRecord(c Change) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.filling.apply(c)
+}
+
+// Loaded implements Sink.
+func (d *Directory) Loaded() {
+	d.Snapshot.Loaded()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.current = d.filling
+}
+
+// Reset implements Sink.
+func (d *Directory) Reset() {
+	d.Snapshot.Reset()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.filling = &records{}
+}
+
+func (r *records) apply(c Change) {
 	switch {
 	case c.Plans != nil:
-		d.plans = Versioned[*hookstartv1.PlanCatalog]{c.Plans, c.Revision}
+		r.plans = Versioned[*hookstartv1.PlanCatalog]{c.Plans, c.Revision}
 	case c.Account != nil:
-		d.accounts.Set(c.Account.GetId(), Versioned[*hookstartv1.Account]{c.Account, c.Revision})
+		r.accounts.Set(c.Account.GetId(), Versioned[*hookstartv1.Account]{c.Account, c.Revision})
 	case c.DeletedAccount != "":
-		d.accounts.Delete(c.DeletedAccount)
+		r.accounts.Delete(c.DeletedAccount)
 	case c.Workflow != nil:
 		id := c.Workflow.GetId()
-		before, existed := d.workflows.Set(id, Versioned[*hookstartv1.Workflow]{c.Workflow, c.Revision})
+		before, existed := r.workflows.Set(id, Versioned[*hookstartv1.Workflow]{c.Workflow, c.Revision})
 		if existed {
-			d.byAccount.Delete(accountKey(before.Record.GetAccountId(), id))
+			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), id))
 		}
-		d.byAccount.Set(accountKey(c.Workflow.GetAccountId(), id), struct{}{})
+		r.byAccount.Set(accountKey(c.Workflow.GetAccountId(), id), struct{}{})
 	case c.DeletedWorkflow != "":
-		if before, existed := d.workflows.Delete(c.DeletedWorkflow); existed {
-			d.byAccount.Delete(accountKey(before.Record.GetAccountId(), c.DeletedWorkflow))
+		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
+			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), c.DeletedWorkflow))
 		}
 	}
 }
@@ -72,21 +96,21 @@ func (d *Directory) applyRecord(c Change) {
 func (d *Directory) Plans() Versioned[*hookstartv1.PlanCatalog] {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.plans
+	return d.current.plans
 }
 
 // Account returns one account.
 func (d *Directory) Account(id string) (Versioned[*hookstartv1.Account], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.accounts.Get(id)
+	return d.current.accounts.Get(id)
 }
 
 // Workflow returns one workflow.
 func (d *Directory) Workflow(id string) (Versioned[*hookstartv1.Workflow], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.workflows.Get(id)
+	return d.current.workflows.Get(id)
 }
 
 // Accounts lists at most limit accounts by ID, from the one after the given ID.
@@ -94,7 +118,7 @@ func (d *Directory) Accounts(after string, limit int) []*hookstartv1.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	var list []*hookstartv1.Account
-	d.accounts.Ascend(after, func(id string, a Versioned[*hookstartv1.Account]) bool {
+	d.current.accounts.Ascend(after, func(id string, a Versioned[*hookstartv1.Account]) bool {
 		if id != after {
 			list = append(list, a.Record)
 		}
@@ -110,7 +134,7 @@ func (d *Directory) Workflows(accountID, after string, limit int) []*hookstartv1
 	defer d.mu.RUnlock()
 	var list []*hookstartv1.Workflow
 	if accountID == "" {
-		d.workflows.Ascend(after, func(id string, w Versioned[*hookstartv1.Workflow]) bool {
+		d.current.workflows.Ascend(after, func(id string, w Versioned[*hookstartv1.Workflow]) bool {
 			if id != after {
 				list = append(list, w.Record)
 			}
@@ -119,13 +143,13 @@ func (d *Directory) Workflows(accountID, after string, limit int) []*hookstartv1
 		return list
 	}
 	from := accountKey(accountID, after)
-	d.byAccount.Ascend(from, func(key accountWorkflow, _ struct{}) bool {
+	d.current.byAccount.Ascend(from, func(key accountWorkflow, _ struct{}) bool {
 		prefix := accountKey(accountID, "")
 		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
 			return false
 		}
 		if key != from {
-			if w, found := d.workflows.Get(string(key[len(prefix):])); found {
+			if w, found := d.current.workflows.Get(string(key[len(prefix):])); found {
 				list = append(list, w.Record)
 			}
 		}

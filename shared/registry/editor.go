@@ -70,12 +70,14 @@ type Editor struct {
 	secrets   jetstream.KeyValue
 	directory *Directory
 	follower  *Follower // fills directory
+	lease     *Lease    // of follower
 	roll      *Roll
 	now       func() time.Time
 }
 
-// NewEditor works on the buckets, which must exist. directory is what follower fills.
-func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *Follower, roll *Roll) (*Editor, error) {
+// NewEditor works on the buckets, which must exist. directory is what follower
+// fills, and lease is follower's.
+func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *Follower, lease *Lease, roll *Roll) (*Editor, error) {
 	var registry, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
 		name string
@@ -89,27 +91,57 @@ func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory
 		}
 	}
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-	return &Editor{registry: registry, secrets: secrets, directory: directory, follower: follower, roll: roll, now: now}, nil
+	return &Editor{registry: registry, secrets: secrets, directory: directory, follower: follower, lease: lease, roll: roll, now: now}, nil
 }
 
 // errRetry says that somebody else was faster and the change must be made anew.
 var errRetry = errors.New("the record has changed meanwhile")
 
-// change calls try until it does not return errRetry; before each further try, the
-// directory has what made it fail. try returns the revision that must be in force.
+// errUnchanged says that there is nothing to write: all is as asked for.
+var errUnchanged = errors.New("nothing changes")
+
+// Current makes sure that the directory holds every change that was confirmed before the
+// call. That costs nothing while the lease holds; else it asks NATS. It fails when it cannot
+// know.
+func (e *Editor) Current(ctx context.Context) error {
+	if e.lease.Holds(time.Now()) {
+		return nil
+	}
+	return e.follower.CatchUp(ctx)
+}
+
+// change calls try until it has written, or has said twice what the registry does not let
+// it write, the second time after the directory was surely up to date: a process that was
+// frozen, or cut from NATS, may know an old registry. try returns the revision that must be
+// in force, also with errUnchanged.
 func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
-	for {
+	for attempt, caughtUp := 0, false; ; attempt++ {
+		before := e.follower.Revision()
 		revision, err := try()
 		switch {
-		case err == nil:
+		case err == nil && revision <= before:
+			return fmt.Errorf("%w: what was stored has revision %d, and %d was there before", ErrNotCurrent, revision, before)
+		case err == nil, caughtUp && errors.Is(err, errUnchanged):
 			return e.confirm(ctx, revision)
-		case !errors.Is(err, errRetry):
+		case errors.Is(err, errRetry):
+		case caughtUp || !isVerdict(err):
+			return err
+		}
+		if err := pause(ctx, attempt); err != nil {
 			return err
 		}
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}
+		caughtUp = true
 	}
+}
+
+// isVerdict says whether an error is a conclusion from what the directory holds.
+func isVerdict(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) || errors.Is(err, ErrNotFound) ||
+		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) || errors.Is(err, ErrTooManyTokens)
 }
 
 // confirm waits until a revision is in force here and everywhere.
@@ -157,7 +189,7 @@ func (e *Editor) PutPlans(ctx context.Context, catalog *hookstartv1.PlanCatalog)
 	return e.change(ctx, func() (uint64, error) {
 		have := e.directory.Plans()
 		if have.Record != nil && proto.Equal(have.Record, catalog) {
-			return have.Revision, nil
+			return have.Revision, errUnchanged
 		}
 		return e.put(ctx, e.registry, plansKey, catalog, have.Revision)
 	})
@@ -182,7 +214,7 @@ func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *hook
 		}
 		a.Name, a.Plan = name, plan
 		if exists && proto.Equal(a, have.Record) {
-			return have.Revision, nil
+			return have.Revision, errUnchanged
 		}
 		return e.put(ctx, e.registry, accountPrefix+id, a, have.Revision)
 	})
@@ -310,7 +342,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 			return 0, err
 		}
 		if exists && proto.Equal(w, have.Record) {
-			return have.Revision, nil
+			return have.Revision, errUnchanged
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = timestamppb.New(e.now())

@@ -47,10 +47,13 @@ func (l *Lease) Stop() {
 	<-l.done
 }
 
-// Valid says whether the follower's state can be relied on now. When the lease has run
-// out it waits a little for its renewal, unless NATS is away.
+// Holds says whether the follower's state can be relied on now. It does not wait.
+func (l *Lease) Holds(now time.Time) bool { return int64(now.Sub(l.origin)) < l.until.Load() }
+
+// Valid is Holds, but when the lease has run out it waits a little for its renewal, unless
+// NATS is away.
 func (l *Lease) Valid(now time.Time) bool {
-	if int64(now.Sub(l.origin)) < l.until.Load() {
+	if l.Holds(now) {
 		return true
 	}
 	timeout := time.NewTimer(leaseRenew + leaseFor/4)
@@ -59,7 +62,7 @@ func (l *Lease) Valid(now time.Time) bool {
 		l.mu.Lock()
 		renewed := l.renewed
 		l.mu.Unlock()
-		if int64(time.Since(l.origin)) < l.until.Load() {
+		if l.Holds(time.Now()) {
 			return true
 		}
 		select {
@@ -78,29 +81,43 @@ func (l *Lease) Age(now time.Time) time.Duration {
 
 func (l *Lease) run(ctx context.Context) {
 	defer close(l.done)
+	connected := l.nc.StatusChanged(nats.CONNECTED)
+	defer l.nc.RemoveStatusListener(connected)
 	tick := time.NewTicker(leaseRenew)
 	defer tick.Stop()
 	for {
-		l.renew(ctx)
+		if l.renew(ctx, connected) {
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-connected:
 		}
 	}
 }
 
-// renew asks what there is. The lease counts from before the question.
-func (l *Lease) renew(ctx context.Context) {
+// renew asks what there is. The lease counts from before the question. It says whether to
+// ask again at once: the answer may have been lost with the connection, which is back.
+func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, leaseFor/2)
 	defer cancel()
-	if l.follower.CatchUp(ctx) != nil {
-		return
+	answered := make(chan error, 1)
+	go func() { answered <- l.follower.CatchUp(ctx) }()
+	select {
+	case err := <-answered:
+		if err != nil {
+			return false
+		}
+	case <-connected:
+		return l.nc.IsConnected()
 	}
 	l.until.Store(int64(asked.Add(leaseFor).Sub(l.origin)))
 	l.mu.Lock()
 	close(l.renewed)
 	l.renewed = make(chan struct{})
 	l.mu.Unlock()
+	return false
 }

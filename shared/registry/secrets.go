@@ -34,6 +34,9 @@ type TriggerInfo struct {
 
 // Trigger returns a trigger node with its secrets.
 func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*TriggerInfo, error) {
+	if err := e.Current(ctx); err != nil {
+		return nil, err
+	}
 	w, node, err := e.findTrigger(workflowID, nodeID)
 	if err != nil {
 		return nil, err
@@ -126,6 +129,9 @@ func working(tokens []*hookstartv1.TokenHash, now time.Time) []*hookstartv1.Toke
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
 func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) error {
+	if err := e.follower.CatchUp(ctx); err != nil {
+		return err
+	}
 	if _, _, err := e.findTrigger(workflowID, nodeID); err != nil {
 		return err
 	}
@@ -212,7 +218,7 @@ func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*h
 
 // changeSecrets changes a node's secrets, over and over until nobody else was faster.
 func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, edit func(*hookstartv1.TriggerSecrets)) error {
-	for {
+	for attempt := 0; ; attempt++ {
 		secrets, revision, err := e.readSecrets(ctx, workflowID, nodeID)
 		if err != nil {
 			return err
@@ -222,8 +228,8 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 		if !errors.Is(err, errRetry) {
 			return err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := pause(ctx, attempt); err != nil {
+			return err
 		}
 	}
 }

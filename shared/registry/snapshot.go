@@ -60,15 +60,23 @@ type account struct {
 	allowed map[string]struct{}
 }
 
-// Snapshot is the registry in memory. Lookup takes no lock: the maps are split into
-// shards, and a change replaces its shard. That costs a writer a copy of one shard,
-// about 10 µs at a million workflows, and a reader nothing.
+// Snapshot is the registry in memory. Lookup takes no lock. A bucket that was made anew, or
+// restored, is loaded beside what is looked up, and takes its place at once.
 type Snapshot struct {
+	current atomic.Pointer[tables] // what is looked up
+
+	mu      sync.Mutex
+	filling *tables // what changes are applied to: current, unless it is loaded anew
+}
+
+// tables are the records of one snapshot. The maps that are looked up are split into shards,
+// and a change replaces its shard. That costs a writer a copy of one shard, about 10 µs at a
+// million workflows, and a reader nothing.
+type tables struct {
 	workflows shards[*Workflow]
 	accounts  shards[*account]
 
-	// What the writer knows beyond that. Readers of Lookup never come here.
-	mu      sync.Mutex
+	// What the writer knows beyond that, guarded by Snapshot.mu. Lookup does not read it.
 	loading bool
 	plans   map[string]*Plan
 	planOf  map[string]string           // account → plan ID
@@ -78,64 +86,44 @@ type Snapshot struct {
 // NewSnapshot is an empty one that waits for its first records. Until Loaded nothing is
 // found in it.
 func NewSnapshot() *Snapshot {
-	s := &Snapshot{
+	s := &Snapshot{filling: newTables()}
+	s.current.Store(s.filling)
+	return s
+}
+
+func newTables() *tables {
+	t := &tables{
 		loading: true,
 		plans:   map[string]*Plan{},
 		planOf:  map[string]string{},
 		active:  map[string]map[string]int64{},
 	}
-	s.workflows.init()
-	s.accounts.init()
-	return s
+	t.workflows.init()
+	t.accounts.init()
+	return t
 }
 
 // Lookup finds a workflow.
-func (s *Snapshot) Lookup(workflowID string) (View, bool) {
-	for {
-		w, found := s.workflows.get(workflowID)
-		if !found {
-			return View{}, false
-		}
-		view := s.viewOf(w)
-		if view.WithinPlan || !w.Active {
-			return view, true
-		}
-		// It is past its plan's limit, or was switched off or deleted between the two reads.
-		if again, _ := s.workflows.get(workflowID); again == w {
-			return view, true
-		}
-	}
-}
-
-func (s *Snapshot) viewOf(w *Workflow) View {
-	view := View{Workflow: w}
-	if a, found := s.accounts.get(w.AccountID); found {
-		view.Plan = a.plan
-		view.WithinPlan = a.allowed == nil
-		if !view.WithinPlan {
-			_, view.WithinPlan = a.allowed[w.ID]
-		}
-	}
-	return view
-}
+func (s *Snapshot) Lookup(workflowID string) (View, bool) { return s.current.Load().lookup(workflowID) }
 
 // PlanOf is an account's plan, nil if it is not known.
 func (s *Snapshot) PlanOf(accountID string) *Plan {
-	if a, found := s.accounts.get(accountID); found {
+	if a, found := s.current.Load().accounts.get(accountID); found {
 		return a.plan
 	}
 	return nil
 }
 
 // Len is the number of workflows.
-func (s *Snapshot) Len() int { return s.workflows.len() }
+func (s *Snapshot) Len() int { return s.current.Load().workflows.len() }
 
 // ActiveBesides counts an account's active workflows other than the given one.
 func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	count := int64(len(s.active[accountID]))
-	if _, counted := s.active[accountID][workflowID]; counted {
+	active := s.current.Load().active[accountID]
+	count := int64(len(active))
+	if _, counted := active[workflowID]; counted {
 		count--
 	}
 	return count
@@ -145,60 +133,105 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case c.Plans != nil:
-		s.plans = map[string]*Plan{}
-		for _, p := range c.Plans.GetPlans() {
-			s.plans[p.GetId()] = planFromRecord(p)
-		}
-		for accountID := range s.planOf {
-			s.refresh(accountID)
-		}
-	case c.Account != nil:
-		s.planOf[c.Account.GetId()] = c.Account.GetPlan()
-		s.refresh(c.Account.GetId())
-	case c.DeletedAccount != "":
-		delete(s.planOf, c.DeletedAccount)
-		s.accounts.remove(c.DeletedAccount)
-	case c.Workflow != nil:
-		s.setWorkflow(workflowFromRecord(c.Workflow))
-	case c.DeletedWorkflow != "":
-		if before, existed := s.workflows.last(c.DeletedWorkflow); existed {
-			s.workflows.remove(c.DeletedWorkflow)
-			s.setActive(before, false)
-		}
-	}
+	s.filling.apply(c)
 }
 
 // Loaded implements Sink.
 func (s *Snapshot) Loaded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loading = false
-	for accountID := range s.planOf {
-		s.refresh(accountID)
-	}
-	s.accounts.publish() // first: whoever finds a workflow finds its account
-	s.workflows.publish()
+	s.filling.loaded()
+	s.current.Store(s.filling)
 }
 
-func (s *Snapshot) setWorkflow(w *Workflow) {
-	if before, existed := s.workflows.last(w.ID); existed && before.AccountID != w.AccountID {
-		s.setActive(before, false)
+// Reset implements Sink.
+func (s *Snapshot) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.filling = newTables()
+}
+
+func (t *tables) lookup(workflowID string) (View, bool) {
+	for {
+		w, found := t.workflows.get(workflowID)
+		if !found {
+			return View{}, false
+		}
+		view := t.viewOf(w)
+		if view.WithinPlan || !w.Active {
+			return view, true
+		}
+		// It is past its plan's limit, or was switched off or deleted between the two reads.
+		if again, _ := t.workflows.get(workflowID); again == w {
+			return view, true
+		}
+	}
+}
+
+func (t *tables) viewOf(w *Workflow) View {
+	view := View{Workflow: w}
+	if a, found := t.accounts.get(w.AccountID); found {
+		view.Plan = a.plan
+		view.WithinPlan = a.allowed == nil
+		if !view.WithinPlan {
+			_, view.WithinPlan = a.allowed[w.ID]
+		}
+	}
+	return view
+}
+
+func (t *tables) apply(c Change) {
+	switch {
+	case c.Plans != nil:
+		t.plans = map[string]*Plan{}
+		for _, p := range c.Plans.GetPlans() {
+			t.plans[p.GetId()] = planFromRecord(p)
+		}
+		for accountID := range t.planOf {
+			t.refresh(accountID)
+		}
+	case c.Account != nil:
+		t.planOf[c.Account.GetId()] = c.Account.GetPlan()
+		t.refresh(c.Account.GetId())
+	case c.DeletedAccount != "":
+		delete(t.planOf, c.DeletedAccount)
+		t.accounts.remove(c.DeletedAccount)
+	case c.Workflow != nil:
+		t.setWorkflow(workflowFromRecord(c.Workflow))
+	case c.DeletedWorkflow != "":
+		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
+			t.workflows.remove(c.DeletedWorkflow)
+			t.setActive(before, false)
+		}
+	}
+}
+
+func (t *tables) loaded() {
+	t.loading = false
+	for accountID := range t.planOf {
+		t.refresh(accountID)
+	}
+	t.accounts.publish() // first: whoever finds a workflow finds its account
+	t.workflows.publish()
+}
+
+func (t *tables) setWorkflow(w *Workflow) {
+	if before, existed := t.workflows.last(w.ID); existed && before.AccountID != w.AccountID {
+		t.setActive(before, false)
 	}
 	// Whoever finds an active one finds that its plan allows it: the account is first when
 	// it is switched on, and last when it is switched off.
 	if w.Active {
-		s.setActive(w, true)
+		t.setActive(w, true)
 	}
-	s.workflows.set(w.ID, w)
+	t.workflows.set(w.ID, w)
 	if !w.Active {
-		s.setActive(w, false)
+		t.setActive(w, false)
 	}
 }
 
-func (s *Snapshot) setActive(w *Workflow, active bool) {
-	of := s.active[w.AccountID]
+func (t *tables) setActive(w *Workflow, active bool) {
+	of := t.active[w.AccountID]
 	number, was := of[w.ID]
 	if was == active && (!active || number == w.Transition) {
 		return
@@ -206,28 +239,28 @@ func (s *Snapshot) setActive(w *Workflow, active bool) {
 	if active {
 		if of == nil {
 			of = map[string]int64{}
-			s.active[w.AccountID] = of
+			t.active[w.AccountID] = of
 		}
 		of[w.ID] = w.Transition
 	} else {
 		delete(of, w.ID)
 		if len(of) == 0 {
-			delete(s.active, w.AccountID)
+			delete(t.active, w.AccountID)
 		}
 	}
-	s.refresh(w.AccountID)
+	t.refresh(w.AccountID)
 }
 
 // refresh works out anew which of an account's workflows the plan lets be active:
 // those that were activated first.
-func (s *Snapshot) refresh(accountID string) {
-	planID, exists := s.planOf[accountID]
-	if s.loading || !exists {
+func (t *tables) refresh(accountID string) {
+	planID, exists := t.planOf[accountID]
+	if t.loading || !exists {
 		return
 	}
-	a := &account{plan: s.plans[planID]}
+	a := &account{plan: t.plans[planID]}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
-		active := s.active[accountID]
+		active := t.active[accountID]
 		first := make([]string, 0, len(active))
 		for id := range active {
 			first = append(first, id)
@@ -243,7 +276,7 @@ func (s *Snapshot) refresh(accountID string) {
 			a.allowed[id] = struct{}{}
 		}
 	}
-	s.accounts.set(accountID, a)
+	t.accounts.set(accountID, a)
 }
 
 func workflowFromRecord(r *hookstartv1.Workflow) *Workflow {

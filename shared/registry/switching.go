@@ -49,7 +49,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *hooks
 		}
 		if have.Record.GetActive() == active {
 			w = have.Record
-			return max(have.Revision, account.Revision, e.directory.Plans().Revision), nil
+			return max(have.Revision, account.Revision, e.directory.Plans().Revision), errUnchanged
 		}
 		next := proto.CloneOf(account.Record)
 		next.LastTransition = &hookstartv1.Transition{

@@ -18,6 +18,7 @@ type Registry struct {
 	*registry.Editor
 	Directory *registry.Directory
 	Follower  *registry.Follower
+	Lease     *registry.Lease
 	Roll      *registry.Roll
 	JetStream jetstream.JetStream
 }
@@ -52,7 +53,9 @@ func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	announcer, err := registry.Announce(ctx, nc, r.Follower, registry.RoleExecutor, nil, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
-	r.Editor, err = registry.NewEditor(ctx, js, r.Directory, r.Follower, r.Roll)
+	r.Lease = registry.NewLease(nc, r.Follower)
+	tb.Cleanup(r.Lease.Stop)
+	r.Editor, err = registry.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
 	check(err)
 	plans, err := registry.ParsePlans(registry.DefaultPlans)
 	check(err)

@@ -1,0 +1,143 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// process is one that follows the registry and has a lease.
+type process struct {
+	*registry.Snapshot
+	lease *registry.Lease
+}
+
+func startProcess(t *testing.T, server *natstest.Node) process {
+	t.Helper()
+	nc := server.Connect(t)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	p := process{Snapshot: registry.NewSnapshot()}
+	follower, err := registry.Follow(t.Context(), js, p, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	announcer, err := registry.Announce(t.Context(), nc, follower, registry.RoleIngress, nil, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(announcer.Stop)
+	p.lease = registry.NewLease(nc, follower)
+	t.Cleanup(p.lease.Stop)
+	return p
+}
+
+// noLongerValid waits until the lease has run out.
+func (p process) noLongerValid() {
+	for p.lease.Valid(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// validAgain waits until the lease holds.
+func (p process) validAgain(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !p.lease.Valid(time.Now()) {
+		if ctx.Err() != nil {
+			t.Fatal("the lease does not come back")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// inForce changes the registry, as often as it takes an editor to know it again.
+func inForce(t *testing.T, change func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		err := change(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || errors.Is(err, registry.ErrNotFound) {
+			t.Fatal(err)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// The store is put back to an earlier copy while the processes run. What was changed since
+// is not in force any more, and what is changed next is.
+func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "kept", "pro", true)
+	server.Stop()
+	backup := t.TempDir()
+	fatal(t, os.CopyFS(backup, os.DirFS(server.StoreDir())))
+	server.Restart()
+	p := startProcess(t, server)
+	inForce(t, func(ctx context.Context) error { _, err := r.Deactivate(ctx, "kept"); return err })
+	for _, id := range []string{"later", "and-later"} {
+		r.Workflow(t, id, "pro", true)
+	}
+
+	server.Stop()
+	p.noLongerValid()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
+	server.Restart()
+	p.validAgain(t)
+	if _, found := p.Lookup("later"); found {
+		t.Error("a workflow is in force that the restored registry does not have")
+	}
+	if view, _ := p.Lookup("kept"); !view.Workflow.Active {
+		t.Error("a workflow is not as in the restored registry")
+	}
+	inForce(t, func(ctx context.Context) error { return r.Current(ctx) })
+	if _, exists := r.Directory.Workflow("later"); exists {
+		t.Error("the directory has a workflow that the restored registry does not have")
+	}
+	inForce(t, func(ctx context.Context) error { _, err := r.Deactivate(ctx, "kept"); return err })
+	if view, _ := p.Lookup("kept"); view.Workflow.Active {
+		t.Error("a change after the restoration is not in force")
+	}
+	r.Workflow(t, "new", "pro", true)
+	if view, found := p.Lookup("new"); !found || !view.Workflow.Active {
+		t.Error("a new workflow is not in force")
+	}
+}
+
+// The bucket is deleted and created anew while the processes run.
+func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "old", "pro", true)
+	p := startProcess(t, server)
+	ctx := t.Context()
+	for _, bucket := range []string{registry.Bucket, registry.SecretsBucket} {
+		fatal(t, r.JetStream.DeleteKeyValue(ctx, bucket))
+	}
+	p.noLongerValid()
+	fatal(t, registry.EnsureBuckets(ctx, r.JetStream, 1))
+	p.validAgain(t)
+	if _, found := p.Lookup("old"); found {
+		t.Error("a workflow is in force that is not in the registry")
+	}
+	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	fatal(t, err)
+	inForce(t, func(ctx context.Context) error { return r.PutPlans(ctx, plans) })
+	r.Workflow(t, "new", "pro", true)
+	if view, found := p.Lookup("new"); !found || !view.Workflow.Active || !view.WithinPlan {
+		t.Error("a new workflow is not in force")
+	}
+}

@@ -1,0 +1,186 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// A process that was frozen, or cut from NATS, knows an old registry: nothing that it does not
+// have to write may be answered from that.
+func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.Workflow(t, "on", "pro", true)
+	r.Workflow(t, "off", "pro", false)
+	r.Workflow(t, "gone", "pro", false)
+	r.Workflow(t, "other", "free", true)
+	r.Workflow(t, "first", "free", false)
+
+	late := &heldDirectory{Directory: registry.NewDirectory()}
+	follower, err := registry.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	fatal(t, follower.CatchUp(t.Context()))
+	lease := registry.NewLease(r.JetStream.Conn(), follower)
+	t.Cleanup(lease.Stop)
+	editor, err := registry.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease, r.Roll)
+	fatal(t, err)
+
+	late.hold.Lock()
+	ctx := t.Context()
+	for _, change := range []func() error{
+		func() error { _, err := r.Deactivate(ctx, "on"); return err },
+		func() error { _, err := r.Activate(ctx, "off"); return err },
+		func() error { return r.DeleteWorkflow(ctx, "gone") },
+		func() error { _, err := r.Deactivate(ctx, "other"); return err },
+		func() error { _, _, err := r.PutAccount(ctx, "on-pro", "Another name", "pro"); return err },
+	} {
+		fatal(t, change())
+	}
+	r.Workflow(t, "new", "pro", false)
+	for lease.Valid(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+
+	calls := map[string]func(context.Context) error{
+		"activate what was active":                func(ctx context.Context) error { _, err := editor.Activate(ctx, "on"); return err },
+		"deactivate what was inactive":            func(ctx context.Context) error { _, err := editor.Deactivate(ctx, "off"); return err },
+		"activate past what was the plan's limit": func(ctx context.Context) error { _, err := editor.Activate(ctx, "first"); return err },
+		"delete what was not there":               func(ctx context.Context) error { return editor.DeleteWorkflow(ctx, "new") },
+		"rotate at what was not there":            func(ctx context.Context) error { return editor.Rotate(ctx, "new", "node", 0) },
+		"a sample payload for what was not there": func(ctx context.Context) error { return editor.SetSamplePayload(ctx, "new", "node", []byte("1")) },
+		"put an account as it was": func(ctx context.Context) error {
+			_, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro")
+			return err
+		},
+		"show a node of a workflow that is deleted": func(ctx context.Context) error { _, err := editor.Trigger(ctx, "gone", "node"); return err },
+	}
+	for name, call := range calls {
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+
+	late.hold.Unlock()
+	delete(calls, "show a node of a workflow that is deleted")
+	delete(calls, "delete what was not there")
+	for name, call := range calls {
+		if err := call(ctx); err != nil {
+			t.Errorf("%s, up to date: %v", name, err)
+		}
+	}
+	if _, err := editor.Trigger(ctx, "gone", "node"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("a node of a workflow that is deleted: %v", err)
+	}
+	for id, active := range map[string]bool{"on": true, "off": false, "first": true} {
+		if w, _ := r.Directory.Workflow(id); w.Record.GetActive() != active {
+			t.Errorf("%s is active: %t", id, !active)
+		}
+	}
+	if a, _ := r.Directory.Account("on-pro"); a.Record.GetName() != "An account" {
+		t.Errorf("the account is called %q", a.Record.GetName())
+	}
+}
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alwaysRaced is a JetStream whose buckets take no update: somebody else is always faster.
+type alwaysRaced struct {
+	jetstream.JetStream
+	tries *atomic.Int32
+}
+
+func (a alwaysRaced) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := a.JetStream.KeyValue(ctx, bucket)
+	return racedBucket{kv, a.tries}, err
+}
+
+type racedBucket struct {
+	jetstream.KeyValue
+	tries *atomic.Int32
+}
+
+func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, error) {
+	b.tries.Add(1)
+	return 0, jetstream.ErrKeyExists
+}
+
+// A change that cannot be made must not keep NATS busy.
+func TestAChangePausesBetweenItsTries(t *testing.T) {
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.Workflow(t, "wf", "pro", true)
+	var tries atomic.Int32
+	editor, err := registry.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory, r.Follower, r.Lease, r.Roll)
+	fatal(t, err)
+	for name, change := range map[string]func(context.Context) error{
+		"deactivate": func(ctx context.Context) error { _, err := editor.Deactivate(ctx, "wf"); return err },
+		"sample":     func(ctx context.Context) error { return editor.SetSamplePayload(ctx, "wf", "node", []byte("1")) },
+	} {
+		tries.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		if err := change(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		if n := tries.Load(); n < 2 || n > 10 {
+			t.Errorf("%s: tried %d times in half a second", name, n)
+		}
+	}
+}
+
+// What the server has sent into a dead connection counts as delivered, and must be asked for
+// again, rather than waited for until heartbeats are missed.
+func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "wf", "pro", false)
+	link := server.Link(t)
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	fatal(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	snapshot := registry.NewSnapshot()
+	follower, err := registry.Follow(t.Context(), js, snapshot, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	fatal(t, follower.CatchUp(t.Context()))
+	lease := registry.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+
+	link.Silence()
+	_, err = r.Activate(t.Context(), "wf")
+	fatal(t, err)
+	for lease.Age(time.Now()) < 7*time.Second { // until heartbeats are missed, too
+		<-time.After(10 * time.Millisecond)
+	}
+	link.Replace()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	for !lease.Holds(time.Now()) {
+		if ctx.Err() != nil {
+			t.Fatal("it does not catch up")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if view, _ := snapshot.Lookup("wf"); !view.Workflow.Active {
+		t.Error("the change is not in force")
+	}
+}
