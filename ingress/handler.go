@@ -113,11 +113,19 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		return
 	}
 
-	// A process that was frozen must not answer from what it knew before.
-	current := h.lease.Valid(e.start)
+	if !execution.ValidName(workflowID) {
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.WorkflowNotFound})
+		return
+	}
+	// A process that was frozen, or cut from NATS, must neither accept nor refuse by what it
+	// knew before: a sender that is told 404 or 403 does not come back.
+	if !h.lease.Valid(e.start) {
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable})
+		return
+	}
 	deliveryID := h.deliveryID(r.Header)
-	// Now, not e.start: to the rate limit, a request that waited for the lease would come
-	// before those that came later and did not, and so too early.
+	// The time after the wait for the lease: the rate limit needs requests in the order of
+	// their times.
 	admitted, refusal := h.admission.Admit(admission.Request{
 		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, BodyBytes: r.ContentLength, At: time.Now(),
 	})
@@ -144,11 +152,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	payload, err := execution.NewPayload(tokens.hide(headerText(r.Header.Get("Content-Type"))), body)
 	if err != nil {
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.JSONInvalid})
-		return
-	}
-
-	if !current {
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable})
 		return
 	}
 

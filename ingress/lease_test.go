@@ -3,6 +3,7 @@ package ingress
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -10,6 +11,36 @@ import (
 type neverValid struct{}
 
 func (neverValid) Valid(time.Time) bool { return false }
+
+// What a process knows that was frozen, or cut from NATS, may be past. The workflow may be
+// switched off by now, or exist, or have another token.
+func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
+	for _, tt := range []struct {
+		path          string
+		with, without int
+	}{
+		{"/webhooks/wf?token=right", http.StatusOK, http.StatusServiceUnavailable},
+		{"/webhooks/wf?token=wrong", http.StatusForbidden, http.StatusServiceUnavailable},
+		{"/webhooks/unknown?token=right", http.StatusNotFound, http.StatusServiceUnavailable},
+		{"/webhooks/no.name?token=right", http.StatusNotFound, http.StatusNotFound},
+		{"/webhooks/wf", http.StatusBadRequest, http.StatusBadRequest},
+		{"/webhooks/?token=right", http.StatusBadRequest, http.StatusBadRequest},
+		{"/elsewhere", http.StatusNotFound, http.StatusNotFound},
+	} {
+		for l, want := range map[lease]int{alwaysValid{}: tt.with, neverValid{}: tt.without} {
+			h, token, _, _, _ := tryHandler(t, l)
+			answer := httptest.NewRecorder()
+			path := strings.Replace(tt.path, "right", token, 1)
+			h.router().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
+			if answer.Code != want {
+				t.Errorf("%s with %T: %d, want %d", tt.path, l, answer.Code, want)
+			}
+			if retryAfter := answer.Header().Get("Retry-After"); (retryAfter != "") != (want == http.StatusServiceUnavailable) {
+				t.Errorf("%s with %T: Retry-After %q", tt.path, l, retryAfter)
+			}
+		}
+	}
+}
 
 // What a process that was frozen knows may be past: the workflow may be switched off.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {

@@ -132,7 +132,7 @@ func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, followe
 			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",
 		}, func() float64 { return float64(follower.Revision()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "hookstart_ingress_registry_lag_seconds", Help: "How long ago all that the registry held was in force here; past 2 nothing is accepted.",
+			Name: "hookstart_ingress_registry_lag_seconds", Help: "How long ago all that the registry held was in force here; past 2 every webhook is answered 503.",
 		}, func() float64 { return lease.Age(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_workflows", Help: "Workflows that are known here.",
