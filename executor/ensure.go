@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -38,6 +39,11 @@ func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Con
 	if err := ensureStreams(ctx, js, c); err != nil {
 		return err
 	}
+	return ensureRegistry(ctx, nc, js, c)
+}
+
+// ensureRegistry creates the registry's buckets, and its copy if there is to be one.
+func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	if err := registry.EnsureBuckets(ctx, js, c.Replicas); err != nil {
 		return err
 	}
@@ -74,4 +80,28 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 		}
 	}
 	return nil
+}
+
+// ensureEvery is how often it is looked whether the registry is still there.
+const ensureEvery = 3 * time.Second
+
+// keepRegistry calls ensure again and again: a bucket that NATS has lost is made anew, empty,
+// while this process runs. The other streams are looked after by keepStreams.
+func keepRegistry(ctx context.Context, log logrus.FieldLogger, ensure func(context.Context) error) {
+	tick := time.NewTicker(ensureEvery)
+	defer tick.Stop()
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := ensure(trying)
+		cancel()
+		if err != nil && !failing && ctx.Err() == nil {
+			log.WithError(err).Warn("the registry is not in NATS as it must be; it is tried again")
+		}
+		failing = err != nil
+	}
 }

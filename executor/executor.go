@@ -123,7 +123,9 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer announcer.Stop()
-	editor, err := registry.NewEditor(starting, js, directory, follower, roll)
+	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last call is answered
+	defer lease.Stop()
+	editor, err := registry.NewEditor(starting, js, directory, follower, lease, roll)
 	if err != nil {
 		return err
 	}
@@ -146,6 +148,15 @@ func run(ctx context.Context, c Config) error {
 	r.SendersFirst = c.SendersFirst
 	background.Go(func() { r.Run(working) })
 	background.Go(func() { r.RunReports(working) })
+	background.Go(func() {
+		keepRegistry(working, log, func(ctx context.Context) error {
+			err := ensureRegistry(ctx, nc, js, c)
+			if err != nil || directory.Plans().Record != nil {
+				return err
+			}
+			return putPlans(ctx, editor, plans, log) // it was made anew
+		})
+	})
 	background.Go(func() { prune(working, records, c.Retention, log) })
 	background.Go(func() { pruneCounts(working, records, log) })
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -153,5 +154,72 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	}
 	if got := <-status; got != "400 Bad Request" {
 		t.Error(got)
+	}
+}
+
+// The store of NATS is lost while an executor runs: it makes everything anew, and works.
+func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := config(t, server.URL())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	c.OnReady = func(l executor.Listening) { ready <- l.Addr }
+	go func() { ended <- executor.Run(ctx, c) }()
+	var addr string
+	select {
+	case addr = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	put := func(account string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+addr+"/api/v1/accounts/"+account, strings.NewReader(`{"name":"n","plan":"pro"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer secret")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	if status := put("before"); status != http.StatusCreated {
+		t.Fatal(status)
+	}
+
+	names := append(registry.Streams(), stream.Name, stream.ReportsName)
+	for _, name := range names {
+		if err := js.DeleteStream(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patience, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	for _, name := range names {
+		for {
+			if _, err := js.Stream(patience, name); err == nil {
+				break
+			} else if patience.Err() != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	}
+	for put("before") != http.StatusCreated { // it is new
+		if patience.Err() != nil {
+			t.Fatal("no account can be made")
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

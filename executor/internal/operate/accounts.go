@@ -49,7 +49,10 @@ func (s *Service) Accounts(ctx context.Context, by Caller, page Page) (api.List[
 
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, by Caller, id string) (api.Account, error) {
-	return read(ctx, s, by, func(context.Context) (none api.Account, err error) {
+	return read(ctx, s, by, func(ctx context.Context) (none api.Account, err error) {
+		if err := s.Editor.Current(ctx); err != nil {
+			return none, err
+		}
 		have, exists := s.Directory.Account(id)
 		if !exists {
 			return none, notFound("account", id, "")

@@ -70,7 +70,7 @@ func (s *Service) explain(err error) *Error {
 		return failed(api.CodeSamplePayloadMissing, "")
 	case errors.Is(err, registry.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
-	case errors.Is(err, errAway) || natsIsAway(err) || !s.JetStream.Conn().IsConnected():
+	case errors.Is(err, errAway) || errors.Is(err, registry.ErrNotCurrent) || natsIsAway(err) || !s.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	default:
 		return failed(api.CodeInternal, "")

@@ -59,7 +59,10 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, by, func(context.Context) (none api.Workflow, err error) {
+	return read(ctx, s, by, func(ctx context.Context) (none api.Workflow, err error) {
+		if err := s.Editor.Current(ctx); err != nil {
+			return none, err
+		}
 		have, exists := s.Directory.Workflow(id)
 		if !exists {
 			return none, notFound("workflow", id, "")
