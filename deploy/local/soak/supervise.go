@@ -9,7 +9,7 @@ import (
 
 // livenessPath is what the deployment's liveness probe of a NATS server asks for
 // (deploy/nats/kubernetes.yaml).
-const livenessPath = "/healthz?js-enabled-only=true"
+const livenessPath = "/healthz"
 
 // The deployment asks more rarely, and is more patient.
 const (
