@@ -19,6 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
+// natsFolder is where in the data folder the embedded server keeps its streams.
+const natsFolder = "nats"
+
 // prepareFolder makes the data folder and finds the admin token: the configured one, or
 // the one that is kept in the folder, or a new one.
 func prepareFolder(c Config) (adminToken string, err error) {
@@ -63,7 +66,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		return nil, fmt.Errorf("--nats-addr %q: the port must be a number from 0 to 65535", c.NATSAddr)
 	}
 	server, err := embednats.Start(embednats.Options{
-		StoreDir: filepath.Join(c.DataDir, "nats"), Host: host, Port: port, SyncAlways: c.SyncAlways,
+		StoreDir: filepath.Join(c.DataDir, natsFolder), Host: host, Port: port, SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
 		Log: func(level slog.Level, line string) {
 			if level >= slog.LevelWarn {

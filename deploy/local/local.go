@@ -161,6 +161,13 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 
+	recovering := start(ctx, func(ctx context.Context, _ func()) error {
+		return recoverNATS(ctx, server, filepath.Join(c.DataDir, natsFolder), log)
+	})
+	defer recovering.stop()
+	stopChecks := o.Watch(ctx, log, ops.Check{Part: "NATS storage", Ask: func(context.Context) error { return server.Health() }})
+	defer stopChecks()
+
 	if !c.NoDemo {
 		if started.WebhookURL, err = makeDemo(ctx, started); err != nil {
 			if ctx.Err() != nil {
@@ -182,6 +189,12 @@ func Run(ctx context.Context, c Config) error {
 		recording.stop()
 	case <-accepting.ended:
 	case <-recording.ended:
+	case <-recovering.ended:
+		if recovering.err != nil {
+			return recovering.err
+		}
+		accepting.stop() // ctx has ended, too
+		recording.stop()
 	}
 	if err := accepting.err; err != nil {
 		return err

@@ -100,10 +100,14 @@ type Cluster struct {
 
 // Server is a running server.
 type Server struct {
-	nats *server.Server
-	lock *flock.Flock
-	url  string
-	stop sync.Once
+	options Options // complete; Port is the one that it has
+	lock    *flock.Flock
+	url     string
+	stop    sync.Once
+
+	mu      sync.Mutex
+	nats    *server.Server // replaced by Restart
+	stopped bool
 }
 
 // Start starts a server and returns when clients can connect and its streams
@@ -121,11 +125,15 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := start(o)
+	ns, err := start(o)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	s.lock = lock
+	s := &Server{options: o, lock: lock, nats: ns}
+	if addr, ok := ns.Addr().(*net.TCPAddr); ok {
+		s.url = (&url.URL{Scheme: "nats", Host: net.JoinHostPort(o.Host, strconv.Itoa(addr.Port))}).String()
+		s.options.Port = addr.Port
+	}
 	return s, nil
 }
 
@@ -181,7 +189,7 @@ func reason(err error) error {
 }
 
 // start runs a server in a folder that is locked already.
-func start(o Options) (*Server, error) {
+func start(o Options) (*server.Server, error) {
 	if err := checkPorts(o); err != nil {
 		return nil, err
 	}
@@ -205,11 +213,7 @@ func start(o Options) (*Server, error) {
 		ns.WaitForShutdown()
 		return nil, err
 	}
-	s := &Server{nats: ns}
-	if addr, ok := ns.Addr().(*net.TCPAddr); ok {
-		s.url = (&url.URL{Scheme: "nats", Host: net.JoinHostPort(o.Host, strconv.Itoa(addr.Port))}).String()
-	}
-	return s, nil
+	return ns, nil
 }
 
 // checkPorts fails when a port is not to be had. The server would find out
@@ -323,12 +327,53 @@ func (s *Server) ClientURL() string { return s.url }
 
 // InProcess is the option that connects a client of this process without a
 // network: nats.Connect("", s.InProcess()).
-func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.nats) }
+func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
+
+// InProcessConn makes a connection for the option InProcess.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.running().InProcessConn() }
+
+func (s *Server) running() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nats
+}
+
+// Health says what keeps the server from its work, or nil. A stream or a consumer whose file
+// could once not be written stays out of work until the server is restarted, also after there is
+// room on the disk again.
+func (s *Server) Health() error {
+	if health := s.running().Healthz(nil); health.Status != "ok" {
+		return errors.New(health.Error)
+	}
+	return nil
+}
+
+// Restart stops the server and starts it again, on the same port. Clients are cut off and
+// reconnect, those of InProcess too. When it fails nothing runs, and the error says why. After
+// Shutdown it does nothing.
+func (s *Server) Restart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+	ns, err := start(s.options)
+	if err != nil {
+		return err
+	}
+	s.nats = ns
+	return nil
+}
 
 // Shutdown stops the server, waits until all is written and closed, and frees
 // the folder. Clients are cut off. Further calls wait for the first one.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stopped = true
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
 		// The lock ends with the process if not here; nobody could do more.

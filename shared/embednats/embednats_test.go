@@ -100,6 +100,53 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Clients of both kinds reconnect, and what was stored is there.
+func TestRestart(t *testing.T) {
+	s := start(t, embednats.Options{StoreDir: t.TempDir()})
+	again := nats.ReconnectWait(10 * time.Millisecond)
+	inProcess, err := nats.Connect("", s.InProcess(), again, nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inProcess.Close()
+	overTCP, err := nats.Connect(s.ClientURL(), again, nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer overTCP.Close()
+	js, err := jetstream.New(inProcess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "S", nil); err != nil {
+		t.Fatal(err)
+	}
+	back := map[*nats.Conn]chan nats.Status{inProcess: inProcess.StatusChanged(nats.CONNECTED), overTCP: overTCP.StatusChanged(nats.CONNECTED)}
+	if err := errors.Join(s.Health(), s.Restart()); err != nil {
+		t.Fatal(err)
+	}
+	for nc, connected := range back {
+		<-connected
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stream, err := js.Stream(t.Context(), "S"); err != nil || stream.CachedInfo().State.Msgs != 1 {
+			t.Errorf("after the restart: %v, %v", stream, err)
+		}
+	}
+	if err := s.Health(); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	s.Shutdown()
+	if err := s.Restart(); err != nil {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
 func TestFolderIsLocked(t *testing.T) {
 	o := embednats.Options{StoreDir: t.TempDir(), NoListener: true}
 	first := start(t, o)

@@ -54,8 +54,9 @@ type Publisher struct {
 
 // trouble is that the stream is there, and did not store a message.
 type trouble struct {
-	at  time.Time
-	err error
+	at         time.Time
+	err        error
+	reconnects uint64 // of the connection until then
 }
 
 // troubleFor is how long a message that was not stored keeps an ingress from being ready: then
@@ -63,9 +64,10 @@ type trouble struct {
 const troubleFor = 15 * time.Second
 
 // Trouble says why the stream did not store the last message that it was sent; nil: it did,
-// or that is long ago. No message can be made up to ask: it would be recorded.
+// or that is long ago, or on another connection. No message can be made up to ask: it would
+// be recorded.
 func (p *Publisher) Trouble(now time.Time) error {
-	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor {
+	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor && t.reconnects == p.acks.nc.Stats().Reconnects {
 		return t.err
 	}
 	return nil
@@ -73,7 +75,7 @@ func (p *Publisher) Trouble(now time.Time) error {
 
 // note remembers that a message was not stored.
 func (p *Publisher) note(err error) error {
-	p.trouble.Store(&trouble{time.Now(), err})
+	p.trouble.Store(&trouble{time.Now(), err, p.acks.nc.Stats().Reconnects})
 	return err
 }
 

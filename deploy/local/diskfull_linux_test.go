@@ -1,0 +1,58 @@
+package local_test
+
+import (
+	"bytes"
+	"context"
+	"os/signal"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// In the programs that this binary is, a file that may grow no more is an error, as on a full
+// disk; else it would end them.
+func init() { signal.Ignore(unix.SIGXFSZ) } //nolint:gochecknoinits // before main, in every program
+
+// Nothing more can be written for a while, as on a full disk: senders are told so, /readyz says
+// why, and afterwards all goes on by itself. A limit on the size of files stands in for the disk:
+// it needs no root.
+func TestAFullDiskIsRecoveredFrom(t *testing.T) {
+	t.Parallel()
+	l := launchLocal(t, t.TempDir())
+	limit := func(bytes uint64) {
+		t.Helper()
+		if err := unix.Prlimit(l.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := bytes.Repeat([]byte("x"), 90_000)
+	deliver := func() int {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		a, err := post(ctx, l.webhook, nil, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.status
+	}
+	if status := deliver(); status != 200 {
+		t.Fatalf("at the beginning: %d", status)
+	}
+	limit(250_000)
+	for tries := 0; deliver() != 503; tries++ {
+		if tries == 20 {
+			t.Fatal("the limit is not noticed")
+		}
+	}
+	o := &observed{t: t, ops: map[string]string{"hookstart-local": l.ops}}
+	o.await("hookstart-local", "NATS storage: ")
+	limit(unix.RLIM_INFINITY)
+	o.await("hookstart-local", "ready")
+	if status := deliver(); status != 200 {
+		t.Errorf("after there is room again: %d", status)
+	}
+	l.await(`(it is restarted)`)
+	l.terminate()
+}
