@@ -27,7 +27,7 @@ func (s *server) routeEvents(to huma.API) {
 		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
 		summary: "Watch executions",
 		description: "Server-sent events: `event: execution`, and as `data` the record in one line, each time one changes. " +
-			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, and when " +
+			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, and when " +
 			"the executor stops: connect again, and ask for the list once for what was missed.",
 		responses: map[string]*huma.Response{"200": {
 			Description: "Events, until one side ends the stream.",

@@ -1,11 +1,12 @@
 // Package changes tells those who watch that execution records changed, whichever
-// executor recorded them. It promises nothing: what must not be missed is in the
-// store.
+// executor recorded them. What must not be missed is in the store; a watch that may have
+// missed something ends, so that its client looks there.
 package changes
 
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
@@ -18,6 +19,9 @@ const subject = "hookstart.executions.changed"
 // maxIDs keeps a message well below the server's limit.
 const maxIDs = 2000
 
+// flushTimeout is how long the server may take to answer after a reconnect.
+const flushTimeout = 2 * time.Second
+
 // watcherBuffer is how many changes a watcher may be behind before it is cut off.
 const watcherBuffer = 64
 
@@ -26,23 +30,54 @@ type Changes struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
 
+	stop chan struct{}
+	done chan struct{}
+
 	mu       sync.Mutex
 	watchers map[chan []string]struct{}
 }
 
 // New listens for changes on nc.
 func New(nc *nats.Conn) (*Changes, error) {
-	c := &Changes{nc: nc, watchers: map[chan []string]struct{}{}}
+	c := &Changes{nc: nc, watchers: map[chan []string]struct{}{}, stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
 	if c.sub, err = nc.Subscribe(subject, c.hear); err != nil {
 		return nil, fmt.Errorf("listen for changes: %w", err)
 	}
+	go c.endAfterGaps(nc.StatusChanged(nats.CONNECTED), c.sub.StatusChanged(nats.SubscriptionSlowConsumer))
 	return c, nil
+}
+
+// endAfterGaps ends every watch after a time in which changes may have been missed: when a lost
+// connection is back, and when this process was too slow to take what came.
+func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
+	defer close(c.done)
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-connected:
+			// Whoever watches again after this does so behind a subscription that the server has.
+			_ = c.nc.FlushTimeout(flushTimeout)
+		case _, open := <-slow:
+			if !open {
+				slow = nil // unsubscribed
+				continue
+			}
+		}
+		c.endAll()
+	}
 }
 
 // Stop ends listening, and every watch.
 func (c *Changes) Stop() {
+	close(c.stop)
+	<-c.done
 	_ = c.sub.Unsubscribe()
+	c.endAll()
+}
+
+func (c *Changes) endAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.watchers {
@@ -51,8 +86,17 @@ func (c *Changes) Stop() {
 	}
 }
 
-// Tell says that records changed.
+// Tell says that records changed. When that fails, the watches of this process end: it is the
+// only one that can know.
 func (c *Changes) Tell(ids []string) error {
+	err := c.tell(ids)
+	if err != nil {
+		c.endAll()
+	}
+	return err
+}
+
+func (c *Changes) tell(ids []string) error {
 	for len(ids) > 0 {
 		n := min(len(ids), maxIDs)
 		data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{ExecutionIds: ids[:n]})
@@ -68,7 +112,7 @@ func (c *Changes) Tell(ids []string) error {
 }
 
 // Watch returns a channel of IDs of changed records. It is closed when the watcher is
-// too slow, or when Changes stops. cancel must be called.
+// too slow, when changes may have been missed, or when Changes stops. cancel must be called.
 func (c *Changes) Watch() (changed <-chan []string, cancel func()) {
 	w := make(chan []string, watcherBuffer)
 	c.mu.Lock()

@@ -1,0 +1,77 @@
+package changes_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+)
+
+func listen(t *testing.T, nc *nats.Conn) *changes.Changes {
+	t.Helper()
+	c, err := changes.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// next is what a watcher is told next; nil: its watch has ended.
+func next(t *testing.T, changed <-chan []string) []string {
+	t.Helper()
+	select {
+	case ids := <-changed:
+		return ids
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing is told, and the watch goes on")
+		return nil
+	}
+}
+
+// Another process records while this one is cut off: its watchers hear nothing of that, so that
+// their watches end.
+func TestWatchesEndAfterALostConnection(t *testing.T) {
+	server := natstest.Start(t)
+	c := listen(t, server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1)))
+	defer c.Stop()
+	changed, cancel := c.Watch()
+	defer cancel()
+	if err := c.Tell([]string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, changed); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("told %q", got)
+	}
+	server.Restart()
+	if got := next(t, changed); got != nil {
+		t.Errorf("told %q", got)
+	}
+	again, cancelAgain := c.Watch()
+	defer cancelAgain()
+	if err := c.Tell([]string{"b"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, again); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("told %q", got)
+	}
+}
+
+// What was committed and could not be told ends the watches, too.
+func TestWatchesEndWhenTellingFails(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	c := listen(t, nc)
+	defer c.Stop()
+	changed, cancel := c.Watch()
+	defer cancel()
+	nc.Close()
+	if c.Tell([]string{"a"}) == nil {
+		t.Fatal("telling without a connection succeeds")
+	}
+	if got := next(t, changed); got != nil {
+		t.Errorf("told %q", got)
+	}
+}
