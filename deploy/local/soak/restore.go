@@ -31,6 +31,9 @@ const (
 //
 // It returns what does not.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
+	if err := switchTo(ctx, i.client(), true); err != nil {
+		return nil, err
+	}
 	for _, n := range i.nodes {
 		n.terminate()
 	}
