@@ -165,7 +165,7 @@ func run(ctx context.Context, c Config) error {
 	failures := signin.NewFailures(o.Metrics)
 	calls := operate.New(operate.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
-		PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Tracer: tracing.Tracer(o.Traces, "executor"),
+		PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
@@ -173,8 +173,7 @@ func run(ctx context.Context, c Config) error {
 		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
 	})
 	pages = console.New(console.Config{
-		API: api, Operate: calls, Consumer: recorder.Durable,
-		AdminToken: c.AdminToken, Failures: failures, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
+		Operate: calls, AdminToken: c.AdminToken, Failures: failures, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
 	})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 func (s *server) routeAccounts(to huma.API) {
@@ -34,11 +35,11 @@ func (s *server) routeAccounts(to huma.API) {
 }
 
 func (s *server) listPlans(ctx context.Context, in *struct{ Paging }) (*listOutput[api.Plan], error) {
-	return listed(s.Operate.Plans(ctx, callerOf(ctx), in.page()))
+	return listed(s.Operate.Plans(ctx, signin.Caller(ctx), in.page()))
 }
 
 func (s *server) listAccounts(ctx context.Context, in *struct{ Paging }) (*listOutput[api.Account], error) {
-	return listed(s.Operate.Accounts(ctx, callerOf(ctx), in.page()))
+	return listed(s.Operate.Accounts(ctx, signin.Caller(ctx), in.page()))
 }
 
 // AccountID is the path of an account.
@@ -47,7 +48,7 @@ type AccountID struct {
 }
 
 func (s *server) getAccount(ctx context.Context, in *AccountID) (*output[api.Account], error) {
-	return answered(s.Operate.Account(ctx, callerOf(ctx), in.ID))
+	return answered(s.Operate.Account(ctx, signin.Caller(ctx), in.ID))
 }
 
 func (s *server) putAccount(ctx context.Context, in *struct {
@@ -55,5 +56,5 @@ func (s *server) putAccount(ctx context.Context, in *struct {
 	Body api.PutAccount
 },
 ) (*putOutput[api.Account], error) {
-	return stored(s.Operate.PutAccount(ctx, callerOf(ctx), in.ID, in.Body))
+	return stored(s.Operate.PutAccount(ctx, signin.Caller(ctx), in.ID, in.Body))
 }

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net/http"
@@ -23,13 +22,9 @@ func (s *server) guarded(next http.Handler) http.Handler {
 			eventOf(r.Context()).answer(w, newProblem(api.CodeUnauthorized, "Send the admin token: Authorization: Bearer {admin token}."))
 			return
 		}
-		eventOf(r.Context()).caller = operate.Caller{Kind: operate.AdminToken}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(signin.WithCaller(r.Context(), operate.Caller{Kind: operate.AdminToken})))
 	})
 }
-
-// callerOf is who makes the call whose context this is.
-func callerOf(ctx context.Context) operate.Caller { return eventOf(ctx).caller }
 
 // hasAdminToken compares hashes, in constant time: neither the token's content nor its
 // length shows in how long that takes.

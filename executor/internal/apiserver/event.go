@@ -13,7 +13,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 )
@@ -23,7 +22,6 @@ import (
 type event struct {
 	start     time.Time
 	method    string
-	caller    operate.Caller
 	operation string            // "": the path or the method is not known
 	ids       map[string]string // what the call is about, by the log's field
 	code      string            // of the problem

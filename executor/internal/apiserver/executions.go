@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -51,7 +52,7 @@ func (s *server) listExecutions(ctx context.Context, in *struct {
 	Until      time.Time `query:"until" doc:"Accepted before."`
 },
 ) (*listOutput[api.Execution], error) {
-	found, err := s.Operate.Executions(ctx, callerOf(ctx), operate.ExecutionFilter{
+	found, err := s.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
 		WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
 	}, in.page())
 	if err != nil {
@@ -70,7 +71,7 @@ type ExecutionID struct {
 }
 
 func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api.ExecutionDetail], error) {
-	found, err := s.Operate.ExecutionDetail(ctx, callerOf(ctx), in.ID)
+	found, err := s.Operate.ExecutionDetail(ctx, signin.Caller(ctx), in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +86,11 @@ func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api
 }
 
 func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
-	return answered(s.Operate.RerunExecution(ctx, callerOf(ctx), in.ID))
+	return answered(s.Operate.RerunExecution(ctx, signin.Caller(ctx), in.ID))
 }
 
 func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
-	return answered(s.Operate.RequeueExecution(ctx, callerOf(ctx), in.ID))
+	return answered(s.Operate.RequeueExecution(ctx, signin.Caller(ctx), in.ID))
 }
 
 func valuesOnWire(values execution.Values) map[string][]string {

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 func (s *server) routePublicURL(to huma.API) {
@@ -19,5 +20,5 @@ func (s *server) routePublicURL(to huma.API) {
 }
 
 func (s *server) checkPublicURL(ctx context.Context, _ *struct{}) (*output[api.PublicURL], error) {
-	return answered(s.Operate.CheckPublicURL(ctx, callerOf(ctx)))
+	return answered(s.Operate.CheckPublicURL(ctx, signin.Caller(ctx)))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 func (s *server) routeRefusals(to huma.API) {
@@ -37,7 +38,7 @@ func (s *server) listRefusals(ctx context.Context, in *struct {
 	RefusedSince
 },
 ) (*listOutput[api.Refusal], error) {
-	return listed(s.Operate.Refusals(ctx, callerOf(ctx), in.ID, in.Since, in.page()))
+	return listed(s.Operate.Refusals(ctx, signin.Caller(ctx), in.ID, in.Since, in.page()))
 }
 
 func (s *server) listAllRefusals(ctx context.Context, in *struct {
@@ -45,5 +46,5 @@ func (s *server) listAllRefusals(ctx context.Context, in *struct {
 	RefusedSince
 },
 ) (*listOutput[api.WorkflowRefusal], error) {
-	return listed(s.Operate.AllRefusals(ctx, callerOf(ctx), in.Since, in.page()))
+	return listed(s.Operate.AllRefusals(ctx, signin.Caller(ctx), in.Since, in.page()))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 const triggerPath = "/workflows/{id}/triggers/{nodeId}"
@@ -46,7 +47,7 @@ type TriggerID struct {
 }
 
 func (s *server) getTrigger(ctx context.Context, in *TriggerID) (*output[api.Trigger], error) {
-	return answered(s.Operate.Trigger(ctx, callerOf(ctx), in.ID, in.NodeID))
+	return answered(s.Operate.Trigger(ctx, signin.Caller(ctx), in.ID, in.NodeID))
 }
 
 func (s *server) putSamplePayload(ctx context.Context, in *struct {
@@ -54,7 +55,7 @@ func (s *server) putSamplePayload(ctx context.Context, in *struct {
 	RawBody []byte `contentType:"application/json"`
 },
 ) (*output[api.Trigger], error) {
-	return answered(s.Operate.SetSamplePayload(ctx, callerOf(ctx), in.ID, in.NodeID, in.RawBody))
+	return answered(s.Operate.SetSamplePayload(ctx, signin.Caller(ctx), in.ID, in.NodeID, in.RawBody))
 }
 
 func (s *server) rotateToken(ctx context.Context, in *struct {
@@ -66,9 +67,9 @@ func (s *server) rotateToken(ctx context.Context, in *struct {
 	if in.Body != nil {
 		keepOld = time.Duration(in.Body.KeepOldForSeconds) * time.Second
 	}
-	return answered(s.Operate.RotateToken(ctx, callerOf(ctx), in.ID, in.NodeID, keepOld))
+	return answered(s.Operate.RotateToken(ctx, signin.Caller(ctx), in.ID, in.NodeID, keepOld))
 }
 
 func (s *server) rerunTrigger(ctx context.Context, in *TriggerID) (*output[api.Started], error) {
-	return answered(s.Operate.RerunTrigger(ctx, callerOf(ctx), in.ID, in.NodeID))
+	return answered(s.Operate.RerunTrigger(ctx, signin.Caller(ctx), in.ID, in.NodeID))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 func (s *server) routeWorkflows(to huma.API) {
@@ -51,7 +52,7 @@ func (s *server) listWorkflows(ctx context.Context, in *struct {
 	AccountID string `query:"accountId" doc:"Only this account's."`
 },
 ) (*listOutput[api.Workflow], error) {
-	return listed(s.Operate.Workflows(ctx, callerOf(ctx), operate.WorkflowFilter{AccountID: in.AccountID}, in.page()))
+	return listed(s.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{AccountID: in.AccountID}, in.page()))
 }
 
 // WorkflowID is the path of a workflow.
@@ -60,7 +61,7 @@ type WorkflowID struct {
 }
 
 func (s *server) getWorkflow(ctx context.Context, in *WorkflowID) (*output[api.Workflow], error) {
-	return answered(s.Operate.Workflow(ctx, callerOf(ctx), in.ID))
+	return answered(s.Operate.Workflow(ctx, signin.Caller(ctx), in.ID))
 }
 
 func (s *server) putWorkflow(ctx context.Context, in *struct {
@@ -68,17 +69,17 @@ func (s *server) putWorkflow(ctx context.Context, in *struct {
 	Body api.PutWorkflow
 },
 ) (*putOutput[api.Workflow], error) {
-	return stored(s.Operate.PutWorkflow(ctx, callerOf(ctx), in.ID, in.Body))
+	return stored(s.Operate.PutWorkflow(ctx, signin.Caller(ctx), in.ID, in.Body))
 }
 
 func (s *server) deleteWorkflow(ctx context.Context, in *WorkflowID) (*struct{}, error) {
-	return nil, s.Operate.DeleteWorkflow(ctx, callerOf(ctx), in.ID)
+	return nil, s.Operate.DeleteWorkflow(ctx, signin.Caller(ctx), in.ID)
 }
 
 func (s *server) activateWorkflow(ctx context.Context, in *WorkflowID) (*output[api.Workflow], error) {
-	return answered(s.Operate.Activate(ctx, callerOf(ctx), in.ID))
+	return answered(s.Operate.Activate(ctx, signin.Caller(ctx), in.ID))
 }
 
 func (s *server) deactivateWorkflow(ctx context.Context, in *WorkflowID) (*output[api.Workflow], error) {
-	return answered(s.Operate.Deactivate(ctx, callerOf(ctx), in.ID))
+	return answered(s.Operate.Deactivate(ctx, signin.Caller(ctx), in.ID))
 }

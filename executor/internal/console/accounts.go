@@ -1,28 +1,22 @@
 package console
 
 import (
+	"context"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"time"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
-
-const accountRows = 25
 
 // accountList is the data of the accounts page.
 type accountList struct {
-	Rows  []accountRow
+	listPage
+	Rows  []quota
 	Plans []planChoice
-	Older template.URL // the query of the next page; "": this is the last
-	First bool
-}
-
-type accountRow struct {
-	quota
-	CreatedAt time.Time
 }
 
 // planChoice is a plan as forms offer it.
@@ -31,46 +25,65 @@ type planChoice struct {
 }
 
 func (c *Console) listAccounts(w http.ResponseWriter, r *http.Request) {
-	after := r.URL.Query().Get("after")
-	list := accountList{First: after == "", Plans: c.planChoices()}
-	found := c.Directory.Accounts(after, accountRows+1)
-	if len(found) > accountRows {
-		found = found[:accountRows]
-		list.Older = queryText(url.Values{"after": {found[accountRows-1].GetId()}})
-	}
-	for _, account := range found {
-		list.Rows = append(list.Rows, accountRow{c.quota(account.GetId()), account.GetCreatedAt().AsTime()})
+	list, err := c.accountList(r)
+	if err != nil {
+		c.failed(w, r, err)
+		return
 	}
 	c.render(w, r, http.StatusOK, "accounts", page{Title: "Accounts", Section: "accounts", Body: list})
 }
 
-func (c *Console) planChoices() []planChoice {
-	plans := c.Directory.Plans().Record.GetPlans()
-	choices := make([]planChoice, 0, len(plans))
-	for _, plan := range plans {
-		limit := rateText(plan.GetRateLimit().GetRequests(), plan.GetRateLimit().GetWindowSeconds())
-		text := plan.GetId() + ": "
-		switch {
-		case !plan.GetWebhookTriggers():
+func (c *Console) accountList(r *http.Request) (list accountList, err error) {
+	if list.Plans, err = c.planChoices(r.Context()); err != nil {
+		return list, err
+	}
+	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.Account], error) {
+		return c.Operate.Accounts(r.Context(), signin.Caller(r.Context()), p)
+	})
+	if err != nil {
+		return list, err
+	}
+	list.listPage = at
+	for _, account := range found {
+		of, err := c.quota(r.Context(), account.ID)
+		if err != nil {
+			return list, err
+		}
+		list.Rows = append(list.Rows, of)
+	}
+	return list, nil
+}
+
+// maxPlans is how many plans a form offers.
+const maxPlans = 1000
+
+func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
+	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), operate.Page{Limit: maxPlans})
+	choices := make([]planChoice, 0, len(plans.Items))
+	for _, plan := range plans.Items {
+		limit := rateText(plan.RateLimit)
+		text := plan.ID + ": "
+		switch most := plan.MaxActiveWebhookWorkflows; {
+		case !plan.WebhookTriggers:
 			text += "no webhook triggers"
-		case plan.MaxActiveWebhookWorkflows == nil:
+		case most == nil:
 			text += "any number active, " + limit + " per workflow" + bytesText(plan)
-		case plan.GetMaxActiveWebhookWorkflows() == 1:
+		case *most == 1:
 			text += "1 active, " + limit + bytesText(plan)
 		default:
-			text += count(plan.GetMaxActiveWebhookWorkflows()) + " active, " + limit + " per workflow" + bytesText(plan)
+			text += count(*most) + " active, " + limit + " per workflow" + bytesText(plan)
 		}
-		choices = append(choices, planChoice{plan.GetId(), text})
+		choices = append(choices, planChoice{plan.ID, text})
 	}
-	return choices
+	return choices, err
 }
 
 // bytesText is a plan's limit of bytes, in the units in which people set it: powers of ten.
-func bytesText(plan *hookstartv1.Plan) string {
+func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
 	}
-	n, unit := plan.GetBytesPerDay(), " bytes"
+	n, unit := *plan.BytesPerDay, " bytes"
 	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
 		if n < 1000 || n%1000 != 0 {
 			break
@@ -81,9 +94,9 @@ func bytesText(plan *hookstartv1.Plan) string {
 }
 
 // rateText is a rate limit in words.
-func rateText(requests, windowSeconds int64) string {
-	text := plural(requests, "request")
-	switch windowSeconds {
+func rateText(limit api.RateLimit) string {
+	text := plural(limit.Requests, "request")
+	switch limit.WindowSeconds {
 	case 1:
 		return text + "/s"
 	case 60:
@@ -91,8 +104,8 @@ func rateText(requests, windowSeconds int64) string {
 	case 3600:
 		return text + "/h"
 	}
-	if windowSeconds < 60 {
-		return fmt.Sprintf("%s per %d s", text, windowSeconds)
+	if limit.WindowSeconds < 60 {
+		return fmt.Sprintf("%s per %d s", text, limit.WindowSeconds)
 	}
-	return text + " per " + duration(time.Duration(windowSeconds)*time.Second)
+	return text + " per " + duration(time.Duration(limit.WindowSeconds)*time.Second)
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -20,9 +21,8 @@ type allRefusals struct {
 // refusedRow is how often requests to a workflow were refused with one code.
 type refusedRow struct {
 	refusal
+	origin
 	WorkflowID string // "": of none that exists
-	Name       string
-	Exists     bool // the workflow does, still
 }
 
 // refusedWithin is how far back the page looks unless somebody says how far.
@@ -38,8 +38,10 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	} else if asked != "" {
 		ignored = append(ignored, "“"+shortened(asked)+"” is no span of time")
 	}
-	since := time.Now().Add(-spans[p.Within]).UTC().Format(time.RFC3339)
-	found, at, err := askList[api.WorkflowRefusal](c, r, "/refusals", url.Values{"since": {since}}, query)
+	since := time.Now().Add(-spans[p.Within])
+	found, at, err := askList(r, query, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {
+		return c.Operate.AllRefusals(r.Context(), signin.Caller(r.Context()), since, p)
+	})
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -47,20 +49,9 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	p.listPage = at
 	p.Ignored = append(ignored, p.Ignored...)
 	for _, one := range found {
-		row := refusedRow{WorkflowID: one.WorkflowID, Name: one.WorkflowID, refusal: refusal{refusalOf(one.Refusal), advice[webhook.Code(one.Code)]}}
-		if workflow, exists := c.Directory.Workflow(one.WorkflowID); exists {
-			row.Exists, row.Name = true, nameOr(workflow.Record.GetName(), one.WorkflowID)
-		}
-		p.Rows = append(p.Rows, row)
+		p.Rows = append(p.Rows, refusedRow{
+			refusal{one.Refusal, advice[webhook.Code(one.Code)]}, c.origin(r.Context(), one.WorkflowID, ""), one.WorkflowID,
+		})
 	}
 	c.render(w, r, http.StatusOK, "refusals", page{Title: "Refusals", Section: "refusals", Body: p})
-}
-
-// refusalOf is what the API says as the database does.
-func refusalOf(wire api.Refusal) store.RefusalSum {
-	sum := store.RefusalSum{Code: wire.Code, Count: wire.Count, Last: store.RefusedRequest{At: wire.Last.At, BodyBytes: -1, UserAgent: wire.Last.UserAgent}}
-	if wire.Last.BodyBytes != nil {
-		sum.Last.BodyBytes = *wire.Last.BodyBytes
-	}
-	return sum
 }

@@ -2,11 +2,10 @@ package console
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // countTimeout is how long the database may count for a page. Past it, the page comes
@@ -51,39 +50,19 @@ func (c chart) Max() int64 {
 func (c chart) Width() int { return len(c.Bars) }
 
 // chartOf counts what a filter shows in the last steps, up to now.
-func (c *Console) chartOf(ctx context.Context, filter store.Filter, steps int, step time.Duration, now time.Time) (chart, error) {
+func (c *Console) chartOf(ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration) (chart, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	first := now.UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
-	filter.Since = first
-	drawn := chart{Step: step, Bars: make([]bar, steps)}
-	for i := range drawn.Bars {
-		drawn.Bars[i] = bar{X: i, At: first.Add(time.Duration(i) * step)}
+	counted, err := c.Operate.Activity(ctx, signin.Caller(ctx), filter, steps, step)
+	if err != nil && ctx.Err() != nil {
+		return chart{Step: step, Missing: true}, nil
 	}
-	for _, part := range []struct {
-		status execution.Status
-		add    func(*bar, int64)
-	}{
-		{"", func(b *bar, n int64) { b.Total = n }},
-		{execution.Failed, func(b *bar, n int64) { b.Failed = n }},
-		{execution.Rejected, func(b *bar, n int64) { b.Rejected = n }},
-	} {
-		filter.Status = part.status
-		counts, err := c.Store.CountByTime(ctx, filter, step)
-		if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return chart{Step: step, Missing: true}, nil
-		}
-		if err != nil {
-			return chart{}, err
-		}
-		for _, n := range counts {
-			if i := int(n.At.Sub(first) / step); i >= 0 && i < steps {
-				part.add(&drawn.Bars[i], n.Records)
-			}
-		}
+	drawn := chart{Step: step, Bars: make([]bar, len(counted))}
+	for i, n := range counted {
+		drawn.Bars[i] = bar{X: i, At: n.At, Total: n.Total, Failed: n.Failed, Rejected: n.Rejected}
 	}
 	drawn.stack()
-	return drawn, nil
+	return drawn, err
 }
 
 func (c *chart) stack() {

@@ -1,8 +1,6 @@
 package console
 
 import (
-	"net/http"
-
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -12,14 +10,8 @@ import (
 // Config is all that the console needs. What has no default is required. The console
 // owns none of it, and stops nothing.
 type Config struct {
-	// API is the operators' API. Its Authorized must be the console's: pages ask it with the
-	// operator's session, and the browser calls it under /api/.
-	API http.Handler
 	// Operate answers what pages show.
 	Operate *operate.Service
-	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not
-	// recorded yet.
-	Consumer string
 
 	// AdminToken signs in. Sessions are signed with a key made of it: executors with the same
 	// token accept each other's, and a new token ends them all.

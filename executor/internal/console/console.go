@@ -6,14 +6,11 @@ package console
 import (
 	"crypto/sha256"
 	"net/http"
-
-	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 // Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	Config
-	*operate.Service
 	adminToken [sha256.Size]byte // the hash
 	sessions   sessions
 	once       *once
@@ -27,7 +24,6 @@ type Console struct {
 func New(config Config) *Console {
 	c := &Console{
 		Config:     config,
-		Service:    config.Operate,
 		adminToken: sha256.Sum256([]byte(config.AdminToken)),
 		sessions:   newSessions(config.AdminToken),
 		once:       newOnce(config.SignInOnce),

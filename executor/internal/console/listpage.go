@@ -5,15 +5,15 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// listRows is how many items of one of the API's lists a page shows.
+// listRows is how many items of a list a page shows.
 const listRows = 25
 
-// listPage is the place of a page in one of the API's lists.
+// listPage is the place of a page in a list.
 type listPage struct {
 	First   bool
 	Ignored []string     // parts of the query that say nothing, for people
@@ -22,25 +22,26 @@ type listPage struct {
 }
 
 // askList asks for the page of a list that begins after the place named in a request's
-// query, a cursor of the API. query is what of the request says which list it is, and wanted
-// what is asked of the API.
-func askList[T any](c *Console, r *http.Request, path string, wanted, query url.Values) (items []T, at listPage, err error) {
-	wanted.Set("limit", strconv.Itoa(listRows))
+// query. query is what of the request says which list it is.
+func askList[T any](r *http.Request, query url.Values, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
-	at = listPage{First: after == "", Begin: queryText(query)}
-	if after != "" {
-		wanted.Set("cursor", after)
-	}
-	var list api.List[T]
-	err = c.ask(r, path+"?"+wanted.Encode(), &list)
-	if refused, is := errors.AsType[*api.Problem](err); is && refused.Code == api.CodeInvalid && !at.First {
-		at.First, at.Ignored = true, []string{"“" + shortened(after) + "” is no place in the list"}
-		wanted.Del("cursor")
-		err = c.ask(r, path+"?"+wanted.Encode(), &list)
-	}
+	at.Begin = queryText(query)
+	list, ignored, err := askPage(after, listRows, ask)
+	at.First, at.Ignored = after == "" || len(ignored) > 0, ignored
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
 		at.Older = queryText(query)
 	}
 	return list.Items, at, err
+}
+
+// askPage asks for the page of a list after a cursor, or for the first page if that is no
+// place in the list; then it says so in ignored, for people.
+func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
+	list, err = ask(operate.Page{Limit: limit, Cursor: after})
+	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeInvalid && after != "" {
+		ignored = []string{"“" + shortened(after) + "” is no place in the list"}
+		list, err = ask(operate.Page{Limit: limit})
+	}
+	return list, ignored, err
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // overview is the data of the first page.
@@ -33,16 +33,7 @@ const maxDeadLetters = 100
 const newestRows = 10
 
 func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
-	o := overview{
-		Accounts:  len(c.Directory.Accounts("", 1)) > 0,
-		Workflows: len(c.Directory.Workflows("", "", 1)) > 0,
-		Loopback:  loopback(c.Reach.URL()),
-		Newest:    panel{Path: "/executions", First: true, Limit: newestRows},
-	}
-	err := c.fill(r.Context(), &o.Newest, store.Position{})
-	if err == nil {
-		o.Numbers, err = c.numbers(r.Context())
-	}
+	o, err := c.overviewOf(r.Context())
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -50,37 +41,29 @@ func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Body: o})
 }
 
-func (c *Console) numbers(ctx context.Context) (numbers, error) {
-	n := numbers{Ingresses: len(c.Roll.Ingress()), Unrecorded: c.unrecorded(ctx)}
-	now := time.Now()
-	var err error
-	if n.Requests, err = c.requests(ctx, now); err == nil {
-		n.Day, err = c.chartOf(ctx, store.Filter{}, 24, time.Hour, now)
+func (c *Console) overviewOf(ctx context.Context) (o overview, err error) {
+	o.Newest = panel{Path: "/executions", First: true, Limit: newestRows}
+	if o.Accounts, o.Workflows, err = c.anything(ctx); err != nil {
+		return o, err
 	}
-	if err == nil {
-		n.DeadLetters, err = c.deadLetters(ctx)
+	if err := c.fill(ctx, &o.Newest, ""); err != nil {
+		return o, err
 	}
-	return n, err
-}
-
-func (c *Console) deadLetters(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	found, err := store.DeadLetters(ctx, c.Store, "", store.DeadLetter{}, maxDeadLetters+1)
-	switch n := len(found); {
-	case errors.Is(err, context.DeadlineExceeded):
-		return "", nil
-	case n == 0 || err != nil:
-		return "", err
-	case n > maxDeadLetters:
-		return "More than " + plural(maxDeadLetters, "dead letter"), nil
-	default:
-		return plural(int64(n), "dead letter"), nil
+	now, err := c.Operate.Installation(ctx, signin.Caller(ctx))
+	if err != nil {
+		return o, err
 	}
+	o.Loopback = operate.Loopback(now.PublicURL)
+	o.Numbers, err = c.numbers(ctx, now)
+	return o, err
 }
 
 func (c *Console) numbersFragment(w http.ResponseWriter, r *http.Request) {
-	n, err := c.numbers(r.Context())
+	var n numbers
+	now, err := c.Operate.Installation(r.Context(), signin.Caller(r.Context()))
+	if err == nil {
+		n, err = c.numbers(r.Context(), now)
+	}
 	if err != nil {
 		c.failed(w, r, err)
 		return
@@ -88,15 +71,30 @@ func (c *Console) numbersFragment(w http.ResponseWriter, r *http.Request) {
 	c.write(w, r, http.StatusOK, "fragment", "numbers", n)
 }
 
-// unrecorded is how many messages of the stream have no record yet.
-func (c *Console) unrecorded(ctx context.Context) *int64 {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	consumer, err := c.JetStream.Consumer(ctx, stream.Name, c.Consumer)
-	if err != nil {
-		return nil
+func (c *Console) numbers(ctx context.Context, now operate.Installation) (n numbers, err error) {
+	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
+	if n.Requests, err = c.requests(ctx, time.Now()); err != nil {
+		return n, err
 	}
-	info := consumer.CachedInfo()                                 // a moment old
-	waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
-	return &waiting
+	if n.Day, err = c.chartOf(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
+		return n, err
+	}
+	n.DeadLetters, err = c.deadLetters(ctx)
+	return n, err
+}
+
+func (c *Console) deadLetters(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	found, err := c.Operate.DeadLetters(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxDeadLetters})
+	switch n := len(found.Items); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "", nil
+	case n == 0 || err != nil:
+		return "", err
+	case found.NextCursor != "":
+		return "More than " + plural(maxDeadLetters, "dead letter"), nil
+	default:
+		return plural(int64(n), "dead letter"), nil
+	}
 }

@@ -13,15 +13,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-const (
-	panelRows = 25
-	// readTimeout is how long the database and NATS may take for a page.
-	readTimeout = 5 * time.Second
-)
+const panelRows = 25
 
 // panel is a list of executions with its filters.
 type panel struct {
@@ -49,25 +47,29 @@ var spans = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d
 
 // row is an execution in a list.
 type row struct {
-	store.Record
-	WorkflowName string
+	operate.Execution
+	origin
 	ShowWorkflow bool
-	HasWorkflow  bool // it still exists
-	HasNode      bool // its trigger node, too: it can run again
 }
 
 // Took is from the acceptance to the end; zero: it has not ended.
-func (r row) Took() time.Duration {
-	if r.FinishedAt.IsZero() {
+func (r row) Took() time.Duration { return took(r.Execution) }
+
+func took(e operate.Execution) time.Duration {
+	if e.FinishedAt.IsZero() {
 		return 0
 	}
-	return r.FinishedAt.Sub(r.AcceptedAt)
+	return e.FinishedAt.Sub(e.AcceptedAt)
 }
 
 // CanRequeue says whether it is a dead letter whose trigger node is there; its input is, too,
 // unless the stream has deleted it with age.
 func (r row) CanRequeue() bool {
-	return r.HasNode && r.Status == execution.Failed && r.RequeuedAs == ""
+	return r.HasNode && isDeadLetter(r.Execution)
+}
+
+func isDeadLetter(e operate.Execution) bool {
+	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == ""
 }
 
 // panelFilterOf reads the filters of a query. What is none is left out, and named.
@@ -101,39 +103,31 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 	query := r.URL.Query()
 	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
 	p.Filter, p.Ignored = panelFilterOf(query)
-	after, first := positionOf(query.Get("after"))
-	if first && query.Get("after") != "" {
-		p.Ignored = append(p.Ignored, "“"+shortened(query.Get("after"))+"” is no place in the list")
-	}
-	p.First = first
-	err := c.fill(r.Context(), &p, after)
+	err := c.fill(r.Context(), &p, query.Get("after"))
 	return p, err
 }
 
-func (c *Console) fill(ctx context.Context, p *panel, after store.Position) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	filter := store.Filter{
-		WorkflowID: p.WorkflowID, Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source), DeliveryID: p.Filter.DeliveryID,
+// fill fills in the rows after a cursor; "": the newest.
+func (c *Console) fill(ctx context.Context, p *panel, after string) error {
+	filter := operate.ExecutionFilter{
+		WorkflowID: p.WorkflowID, Status: p.Filter.Status, Source: p.Filter.Source, DeliveryID: p.Filter.DeliveryID,
 	}
 	if span := spans[p.Filter.Within]; span > 0 {
 		filter.Since = time.Now().Add(-span)
 	}
-	records, err := c.Store.List(ctx, filter, after, p.Limit+1)
+	found, ignored, err := askPage(after, p.Limit, func(page operate.Page) (api.List[operate.Execution], error) {
+		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
+	})
 	if err != nil {
 		return err
 	}
-	if len(records) > p.Limit {
-		records = records[:p.Limit]
-		p.Older = queryText(p.query(positionText(records[p.Limit-1])))
+	p.First = after == "" || len(ignored) > 0
+	p.Ignored = append(p.Ignored, ignored...)
+	if found.NextCursor != "" {
+		p.Older = queryText(p.query(found.NextCursor))
 	}
-	for _, record := range records {
-		one := row{Record: record, ShowWorkflow: p.WorkflowID == "", WorkflowName: record.WorkflowID}
-		if w, exists := c.Directory.Workflow(record.WorkflowID); exists {
-			one.WorkflowName, one.HasWorkflow = nameOr(w.Record.GetName(), record.WorkflowID), true
-			one.HasNode = hasNode(w.Record, record.NodeID)
-		}
-		p.Rows = append(p.Rows, one)
+	for _, one := range found.Items {
+		p.Rows = append(p.Rows, row{one, c.origin(ctx, one.WorkflowID, one.NodeID), p.WorkflowID == ""})
 	}
 	return nil
 }
@@ -182,20 +176,6 @@ func (p panel) Events() string {
 	return "/api/v1/executions/stream?" + url.Values{"workflowId": {p.WorkflowID}}.Encode()
 }
 
-// A position in a query: the microseconds of its time and the ID.
-func positionText(r store.Record) string {
-	return strconv.FormatInt(r.AcceptedAt.UnixMicro(), 10) + "." + r.ID
-}
-
-func positionOf(text string) (position store.Position, first bool) {
-	micros, id, _ := strings.Cut(text, ".")
-	at, err := strconv.ParseInt(micros, 10, 64)
-	if err != nil || id == "" {
-		return store.Position{}, true
-	}
-	return store.Position{AcceptedAt: time.UnixMicro(at).UTC(), ID: id}, false
-}
-
 // goToExecution leads who looks for an execution's ID to its page, and says whether it did.
 // An ID that is none of an execution may be one of a delivery.
 func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
@@ -203,9 +183,7 @@ func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 	if uuid.Validate(id) != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	if _, err := c.Store.Get(ctx, id); err != nil {
+	if _, err := c.Operate.Execution(r.Context(), signin.Caller(r.Context()), id); err != nil {
 		return false
 	}
 	http.Redirect(w, r, "/executions/"+url.PathEscape(id), http.StatusSeeOther)
@@ -234,7 +212,7 @@ func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
 	p.Filter, _ = panelFilterOf(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
-	if err := c.fill(r.Context(), &p, store.Position{}); err != nil {
+	if err := c.fill(r.Context(), &p, ""); err != nil {
 		c.failed(w, r, err)
 		return
 	}

@@ -7,7 +7,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -19,7 +21,7 @@ type refusals struct {
 }
 
 type refusal struct {
-	store.RefusalSum
+	api.Refusal
 	Advice string
 }
 
@@ -62,13 +64,13 @@ func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, er
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	found := refusals{WorkflowID: workflowID}
-	sums, err := c.Store.Refusals(ctx, workflowID, time.Now().Add(-24*time.Hour))
+	counted, err := c.Operate.Refusals(ctx, signin.Caller(ctx), workflowID, time.Time{}, operate.Page{Limit: api.MaxLimit})
 	if errors.Is(err, context.DeadlineExceeded) {
 		found.Missing = true
 		return found, nil
 	}
-	for _, sum := range sums {
-		found.Rows = append(found.Rows, refusal{sum, advice[webhook.Code(sum.Code)]})
+	for _, one := range counted.Items {
+		found.Rows = append(found.Rows, refusal{one, advice[webhook.Code(one.Code)]})
 	}
 	return found, err
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 //go:embed templates
@@ -87,16 +88,25 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
 }
 
-// failed answers with the page for an error of what a page is made from.
+// failed answers with the page for an error of a call.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if refused, is := errors.AsType[*api.Problem](err); is && refused.Status != http.StatusInternalServerError {
-		c.fail(w, r, refused.Status, refused.Title, refused.Detail)
-		return
-	}
-	note(w, "", err)
-	if errors.Is(err, context.DeadlineExceeded) {
+	refused, is := errors.AsType[*operate.Error](err)
+	switch {
+	case isNotFound(err):
+		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
+	case errors.Is(err, context.DeadlineExceeded):
+		note(w, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "That took too long", "The database or NATS does not answer in time. Try again in a moment.")
-		return
+	case is && refused.Code == api.CodeUnavailable:
+		note(w, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "NATS or the database cannot be reached now. Try again in a moment.")
+	default:
+		note(w, "", err)
+		c.fail(w, r, http.StatusInternalServerError, "", "")
 	}
-	c.fail(w, r, http.StatusInternalServerError, "", "")
+}
+
+func isNotFound(err error) bool {
+	refused, is := errors.AsType[*operate.Error](err)
+	return is && refused.Code == api.CodeNotFound
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // requestMinutes is how many minutes the charts of requests show.
@@ -64,7 +65,7 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	first := now.UTC().Truncate(time.Minute).Add(-(requestMinutes - 1) * time.Minute)
-	counts, err := c.Store.Minutes(ctx, first)
+	counts, err := c.Operate.Requests(ctx, signin.Caller(ctx), first)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return requests{Outcomes: stacked{Missing: true}, Causes: stacked{Missing: true}}, nil
 	}
@@ -85,15 +86,13 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 		if at < 0 || at >= requestMinutes {
 			continue // the clocks of two machines differ
 		}
-		if code, refused := strings.CutPrefix(count.Kind, store.KindRefused); refused {
-			add(outcomes, "refused", at, count.Count)
-			add(causes, code, at, count.Count)
-			continue
+		add(outcomes, count.Outcome, at, count.Count)
+		if count.Outcome == operate.Refused {
+			add(causes, count.Code, at, count.Count)
 		}
-		add(outcomes, count.Kind, at, count.Count)
 	}
 	got := requests{
-		Outcomes: stack(first, []part{{Name: store.KindAccepted, Class: "started"}, {Name: store.KindDeduplicated, Class: "repeated"}, {Name: "refused", Class: "rejected"}}, outcomes),
+		Outcomes: stack(first, []part{{Name: operate.Accepted, Class: "started"}, {Name: operate.Deduplicated, Class: "repeated"}, {Name: operate.Refused, Class: "rejected"}}, outcomes),
 		Causes:   stack(first, causeParts(causes), causes),
 	}
 	got.Accepted, got.Deduplicated, got.Refused = got.Outcomes.Parts[0].Total, got.Outcomes.Parts[1].Total, got.Outcomes.Parts[2].Total

@@ -57,7 +57,7 @@ func start(t *testing.T) *rig {
 	checker := reach.New("https://hooks.example.com", r.Roll)
 	calls := operate.New(operate.Config{
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
-		PublicURL: "https://hooks.example.com", Reach: checker,
+		PublicURL: "https://hooks.example.com", Reach: checker, Consumer: recorder.Durable,
 	})
 	var pages *console.Console
 	api := apiserver.New(apiserver.Config{
@@ -65,7 +65,7 @@ func start(t *testing.T) *rig {
 		Authorized: func(request *http.Request) bool { return pages.Authorized(request) },
 	})
 	pages = console.New(console.Config{
-		API: api, Operate: calls, Consumer: recorder.Durable, AdminToken: adminToken, SignInOnce: nonce, Log: log,
+		Operate: calls, AdminToken: adminToken, SignInOnce: nonce, Log: log,
 	})
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/api/") {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
@@ -79,7 +80,7 @@ func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case c.sessions.of(r):
-			next(w, r)
+			next(w, r.WithContext(signin.WithCaller(r.Context(), operate.Caller{Kind: operate.AdminToken})))
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			c.fail(w, r, http.StatusUnauthorized, "You are not signed in", "The session has ended. Sign in, and do it again.")
 		case strings.HasPrefix(r.URL.Path, "/fragments/"):

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -9,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // workflowPage is the data of a workflow's page: the toolbar, the settings of one
@@ -20,7 +22,7 @@ type workflowPage struct {
 	State           state
 	Demo            bool     // the demo runner of this process takes its queue
 	Others          []choice // active workflows of a full account: those that could be switched off
-	OwnRate         *hookstartv1.RateLimit
+	OwnRate         *api.RateLimit
 	Nodes           []choice
 	Trigger         trigger
 	Refusals        refusals
@@ -37,6 +39,8 @@ type choice struct {
 	ID, Name string
 	Current  bool
 }
+
+func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
 
 // trigger is the Parameters pane. The token is not in it: the browser asks for it when
 // somebody wants to see or to copy it.
@@ -81,54 +85,59 @@ func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 
 // workflow is a workflow's page without its lists, or it has answered why there is none.
 func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p workflowPage, found bool) {
-	have, exists := c.Directory.Workflow(id)
-	if !exists {
-		c.fail(w, r, http.StatusNotFound, "There is no such workflow", "It may have been deleted. The records of its executions are kept for a while.")
+	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
+	if err != nil {
+		if isNotFound(err) {
+			c.fail(w, r, http.StatusNotFound, "There is no such workflow", "It may have been deleted. The records of its executions are kept for a while.")
+		} else {
+			c.failed(w, r, err)
+		}
 		return p, false
 	}
 	if c.goToExecution(w, r) {
-		return
+		return p, false
 	}
-	record := have.Record
-	p = workflowPage{
-		ID: id, Name: nameOr(record.GetName(), id), Queue: record.GetQueue(),
-		Account: c.quota(record.GetAccountId()), State: c.state(record), OwnRate: record.GetRateLimit(),
-		Demo: c.DemoQueue != "" && record.GetQueue() == c.DemoQueue,
-	}
-	node := r.URL.Query().Get("node")
-	if !hasNode(record, node) {
-		node = record.GetTriggers()[0].GetNodeId() // a workflow has one at least
-	}
-	for _, t := range record.GetTriggers() {
-		p.Nodes = append(p.Nodes, choice{t.GetNodeId(), nameOr(t.GetName(), t.GetNodeId()), t.GetNodeId() == node})
-	}
-	if p.Account.Webhooks && p.Account.Full() {
-		p.Others = c.activeBesides(record)
-	}
-	var err error
-	if p.Trigger, err = c.trigger(r, id, node); err != nil {
+	if p, err = c.workflowPage(r.Context(), workflow, r.URL.Query().Get("node")); err != nil {
 		c.failed(w, r, err)
 		return p, false
 	}
 	return p, true
 }
 
-func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
-	return slices.ContainsFunc(w.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == nodeID })
+func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string) (p workflowPage, err error) {
+	p = workflowPage{
+		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w), OwnRate: w.RateLimit,
+		Demo: c.DemoQueue != "" && w.Queue == c.DemoQueue,
+	}
+	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
+		return p, err
+	}
+	if !hasNode(w, node) {
+		node = w.Triggers[0].NodeID // a workflow has one at least
+	}
+	for _, t := range w.Triggers {
+		p.Nodes = append(p.Nodes, choice{t.NodeID, nameOr(t.Name, t.NodeID), t.NodeID == node})
+	}
+	if p.Account.Webhooks() && p.Account.Full() {
+		if p.Others, err = c.activeBesides(ctx, w); err != nil {
+			return p, err
+		}
+	}
+	p.Trigger, err = c.trigger(ctx, w.ID, node)
+	return p, err
 }
 
-func (c *Console) trigger(r *http.Request, workflowID, nodeID string) (trigger, error) {
-	var got api.Trigger
-	err := c.ask(r, "/workflows/"+url.PathEscape(workflowID)+"/triggers/"+url.PathEscape(nodeID), &got)
+func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigger, error) {
+	got, err := c.Operate.Trigger(ctx, signin.Caller(ctx), workflowID, nodeID)
 	if err != nil {
 		return trigger{}, err
 	}
 	t := trigger{
 		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID), URL: strings.TrimSuffix(got.URL, got.Token),
-		Loopback: loopback(got.URL), Tokens: got.Tokens, DeliveryIDHeaders: got.DeliveryIDHeaders, MaxBodyBytes: got.MaxBodyBytes,
-		Rate: rateText(got.RateLimit.Requests, got.RateLimit.WindowSeconds),
+		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens, DeliveryIDHeaders: got.DeliveryIDHeaders, MaxBodyBytes: got.MaxBodyBytes,
+		Rate: rateText(got.RateLimit),
 	}
-	if sample := got.SamplePayload; string(sample) != "null" {
+	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
 		t.Sample = readable(sample)
 	}
 	t.Snippets = snippets(t.URL, slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
@@ -156,22 +165,12 @@ func readable(text []byte) string {
 }
 
 // activeBesides are the first other active workflows of an account.
-func (c *Console) activeBesides(w *hookstartv1.Workflow) []choice {
-	var others []choice
-	after := ""
-	for {
-		some := c.Directory.Workflows(w.GetAccountId(), after, searchPage)
-		for _, other := range some {
-			if other.GetActive() && other.GetId() != w.GetId() {
-				others = append(others, choice{ID: other.GetId(), Name: nameOr(other.GetName(), other.GetId())})
-			}
-			if len(others) == maxOthers {
-				return others
-			}
+func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
+	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{AccountID: w.AccountID, Active: true}, operate.Page{Limit: maxOthers + 1})
+	for _, other := range active.Items {
+		if other.ID != w.ID && len(others) < maxOthers {
+			others = append(others, choiceOf(other))
 		}
-		if len(some) < searchPage {
-			return others
-		}
-		after = some[len(some)-1].GetId()
 	}
+	return others, err
 }

@@ -2,30 +2,22 @@ package console
 
 import (
 	"context"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/internal/store"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
-)
-
-const (
-	workflowRows = 25
-	// searchPage is how many workflows a search looks through at once.
-	searchPage = 1000
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // workflowList is the data of the list of workflows.
 type workflowList struct {
+	listPage
 	Search    string
 	Account   *quota // of which it is; nil: of all
 	Rows      []workflowRow
-	Older     template.URL // the query of the next page; "": this is the last
-	Begin     template.URL // the query of the first page
-	First     bool
 	AnyAtAll  bool
 	AnyOwners bool // there are accounts
 }
@@ -35,83 +27,79 @@ type workflowRow struct {
 	Account  quota
 	State    state
 	Day      chart
-	Last     *store.Record // nil: there was none, or it is not known in time
+	Last     *operate.Execution // nil: there was none, or it is not known in time
 }
 
 func (c *Console) listWorkflows(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	list := workflowList{
-		Search: strings.TrimSpace(query.Get("q")), First: query.Get("after") == "",
-		AnyAtAll: len(c.Directory.Workflows("", "", 1)) > 0, AnyOwners: len(c.Directory.Accounts("", 1)) > 0,
-	}
-	accountID := query.Get("account")
-	if accountID != "" {
-		of := c.quota(accountID)
-		list.Account = &of
-	}
-	found := c.searchWorkflows(r.Context(), accountID, list.Search, query.Get("after"), workflowRows+1)
-	position := url.Values{}
-	if list.Search != "" {
-		position.Set("q", list.Search)
-	}
-	if accountID != "" {
-		position.Set("account", accountID)
-	}
-	list.Begin = queryText(position)
-	if len(found) > workflowRows {
-		found = found[:workflowRows]
-		position.Set("after", found[workflowRows-1].GetId())
-		list.Older = queryText(position)
-	}
-	// All rows together may take that long.
-	counting, cancel := context.WithTimeout(r.Context(), 2*countTimeout)
-	defer cancel()
-	for _, record := range found {
-		row, err := c.workflowRow(counting, record)
-		if err != nil {
-			c.failed(w, r, err)
-			return
-		}
-		list.Rows = append(list.Rows, row)
+	list, err := c.workflowList(r)
+	if err != nil {
+		c.failed(w, r, err)
+		return
 	}
 	c.render(w, r, http.StatusOK, "workflows", page{Title: "Workflows", Section: "workflows", Body: list})
 }
 
-// searchWorkflows finds workflows whose name or ID holds a text, by ID.
-func (c *Console) searchWorkflows(ctx context.Context, accountID, text, after string, limit int) []*hookstartv1.Workflow {
-	if text == "" {
-		return c.Directory.Workflows(accountID, after, limit)
+func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
+	ctx := r.Context()
+	filter := operate.WorkflowFilter{AccountID: r.URL.Query().Get("account"), Text: strings.TrimSpace(r.URL.Query().Get("q"))}
+	list.Search = filter.Text
+	if list.AnyOwners, list.AnyAtAll, err = c.anything(ctx); err != nil {
+		return list, err
 	}
-	text = strings.ToLower(text)
-	var found []*hookstartv1.Workflow
-	for ctx.Err() == nil {
-		some := c.Directory.Workflows(accountID, after, searchPage)
-		for _, w := range some {
-			if strings.Contains(strings.ToLower(w.GetId()), text) || strings.Contains(strings.ToLower(w.GetName()), text) {
-				if found = append(found, w); len(found) == limit {
-					return found
-				}
-			}
-		}
-		if len(some) < searchPage {
-			break
-		}
-		after = some[len(some)-1].GetId()
+	position := url.Values{}
+	if filter.Text != "" {
+		position.Set("q", filter.Text)
 	}
-	return found
+	if filter.AccountID != "" {
+		position.Set("account", filter.AccountID)
+		of, err := c.quota(ctx, filter.AccountID)
+		if err != nil {
+			return list, err
+		}
+		list.Account = &of
+	}
+	found, at, err := askList(r, position, func(p operate.Page) (api.List[api.Workflow], error) {
+		return c.Operate.Workflows(ctx, signin.Caller(ctx), filter, p)
+	})
+	if err != nil {
+		return list, err
+	}
+	list.listPage = at
+	// All rows together may take that long.
+	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
+	defer cancel()
+	for _, workflow := range found {
+		row, err := c.workflowRow(counting, workflow)
+		if err != nil {
+			return list, err
+		}
+		list.Rows = append(list.Rows, row)
+	}
+	return list, nil
 }
 
-func (c *Console) workflowRow(ctx context.Context, w *hookstartv1.Workflow) (workflowRow, error) {
-	row := workflowRow{
-		ID: w.GetId(), Name: nameOr(w.GetName(), w.GetId()), Account: c.quota(w.GetAccountId()), State: c.state(w),
+// anything says whether there are any accounts and any workflows.
+func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err error) {
+	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), operate.Page{Limit: 1})
+	if err != nil {
+		return false, false, err
 	}
-	var err error
-	if row.Day, err = c.chartOf(ctx, store.Filter{WorkflowID: w.GetId()}, 24, time.Hour, time.Now()); err != nil || row.Day.Missing {
+	someWorkflows, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{}, operate.Page{Limit: 1})
+	return len(someAccounts.Items) > 0, len(someWorkflows.Items) > 0, err
+}
+
+func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflowRow, err error) {
+	row = workflowRow{ID: w.ID, Name: nameOr(w.Name, w.ID), State: stateOf(w)}
+	if row.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return row, err
 	}
-	last, err := c.Store.List(ctx, store.Filter{WorkflowID: w.GetId()}, store.Position{}, 1)
-	if len(last) > 0 {
-		row.Last = &last[0]
+	of := operate.ExecutionFilter{WorkflowID: w.ID}
+	if row.Day, err = c.chartOf(ctx, of, 24, time.Hour); err != nil || row.Day.Missing {
+		return row, err
+	}
+	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), of, operate.Page{Limit: 1})
+	if len(last.Items) > 0 {
+		row.Last = &last.Items[0]
 	}
 	if ctx.Err() != nil {
 		err = nil // too slow: the row comes without it
@@ -131,11 +119,18 @@ const maxChoices = 500
 
 func (c *Console) newWorkflow(w http.ResponseWriter, r *http.Request) {
 	form := newWorkflow{Account: r.URL.Query().Get("account")}
-	for _, account := range c.Directory.Accounts("", maxChoices+1) {
-		form.Accounts = append(form.Accounts, c.quota(account.GetId()))
+	accounts, err := c.Operate.Accounts(r.Context(), signin.Caller(r.Context()), operate.Page{Limit: maxChoices})
+	form.More = accounts.NextCursor != ""
+	for _, account := range accounts.Items {
+		var of quota
+		if of, err = c.quota(r.Context(), account.ID); err != nil {
+			break
+		}
+		form.Accounts = append(form.Accounts, of)
 	}
-	if form.More = len(form.Accounts) > maxChoices; form.More {
-		form.Accounts = form.Accounts[:maxChoices]
+	if err != nil {
+		c.failed(w, r, err)
+		return
 	}
 	c.render(w, r, http.StatusOK, "new-workflow", page{Title: "New workflow", Section: "workflows", Body: form})
 }

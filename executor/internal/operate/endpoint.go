@@ -2,10 +2,12 @@ package operate
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/reach"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -18,6 +20,15 @@ func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL,
 			URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
 		}, nil
 	})
+}
+
+// Loopback is the base of a URL that only its own machine can reach, else "".
+func Loopback(of string) string {
+	u, err := url.Parse(of)
+	if err != nil || !reach.Loopback(of) {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // endpoint is the webhook endpoint as senders meet it.

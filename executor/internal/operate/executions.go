@@ -98,6 +98,7 @@ func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
 	return record, s.databaseError(ctx, err)
 }
 
+// ExecutionOf is a record as callers see it.
 func ExecutionOf(r store.Record) Execution {
 	return Execution{Queue: r.Queue, Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
 		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,

@@ -33,6 +33,9 @@ type Config struct {
 	Store store.Store
 	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.
 	JetStream jetstream.JetStream
+	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not
+	// recorded yet.
+	Consumer string
 	// Changes tells watchers which records changed.
 	Changes *changes.Changes
 

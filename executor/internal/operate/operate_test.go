@@ -27,9 +27,21 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			in = append(in, reflect.Zero(method.Type().In(n)))
 		}
 		out := method.Call(in)
-		err, _ := out[len(out)-1].Interface().(error)
+		err, _ := reflect.TypeAssert[error](out[len(out)-1])
 		if refused, is := errors.AsType[*operate.Error](err); !is || refused.Code != api.CodeUnauthorized {
 			t.Errorf("%s without a caller: %v", name, err)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for base, want := range map[string]string{
+		"http://127.0.0.1:8080": "http://127.0.0.1:8080", "http://localhost/webhooks/x?token=": "http://localhost", "http://[::1]:1": "http://[::1]:1",
+		"http://0.0.0.0:8080": "http://0.0.0.0:8080", "https://hooks.localhost": "https://hooks.localhost",
+		"https://hooks.example.com": "", "http://192.168.1.2:8080": "", "": "", "http://%": "",
+	} {
+		if got := operate.Loopback(base); got != want {
+			t.Errorf("loopback(%q) = %q, want %q", base, got, want)
 		}
 	}
 }

@@ -17,6 +17,15 @@ const workflowsList = "workflows"
 type WorkflowFilter struct {
 	AccountID string
 	Text      string // in the ID or the name, in any case
+	Active    bool   // only active ones
+}
+
+func (f WorkflowFilter) matches(w *hookstartv1.Workflow) bool {
+	if f.Active && !w.GetActive() {
+		return false
+	}
+	text := strings.ToLower(f.Text)
+	return strings.Contains(strings.ToLower(w.GetId()), text) || strings.Contains(strings.ToLower(w.GetName()), text)
 }
 
 // Workflows lists the workflows, by ID.
@@ -35,15 +44,14 @@ func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilte
 const searchedAtOnce = 1000
 
 func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*hookstartv1.Workflow {
-	if filter.Text == "" {
+	if filter.Text == "" && !filter.Active {
 		return s.Directory.Workflows(filter.AccountID, after, limit)
 	}
-	text := strings.ToLower(filter.Text)
 	var found []*hookstartv1.Workflow
 	for ctx.Err() == nil {
 		some := s.Directory.Workflows(filter.AccountID, after, searchedAtOnce)
 		for _, w := range some {
-			if strings.Contains(strings.ToLower(w.GetId()), text) || strings.Contains(strings.ToLower(w.GetName()), text) {
+			if filter.matches(w) {
 				if found = append(found, w); len(found) == limit {
 					return found
 				}

@@ -1,0 +1,108 @@
+package operate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Activity is how many executions were accepted in one step of time.
+type Activity struct {
+	At                      time.Time // the step's beginning
+	Total, Failed, Rejected int64
+}
+
+// Activity counts the executions that a filter shows in the last steps, up to now, the oldest
+// first. Failed and Rejected are part of Total, but are counted after it: one may have moved on.
+func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
+	return read(ctx, s, by, func(ctx context.Context) ([]Activity, error) {
+		wanted := filter.stored()
+		wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
+		activity := make([]Activity, steps)
+		for i := range activity {
+			activity[i].At = wanted.Since.Add(time.Duration(i) * step)
+		}
+		for _, part := range []struct {
+			status execution.Status
+			count  func(*Activity) *int64
+		}{
+			{"", func(a *Activity) *int64 { return &a.Total }},
+			{execution.Failed, func(a *Activity) *int64 { return &a.Failed }},
+			{execution.Rejected, func(a *Activity) *int64 { return &a.Rejected }},
+		} {
+			wanted.Status = part.status
+			counts, err := s.Store.CountByTime(ctx, wanted, step)
+			if err != nil {
+				return nil, s.databaseError(ctx, err)
+			}
+			for _, n := range counts {
+				if i := int(n.At.Sub(wanted.Since) / step); i >= 0 && i < steps {
+					*part.count(&activity[i]) = n.Records
+				}
+			}
+		}
+		return activity, nil
+	})
+}
+
+// The outcomes of requests.
+const (
+	Accepted     = store.KindAccepted
+	Deduplicated = store.KindDeduplicated
+	Refused      = "refused"
+)
+
+// RequestCount is how many requests had one outcome within one minute.
+type RequestCount struct {
+	Minute  time.Time // its beginning
+	Outcome string
+	Code    string // of the refusal
+	Count   int64
+}
+
+// Requests counts all requests since the minute of a time, the oldest first.
+func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]RequestCount, error) {
+	return read(ctx, s, by, func(ctx context.Context) ([]RequestCount, error) {
+		counts, err := s.Store.Minutes(ctx, since)
+		if err != nil {
+			return nil, s.databaseError(ctx, err)
+		}
+		requests := make([]RequestCount, len(counts))
+		for i, n := range counts {
+			requests[i] = RequestCount{Minute: n.Minute, Outcome: n.Kind, Count: n.Count}
+			if code, refused := strings.CutPrefix(n.Kind, store.KindRefused); refused {
+				requests[i].Outcome, requests[i].Code = Refused, code
+			}
+		}
+		return requests, nil
+	})
+}
+
+// Installation is what all workflows share.
+type Installation struct {
+	PublicURL  string // without a slash at its end; "": nobody has said
+	Ingresses  int    // that are alive
+	Unrecorded *int64 // messages of the stream that have no record yet; nil: NATS did not say
+}
+
+// unrecordedTimeout is how long NATS may take to say what is not recorded yet.
+const unrecordedTimeout = time.Second
+
+// Installation says how it is now.
+func (s *Service) Installation(ctx context.Context, by Caller) (Installation, error) {
+	return read(ctx, s, by, func(ctx context.Context) (Installation, error) {
+		now := Installation{PublicURL: s.Reach.URL(), Ingresses: len(s.Roll.Ingress())}
+		ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
+		defer cancel()
+		if consumer, err := s.JetStream.Consumer(ctx, stream.Name, s.Consumer); err == nil {
+			info := consumer.CachedInfo()                                 // a moment old
+			waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
+			now.Unrecorded = &waiting
+		}
+		return now, nil
+	})
+}

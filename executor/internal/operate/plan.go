@@ -1,0 +1,146 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/hookstart/hookstart/executor/api"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// Quota is an account with what its plan lets it do.
+type Quota struct {
+	Account api.Account
+	Plan    *api.Plan // nil: the account or its plan does not exist
+	Active  int64     // its active workflows
+}
+
+// Webhooks says whether the plan has webhook triggers.
+func (q Quota) Webhooks() bool { return q.Plan != nil && q.Plan.WebhookTriggers }
+
+// Limited says whether the plan bounds how many workflows are active.
+func (q Quota) Limited() bool { return q.Plan == nil || q.Plan.MaxActiveWebhookWorkflows != nil }
+
+// Max is how many workflows the plan lets be active, if it is Limited.
+func (q Quota) Max() int64 {
+	if !q.Webhooks() || !q.Limited() {
+		return 0
+	}
+	return *q.Plan.MaxActiveWebhookWorkflows
+}
+
+// Full says whether no further workflow can be activated.
+func (q Quota) Full() bool { return !q.Webhooks() || (q.Limited() && q.Active >= q.Max()) }
+
+// Over is how many active workflows are past the plan's limit.
+func (q Quota) Over() int64 {
+	if q.Webhooks() && !q.Limited() {
+		return 0
+	}
+	return max(0, q.Active-q.Max())
+}
+
+// Quota returns the quota of an account, which need not exist.
+func (s *Service) Quota(ctx context.Context, by Caller, accountID string) (Quota, error) {
+	return read(ctx, s, by, func(context.Context) (Quota, error) { return s.quota(accountID), nil })
+}
+
+func (s *Service) quota(accountID string) Quota {
+	q := Quota{Account: api.Account{ID: accountID}, Active: s.Directory.ActiveBesides(accountID, "")}
+	if account, exists := s.Directory.Account(accountID); exists {
+		q.Account = accountOf(account.Record)
+		q.Plan = s.plan(q.Account.Plan)
+	}
+	return q
+}
+
+func (s *Service) plan(id string) *api.Plan {
+	for _, p := range s.Directory.Plans().Record.GetPlans() {
+		if p.GetId() == id {
+			plan := planOf(p)
+			return &plan
+		}
+	}
+	return nil
+}
+
+// PlanChange is what another plan would do to an account's active workflows.
+type PlanChange struct {
+	From   Quota
+	To     Quota // with the other plan
+	Stop   Some  // that work now, and would not
+	Stay   Some
+	Slower int64 // how many go on working, but with a lower rate limit: they have none of their own
+}
+
+// Some are workflows, of which only the first few are there.
+type Some struct {
+	First []api.Workflow
+	Total int
+}
+
+// maxSome is how many workflows of a Some are there.
+const maxSome = 5
+
+func (s *Some) add(w api.Workflow) {
+	if s.Total++; len(s.First) < maxSome {
+		s.First = append(s.First, w)
+	}
+}
+
+// PlanChange says what a change of plan would do. It changes nothing.
+func (s *Service) PlanChange(ctx context.Context, by Caller, accountID, planID string) (PlanChange, error) {
+	return read(ctx, s, by, func(context.Context) (none PlanChange, err error) {
+		plan := s.plan(planID)
+		if plan == nil {
+			return none, notFound("plan", planID, "")
+		}
+		if _, exists := s.Directory.Account(accountID); !exists {
+			return none, notFound("account", accountID, "")
+		}
+		change := PlanChange{From: s.quota(accountID)}
+		change.To = change.From
+		change.To.Plan = plan
+		slower := change.From.Plan != nil && isSlower(plan.RateLimit, change.From.Plan.RateLimit)
+		for i, record := range s.active(accountID) {
+			w := s.workflowOf(record)
+			switch {
+			case change.To.Webhooks() && (!change.To.Limited() || int64(i) < change.To.Max()):
+				change.Stay.add(w)
+				if slower && w.RateLimit == nil && w.PlanRefusal == "" {
+					change.Slower++
+				}
+			case w.PlanRefusal == "":
+				change.Stop.add(w)
+			}
+		}
+		return change, nil
+	})
+}
+
+func isSlower(limit, than api.RateLimit) bool {
+	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
+}
+
+// active are an account's active workflows, in the order in which a plan lets them work:
+// those that were activated first.
+func (s *Service) active(accountID string) []*hookstartv1.Workflow {
+	var all []*hookstartv1.Workflow
+	for after := ""; ; {
+		some := s.Directory.Workflows(accountID, after, searchedAtOnce)
+		for _, w := range some {
+			if w.GetActive() {
+				all = append(all, w)
+			}
+		}
+		if len(some) < searchedAtOnce {
+			break
+		}
+		after = some[len(some)-1].GetId()
+	}
+	slices.SortFunc(all, func(a, b *hookstartv1.Workflow) int {
+		return cmp.Or(cmp.Compare(a.GetTransition(), b.GetTransition()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	return all
+}
