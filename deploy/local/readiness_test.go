@@ -69,11 +69,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		}},
 		{"NATS hangs", server.Pause, server.Resume, map[string]string{
 			"ingress":  "ingress registry: its present state has not been known",
-			"executor": "executor NATS: no answer within 2s",
-		}},
-		{"the bucket registry is deleted", func() { check(js.DeleteStream(ctx, "KV_registry")) }, stays, map[string]string{
-			"ingress":  "ingress registry: its present state has not been known",
-			"executor": "executor registry: ",
+			"executor": "executor NATS: ",
 		}},
 	})
 }
@@ -115,9 +111,6 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 		}
 	}, nil, map[string]string{"hookstart-local": "executor streams: the stream EXECUTIONS was not there"}}})
 }
-
-// stays is the back of what does not come back.
-func stays() {}
 
 // observed are programs whose readiness is watched.
 type observed struct {
@@ -164,11 +157,8 @@ func (o *observed) table(outages []outage) {
 		}
 		again := time.Now()
 		for program, r := range said {
-			back := "(it comes back by a restart of the executor)"
-			if one.what != "the bucket registry is deleted" {
-				o.await(program, "ready")
-				back = fmt.Sprintf("%.1f s", time.Since(again).Seconds())
-			}
+			o.await(program, "ready")
+			back := fmt.Sprintf("%.1f s", time.Since(again).Seconds())
 			fmt.Fprintf(&rows, "| %s | %s | %.1f s | %s | %s |\n", one.what, program, r.after.Seconds(), strings.ReplaceAll(r.text, "\n", "; "), back)
 		}
 	}
