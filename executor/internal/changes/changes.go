@@ -30,8 +30,9 @@ type Changes struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
 
-	stop chan struct{}
-	done chan struct{}
+	stopping sync.Once
+	stop     chan struct{}
+	done     chan struct{}
 
 	mu       sync.Mutex
 	watchers map[chan []string]struct{}
@@ -69,12 +70,14 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 	}
 }
 
-// Stop ends listening, and every watch.
+// Stop ends listening, and every watch. It may be called again.
 func (c *Changes) Stop() {
-	close(c.stop)
-	<-c.done
-	_ = c.sub.Unsubscribe()
-	c.endAll()
+	c.stopping.Do(func() {
+		close(c.stop)
+		<-c.done
+		_ = c.sub.Unsubscribe()
+		c.endAll()
+	})
 }
 
 func (c *Changes) endAll() {

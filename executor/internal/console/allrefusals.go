@@ -49,9 +49,12 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	p.listPage = at
 	p.Ignored = append(ignored, p.Ignored...)
 	for _, one := range found {
-		p.Rows = append(p.Rows, refusedRow{
-			refusal{one.Refusal, advice[webhook.Code(one.Code)]}, c.origin(r.Context(), one.WorkflowID, ""), one.WorkflowID,
-		})
+		from, err := c.origin(r.Context(), one.WorkflowID, "")
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		p.Rows = append(p.Rows, refusedRow{refusal{one.Refusal, advice[webhook.Code(one.Code)]}, from, one.WorkflowID})
 	}
 	c.render(w, r, http.StatusOK, "refusals", page{Title: "Refusals", Section: "refusals", Body: p})
 }

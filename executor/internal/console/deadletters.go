@@ -34,7 +34,12 @@ func (c *Console) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	}
 	list := deadLetterList{listPage: at}
 	for _, letter := range found {
-		list.Rows = append(list.Rows, deadLetterRow{letter, c.origin(r.Context(), letter.WorkflowID, letter.NodeID)})
+		from, err := c.origin(r.Context(), letter.WorkflowID, letter.NodeID)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		list.Rows = append(list.Rows, deadLetterRow{letter, from})
 	}
 	c.render(w, r, http.StatusOK, "dead-letters", page{Title: "Dead letters", Section: "dead-letters", Body: list})
 }

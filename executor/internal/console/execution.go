@@ -101,7 +101,10 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	if err != nil {
 		return p, err
 	}
-	p = executionPage{Execution: detail.Execution, Request: requestOf(detail), origin: c.origin(ctx, detail.WorkflowID, detail.NodeID)}
+	p = executionPage{Execution: detail.Execution, Request: requestOf(detail)}
+	if p.origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
+		return p, err
+	}
 	if p.Reruns, p.MoreReruns, err = c.reruns(ctx, p.Execution); err != nil {
 		return p, err
 	}

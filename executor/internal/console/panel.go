@@ -127,7 +127,11 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 		p.Older = queryText(p.query(found.NextCursor))
 	}
 	for _, one := range found.Items {
-		p.Rows = append(p.Rows, row{one, c.origin(ctx, one.WorkflowID, one.NodeID), p.WorkflowID == ""})
+		from, err := c.origin(ctx, one.WorkflowID, one.NodeID)
+		if err != nil {
+			return err
+		}
+		p.Rows = append(p.Rows, row{one, from, p.WorkflowID == ""})
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return p, err
 	}
-	if !hasNode(w, node) {
+	if !slices.ContainsFunc(w.Triggers, func(t api.WorkflowTrigger) bool { return t.NodeID == node }) {
 		node = w.Triggers[0].NodeID // a workflow has one at least
 	}
 	for _, t := range w.Triggers {

@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,28 @@ func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workf
 		}
 		return s.workflowOf(have.Record), nil
 	})
+}
+
+// Origin says what is left of where an execution or a message came from.
+type Origin struct {
+	WorkflowName string
+	HasWorkflow  bool // it still exists
+	HasNode      bool // its trigger node, too
+}
+
+// Origin looks up a trigger node by what is known here, which may be a little old.
+func (s *Service) Origin(ctx context.Context, by Caller, workflowID, nodeID string) (Origin, error) {
+	return read(ctx, s, by, func(context.Context) (of Origin, err error) {
+		have, exists := s.Directory.Workflow(workflowID)
+		if exists {
+			of = Origin{WorkflowName: have.Record.GetName(), HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
+		}
+		return of, nil
+	})
+}
+
+func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
+	return slices.ContainsFunc(w.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == nodeID })
 }
 
 // PutWorkflow creates a workflow, inactive, or replaces it.
