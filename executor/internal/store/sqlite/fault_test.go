@@ -77,7 +77,7 @@ func TestADamagedPageIsNotTheDatasFault(t *testing.T) {
 	if err := s.Close(); err != nil { // merges the WAL into the file
 		t.Fatal(err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // the test's own file
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
