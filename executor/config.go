@@ -34,10 +34,12 @@ type Config struct {
 	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
 	StreamMaxBytes int64         `help:"Size of the stream at most, in bytes; past it senders get 503. 0: no bound." default:"0"`
-	DedupWindow    time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
-	RegistryCopy   string        `help:"API prefix of the NATS account for the registry's copy, which ingresses read where they may not touch the original: FEED.API with the configuration of deploy/nats. Empty: there is none." placeholder:"PREFIX"`
-	RunnerGroups   []string      `help:"Groups of workflow runners whose consumers are created, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
-	Retention      time.Duration `help:"How long records are kept." default:"720h"`
+	// ProgressMaxBytes counts when the stream of reports is made.
+	ProgressMaxBytes int64         `help:"Size of the stream of runners' reports at most, in bytes; past it the oldest reports are dropped. It counts when that stream is made; a disk with less room gets a smaller one." default:"1073741824"`
+	DedupWindow      time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
+	RegistryCopy     string        `help:"API prefix of the NATS account for the registry's copy, which ingresses read where they may not touch the original: FEED.API with the configuration of deploy/nats. Empty: there is none." placeholder:"PREFIX"`
+	RunnerGroups     []string      `help:"Groups of workflow runners whose consumers are created, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
+	Retention        time.Duration `help:"How long records are kept." default:"720h"`
 
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
@@ -71,7 +73,7 @@ type Listening struct {
 }
 
 func (c *Config) streamSettings() stream.Settings {
-	return stream.Settings{Replicas: c.Replicas, MaxAge: c.StreamMaxAge, DedupWindow: c.DedupWindow, MaxBytes: c.StreamMaxBytes}
+	return stream.Settings{Replicas: c.Replicas, MaxAge: c.StreamMaxAge, DedupWindow: c.DedupWindow, MaxBytes: c.StreamMaxBytes, ProgressMaxBytes: c.ProgressMaxBytes}
 }
 
 func (c *Config) runnerGroups() ([]stream.RunnerGroup, error) {

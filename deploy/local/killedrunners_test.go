@@ -295,7 +295,7 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	js := jetStream(t, l.nats)
-	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
+	consumer, err := js.OrderedConsumer(t.Context(), stream.ProgressName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func (u *underway) confirmed(reply *nats.Msg) {
 	if err != nil {
 		return
 	}
-	// {"stream":"EXECUTIONS","seq":1}, or {"error":…,…}, or a status without data: nobody was there.
+	// {"stream":"PROGRESS","seq":1}, or {"error":…,…}, or a status without data: nobody was there.
 	stored := bytes.HasPrefix(reply.Data, []byte(`{"stream":`)) && !bytes.Contains(reply.Data, []byte(`"error":`))
 	u.mu.Lock()
 	m := u.messages[token]

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -26,10 +27,10 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	id := ingress.Start(t, runnertest.Post{})
 	size := func(bytes int64) {
 		t.Helper()
-		s, err := js.Stream(t.Context(), stream.Name)
+		s, err := js.Stream(t.Context(), stream.ProgressName)
 		if err == nil {
 			config := s.CachedInfo().Config
-			config.MaxBytes = bytes
+			config.MaxBytes, config.Discard = bytes, jetstream.DiscardNew
 			_, err = js.UpdateStream(t.Context(), config)
 		}
 		if err != nil {
@@ -53,5 +54,46 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	size(-1)
 	if got := ingress.Await(t, id); got.Status != execution.Succeeded {
 		t.Errorf("%+v", got)
+	}
+}
+
+// While executors give the reports a stream of their own, nobody takes them for a moment: the
+// kit tries again, and nothing runs twice.
+func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), stream.ProgressName); err != nil {
+		t.Fatal(err)
+	}
+	id := ingress.Start(t, runnertest.Post{})
+	runs, refused := make(chan int, 10), make(chan struct{}, 100)
+	// Somebody else hears the reports, so that the test knows of two attempts; he answers nothing.
+	if _, err := nc.Subscribe("executions.progress.>", func(msg *nats.Msg) {
+		if msg.Reply != "" {
+			refused <- struct{}{}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, nc, runner.Options{AckWait: 10 * time.Second}, func(_ context.Context, e runner.Execution) (any, error) {
+		runs <- e.Attempt
+		return nil, nil
+	})
+	for range 2 {
+		select {
+		case <-refused:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the report was not sent again")
+		}
+	}
+	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	if got := ingress.Await(t, id); got.Status != execution.Succeeded || len(runs) != 1 {
+		t.Errorf("%+v after %d runs", got, len(runs))
 	}
 }

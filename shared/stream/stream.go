@@ -1,5 +1,5 @@
-// Package stream is the contract on JetStream: the stream EXECUTIONS, its
-// subjects, and how executions travel on it as messages.
+// Package stream is the contract on JetStream: the streams EXECUTIONS and PROGRESS, their
+// subjects, and how executions and what runners report of them travel as messages.
 package stream
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Name is the stream's name.
+// Name is the name of the stream of starts and rejections.
 const Name = "EXECUTIONS"
 
 // The subjects below which each kind of message travels.
@@ -46,10 +46,13 @@ type Settings struct {
 	MaxAge      time.Duration // how long messages stay, consumed or not
 	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
 	MaxBytes    int64         // the stream takes no more past it; 0: no bound
+	// ProgressMaxBytes bounds the stream of reports, which drops the oldest past it; 0: as in
+	// DefaultSettings. It counts when that stream is made.
+	ProgressMaxBytes int64
 }
 
 // DefaultSettings are those of an installation that sets nothing.
-var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour}
+var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour, ProgressMaxBytes: 1 << 30}
 
 // Config is the stream's configuration. The reasons behind it: the dedup window is
 // rebuilt after a restart from the messages that are still stored, so nothing may
@@ -61,8 +64,8 @@ func (s Settings) Config() jetstream.StreamConfig {
 	}
 	return jetstream.StreamConfig{
 		Name:        Name,
-		Description: "hookstart: starts, rejections and progress of executions",
-		Subjects:    []string{startPrefix + "*.*.*", rejectedPrefix + "*.*.*", progressPrefix + "*.*.*"},
+		Description: "hookstart: starts and rejections of executions",
+		Subjects:    []string{startPrefix + "*.*.*", rejectedPrefix + "*.*.*"},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
 		Storage:     jetstream.FileStorage,
@@ -87,35 +90,52 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("the dedup window (%s) must not be longer than the stream's age (%s): a delivery is known only while its message is stored", s.DedupWindow, s.MaxAge)
 	case s.MaxBytes < 0:
 		return fmt.Errorf("the stream's size must not be negative: %d", s.MaxBytes)
+	case s.ProgressMaxBytes < 0:
+		return fmt.Errorf("the size of the stream of reports must not be negative: %d", s.ProgressMaxBytes)
 	}
 	return nil
 }
 
 // ErrMismatch means that the stream exists with other settings than the configured
 // ones. Ensure never edits a stream: shortening an age deletes messages.
-var ErrMismatch = errors.New("the stream " + Name + " exists with other settings")
+var ErrMismatch = errors.New("exists with other settings")
 
-// Ensure creates the stream, or checks that the one that exists is as configured. A
-// different number of replicas is no mismatch: it is changed on a running
-// installation, by an explicit command.
+// Ensure creates the streams EXECUTIONS and PROGRESS, or checks that those that exist are as
+// configured. A different number of replicas is no mismatch: it is changed on a running
+// installation, by an explicit command. An installation whose reports still travel on
+// EXECUTIONS is changed: see releaseProgress.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateStream(ctx, want)
-		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return err
+		existing, err = js.CreateStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another executor was first
+			existing, err = js.Stream(ctx, Name)
 		}
-		existing, err = js.Stream(ctx, Name)
 	}
 	if err != nil {
 		return err
 	}
-	if differences := mismatches(existing.CachedInfo().Config, want); len(differences) > 0 {
-		return fmt.Errorf("%w: %s; configure it as it is, or change it with `nats stream edit %s`",
-			ErrMismatch, strings.Join(differences, ", "), Name)
+	have := existing.CachedInfo().Config
+	old := hasProgress(have, want)
+	compared := have
+	if old {
+		compared.Subjects = want.Subjects
 	}
-	return nil
+	if differences := mismatches(compared, want); len(differences) > 0 {
+		return mismatch(Name, differences)
+	}
+	if old {
+		if err := releaseProgress(ctx, js, have, want); err != nil {
+			return err
+		}
+	}
+	return ensureProgress(ctx, js, s)
+}
+
+func mismatch(name string, differences []string) error {
+	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change it with `nats stream edit %s`",
+		name, ErrMismatch, strings.Join(differences, ", "), name)
 }
 
 func mismatches(have, want jetstream.StreamConfig) []string {

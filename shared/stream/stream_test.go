@@ -229,11 +229,12 @@ func TestSettings(t *testing.T) {
 		t.Error(err)
 	}
 	for name, change := range map[string]func(*stream.Settings){
-		"two replicas":   func(s *stream.Settings) { s.Replicas = 2 },
-		"window > age":   func(s *stream.Settings) { s.DedupWindow = s.MaxAge + 1 },
-		"no window":      func(s *stream.Settings) { s.DedupWindow = 0 },
-		"no age":         func(s *stream.Settings) { s.MaxAge = 0 },
-		"negative bytes": func(s *stream.Settings) { s.MaxBytes = -1 },
+		"two replicas":              func(s *stream.Settings) { s.Replicas = 2 },
+		"window > age":              func(s *stream.Settings) { s.DedupWindow = s.MaxAge + 1 },
+		"no window":                 func(s *stream.Settings) { s.DedupWindow = 0 },
+		"no age":                    func(s *stream.Settings) { s.MaxAge = 0 },
+		"negative bytes":            func(s *stream.Settings) { s.MaxBytes = -1 },
+		"negative bytes of reports": func(s *stream.Settings) { s.ProgressMaxBytes = -1 },
 	} {
 		s := stream.DefaultSettings
 		change(&s)

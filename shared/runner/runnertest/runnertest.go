@@ -88,7 +88,7 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)
 	defer cancel()
-	consumer, err := i.js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
+	consumer, err := i.js.OrderedConsumer(ctx, stream.ProgressName, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"executions.progress.*.*." + executionID},
 	})
 	if err != nil {

@@ -132,13 +132,23 @@ async function attempt(nc, js, o, handler, working, msg) {
   /** @type {(state: ExecutionState, what: { output?: string, error?: string }, err?: Error) => Promise<void>} */
   const finish = async (state, what, err) => {
     const report = progress(start, msg.headers, state, what);
-    try {
-      // Acknowledged only once it is stored: better twice than never.
-      await js.publish(report.subject, report.data, { headers: report.headers, timeout: o.ackWait });
-    } catch (failure) {
-      note("not reported", asError(failure));
-      msg.nak(1000);
-      return;
+    // Acknowledged only once it is stored: better twice than never. One that comes twice does no
+    // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
+    // leader, or is just being made, is there a moment later.
+    const until = Date.now() + o.ackWait;
+    for (let stored = false; !stored;) {
+      try {
+        await js.publish(report.subject, report.data, { headers: report.headers, timeout: Math.max(o.ackWait / 3, 100) });
+        stored = true;
+      } catch (failure) {
+        if (Date.now() >= until || nc.isClosed()) {
+          note("not reported", asError(failure));
+          msg.nak(1000);
+          return;
+        }
+        msg.working();
+        await pause(o.ackWait / 10);
+      }
     }
     note(ExecutionState[state].toLowerCase(), err);
     msg.ack();

@@ -1,0 +1,150 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// yesterdays are the settings of EXECUTIONS from before reports had a stream of their own.
+func yesterdays() jetstream.StreamConfig {
+	config := stream.DefaultSettings.Config()
+	config.Subjects = append(config.Subjects, "executions.progress.*.*.*")
+	return config
+}
+
+func startJetStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// A report neither uses up a delivery's Nats-Msg-Id, nor is one swallowed because another one
+// carries the same.
+func TestReportsKnowNoMessageIDs(t *testing.T) {
+	js := startJetStream(t)
+	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	withID := func(subject string) *jetstream.PubAck {
+		t.Helper()
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{jetstream.MsgIDHeader: {id}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack
+	}
+	for n := range uint64(3) {
+		if ack := withID(stream.ProgressSubject("q", "wf", id)); ack.Stream != stream.ProgressName || ack.Duplicate || ack.Sequence != n+1 {
+			t.Errorf("report %d: %+v", n+1, ack)
+		}
+	}
+	if ack := withID(stream.StartSubject("q", "wf", "node")); ack.Stream != stream.Name || ack.Duplicate {
+		t.Errorf("the start with that ID: %+v", ack)
+	}
+	if ack := withID(stream.StartSubject("q", "wf", "node")); !ack.Duplicate {
+		t.Errorf("its repeat: %+v", ack)
+	}
+}
+
+// Reports that nobody wants any more give way to new ones, and never to starts' room.
+func TestOldReportsGiveWay(t *testing.T) {
+	js := startJetStream(t)
+	settings := stream.DefaultSettings
+	settings.ProgressMaxBytes = 64 << 10
+	if err := stream.Ensure(t.Context(), js, settings); err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		if _, err := js.Publish(t.Context(), stream.ProgressSubject("q", "wf", id), make([]byte, 10<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := js.Stream(t.Context(), stream.ProgressName)
+	if err != nil || s.CachedInfo().State.LastSeq != 30 || s.CachedInfo().State.Bytes > 64<<10 {
+		t.Errorf("%+v, %v", s.CachedInfo().State, err)
+	}
+}
+
+// On a small disk the stream of reports is smaller, and everything starts all the same.
+func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
+	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 100 << 20 }).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), stream.ProgressName)
+	if err != nil || s.CachedInfo().Config.MaxBytes != 64<<20 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// An installation from before is changed, by however many executors at once, and what it held
+// stays. One that was interrupted in between is completed.
+func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
+	js := startJetStream(t)
+	ctx := t.Context()
+	config := yesterdays()
+	config.Metadata = map[string]string{"kept": "as it was"}
+	if _, err := js.CreateStream(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	report := stream.ProgressSubject("q", "wf", id)
+	if _, err := js.Publish(ctx, report, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	// Who has other settings is told so, and nothing is changed before that.
+	other := stream.DefaultSettings
+	other.DedupWindow = time.Minute
+	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) || strings.Contains(err.Error(), "subjects") {
+		t.Fatalf("with other settings: %v", err)
+	}
+	if ack, err := js.Publish(ctx, report, []byte("old")); err != nil || ack.Stream != stream.Name {
+		t.Fatalf("%+v, %v", ack, err)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			// executors try again until they succeed, as here
+			if err := stream.Retry(ctx, func(trying context.Context) error { return stream.Ensure(trying, js, stream.DefaultSettings) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if ack, err := js.Publish(ctx, report, nil); err != nil || ack.Stream != stream.ProgressName || ack.Sequence != 1 {
+		t.Errorf("a report: %+v, %v", ack, err)
+	}
+	s, err := js.Stream(ctx, stream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.CachedInfo(); got.State.Msgs != 2 || got.Config.Metadata["kept"] != "as it was" || len(got.Config.Subjects) != 2 {
+		t.Errorf("%+v %+v", got.State, got.Config)
+	}
+	// As after a crash in between.
+	if err := js.DeleteStream(ctx, stream.ProgressName); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
+		t.Error(err)
+	}
+	if ack, err := js.Publish(ctx, report, nil); err != nil || ack.Stream != stream.ProgressName {
+		t.Errorf("a report: %+v, %v", ack, err)
+	}
+}
