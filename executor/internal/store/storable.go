@@ -75,7 +75,7 @@ func (b Batch) Storable() Batch {
 	// Stable: of two records of one ID the first counts.
 	slices.SortStableFunc(s.New, func(a, b Record) int { return strings.Compare(a.ID, b.ID) })
 	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
-		return cmp.Compare(a.StreamSequence, b.StreamSequence)
+		return cmp.Or(cmp.Compare(a.StreamSequence, b.StreamSequence), strings.Compare(a.Subject, b.Subject))
 	})
 	return s
 }

@@ -54,13 +54,16 @@ func (r Record) IsRequeue() bool {
 // Batch is what one transaction records.
 type Batch struct {
 	// New are executions that start queued or rejected. One whose ID is recorded
-	// already is left as it is: the message came twice.
+	// already is left as it is: the message came twice. Only a record that is not final, and
+	// whose message is another one by now, gets its StreamSequence: that of the lost one would
+	// make it look lost, too.
 	New []Record
 	// Progress is applied after New, in order. A step that execution.Status.Follows does
 	// not allow changes nothing: it is late or repeated. Nor does one whose Queue or
-	// WorkflowID is not the record's: no runner reports of what it was not given.
+	// WorkflowID is not the record's: no runner reports of what it was not given. A step whose
+	// execution is not recorded is kept, and applied when that is.
 	Progress []execution.Progress
-	// Unreadable are messages that are put aside. One whose stream sequence is kept
+	// Unreadable are messages that are put aside. One whose stream sequence and subject are kept
 	// already is left as it is.
 	Unreadable []Unreadable
 	// Recovered are the stream sequences of unreadable messages that the rest of the batch
@@ -72,12 +75,21 @@ type Batch struct {
 type Applied struct {
 	// Changed are the IDs of the records that are new or moved on, each once.
 	Changed []string
-	// Unknown are the IDs that Progress named and that are not recorded (yet): the start
-	// may be in another executor's hands.
+	// Unknown are the IDs that Progress named and that are not recorded (yet): their steps are
+	// kept for them, in this transaction.
 	Unknown []string
+	// Dropped is how many steps of unknown executions are kept no longer, or were not kept,
+	// because there are too many: see MaxEarly and MaxEarlyOfOne.
+	Dropped int
 	// Foreign are the IDs of records that Progress named with a queue or a workflow that
 	// is not theirs.
 	Foreign []string
+}
+
+// Lost is a record whose start the stream has lost, as it was when that was found out.
+type Lost struct {
+	ID             string
+	StreamSequence uint64
 }
 
 // RefusedReason begins the Reason of a message that could be decoded and that the database
@@ -132,7 +144,8 @@ type Count struct {
 // of the machine. No method retries; an error leaves nothing half done. An error of a method
 // that changes something is a DataError when the data is at fault, and only then.
 type Store interface {
-	// Apply records a batch in one transaction. An empty batch does nothing.
+	// Apply records a batch in one transaction. An empty batch does nothing. A step and the
+	// record that it is about never miss each other, also when two processes apply them at once.
 	Apply(ctx context.Context, batch Batch) (Applied, error)
 
 	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once,
@@ -203,6 +216,14 @@ type Store interface {
 	// left. It deletes at most limit of those in one transaction and returns how many: fewer
 	// than limit means that nothing is left to do.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
+
+	// PruneEarly deletes what is kept of executions that are not recorded and came before a
+	// time, and returns how many steps that were.
+	PruneEarly(ctx context.Context, before time.Time) (int, error)
+
+	// EndLost ends records as failed for a reason, and returns the IDs of those that it ended.
+	// One that is final, or whose StreamSequence is another one by now, is left as it is.
+	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
 
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error

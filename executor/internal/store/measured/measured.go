@@ -31,7 +31,7 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 		}, []string{"operation"}),
 	}
 	for _, operation := range []string{
-		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "all_refusals", "minutes", "mark_requeued", "list_unreadable", "prune", "prune_counts",
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "all_refusals", "minutes", "mark_requeued", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
 	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
@@ -120,4 +120,14 @@ func (m *measured) MarkRequeued(ctx context.Context, id, as string) (marked bool
 func (m *measured) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) (list []store.Unreadable, err error) {
 	defer func(began time.Time) { m.observe(ctx, "list_unreadable", began, err) }(time.Now())
 	return m.Store.ListUnreadable(ctx, workflowID, after, limit)
+}
+
+func (m *measured) PruneEarly(ctx context.Context, before time.Time) (n int, err error) {
+	defer func(began time.Time) { m.observe(ctx, "prune_early", began, err) }(time.Now())
+	return m.Store.PruneEarly(ctx, before)
+}
+
+func (m *measured) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+	defer func(began time.Time) { m.observe(ctx, "end_lost", began, err) }(time.Now())
+	return m.Store.EndLost(ctx, lost, at, reason)
 }

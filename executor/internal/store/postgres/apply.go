@@ -43,7 +43,15 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 	batch = batch.Storable()
 	var applied store.Applied
 	err := s.write(ctx, "apply", func(tx pgx.Tx) error {
+		alone, err := lockForEarly(ctx, tx, batch)
+		if err != nil {
+			return err
+		}
 		inserted, err := insertNew(ctx, tx, batch.New)
+		if err != nil {
+			return err
+		}
+		kept, err := takeKept(ctx, tx, batch.New)
 		if err != nil {
 			return err
 		}
@@ -53,15 +61,20 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 			}
 		}
 		if len(batch.Recovered) > 0 {
-			if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE stream_sequence = ANY ($1)`, column(batch.Recovered, store.Sequence)); err != nil {
+			if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE stream_sequence = ANY ($1) AND subject NOT LIKE 'executions.progress.%'`, column(batch.Recovered, store.Sequence)); err != nil {
 				return err
 			}
 		}
-		moves, unknown, foreign, err := advance(ctx, tx, batch.Progress)
+		moves, unknown, foreign, err := advance(ctx, tx, store.Steps(kept, batch.Progress))
 		if err != nil {
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
+		if alone && len(unknown) > 0 {
+			if applied.Dropped, err = keep(ctx, tx, batch.Progress, unknown); err != nil {
+				return err
+			}
+		}
 		if err := s.addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
 			return err
 		}
@@ -99,7 +112,11 @@ func insertNew(ctx context.Context, tx pgx.Tx, records []store.Record) (inserted
 			delete(fresh, r.ID) // of two records of one ID the first was inserted
 		}
 	}
-	return inserted, nil
+	if again := store.Again(records, inserted); len(again) > 0 {
+		_, err = tx.Exec(ctx, moveRecords, column(again, func(r store.Record) string { return r.ID }),
+			column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
+	}
+	return inserted, err
 }
 
 func advance(ctx context.Context, tx pgx.Tx, steps []execution.Progress) (moves []store.Move, unknown, foreign []string, err error) {

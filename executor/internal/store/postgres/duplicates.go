@@ -14,6 +14,9 @@ import (
 // two need no common order on the rows of counts.
 const pruneLock = 7_303_014_917_201
 
+// earlyLock is another one: see lockEarly.
+const earlyLock = 7_303_014_917_202
+
 // AddDuplicates implements store.Store.
 func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
 	at = store.Time(at)

@@ -121,7 +121,7 @@ func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[stri
 // GetUnreadable implements store.Store.
 func (s *Store) GetUnreadable(ctx context.Context, sequence uint64) (store.Unreadable, error) {
 	found, err := read(ctx, s, "get unreadable", pgx.RowToStructByPos[store.Unreadable],
-		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = $1`, store.Sequence(sequence))
+		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = $1 AND subject NOT LIKE 'executions.progress.%'`, store.Sequence(sequence))
 	if err != nil {
 		return store.Unreadable{}, err
 	}

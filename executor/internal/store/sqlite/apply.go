@@ -41,22 +41,32 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		}); err != nil {
 			return err
 		}
-		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ?`, batch.Recovered, func(sequence uint64) []any {
+		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ? AND subject NOT LIKE 'executions.progress.%'`, batch.Recovered, func(sequence uint64) []any {
 			return []any{store.Sequence(sequence)}
 		}); err != nil {
 			return err
 		}
-		standing, err := standingOf(ctx, tx, store.StepIDs(batch.Progress))
+		kept, err := takeKept(ctx, tx, batch.New)
 		if err != nil {
 			return err
 		}
-		moves, unknown, foreign := store.Advance(standing, batch.Progress)
+		steps := store.Steps(kept, batch.Progress)
+		standing, err := standingOf(ctx, tx, store.StepIDs(steps))
+		if err != nil {
+			return err
+		}
+		moves, unknown, foreign := store.Advance(standing, steps)
 		if err := each(ctx, tx, updateRecord, moves, func(m store.Move) []any {
 			return []any{string(m.Status), micros(m.StartedAt), micros(m.FinishedAt), m.Error, m.Output, m.ID}
 		}); err != nil {
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
+		if len(unknown) > 0 {
+			if applied.Dropped, err = keep(ctx, tx, batch.Progress, unknown); err != nil {
+				return err
+			}
+		}
 		if err := addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
 			return err
 		}
@@ -90,7 +100,11 @@ func insertNew(ctx context.Context, tx *sql.Tx, records []store.Record) (inserte
 			inserted = append(inserted, r)
 		}
 	}
-	return inserted, nil
+	err = each(ctx, tx, moveRecord, store.Again(records, inserted), func(r store.Record) []any {
+		sequence := store.Sequence(r.StreamSequence)
+		return []any{sequence, r.ID, sequence}
+	})
+	return inserted, err
 }
 
 // each runs a statement once per item, prepared once.

@@ -151,7 +151,7 @@ func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after sto
 // GetUnreadable implements store.Store.
 func (s *Store) GetUnreadable(ctx context.Context, sequence uint64) (store.Unreadable, error) {
 	found, err := s.unreadable(ctx, "get unreadable",
-		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = ?`, store.Sequence(sequence))
+		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = ? AND subject NOT LIKE 'executions.progress.%'`, store.Sequence(sequence))
 	if err != nil {
 		return store.Unreadable{}, err
 	}

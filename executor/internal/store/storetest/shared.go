@@ -51,6 +51,10 @@ var sharedTests = map[string]func(*testing.T, opener){
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
 		applyOverlapping(t, one, other, one, other)
 	},
+	"starts and their reports at once": func(t *testing.T, open opener) {
+		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
+		startsAndReportsAtOnce(t.Context(), t, one, other)
+	},
 	"of two that requeue at once one does": func(t *testing.T, open opener) {
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
 		requeueAtOnce(t, one, other, one, other)

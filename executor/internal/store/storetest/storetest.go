@@ -13,7 +13,7 @@ import (
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
-		"apply": applyTests, "progress": progressTests, "list": listTests, "count": countTests,
+		"apply": applyTests, "progress": progressTests, "early": earlyTests, "lost": lostTests, "list": listTests, "count": countTests,
 		"duplicates": duplicateTests, "counts": countsTests, "tokens": tokenTests, "unreadable": unreadableTests,
 		"dead letters": deadLetterTests, "prune": pruneTests,
 		"values": valueTests, "cancel": cancelTests, "concurrent": concurrentTests,

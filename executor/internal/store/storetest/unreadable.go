@@ -74,6 +74,14 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("left: %+v", left)
 		}
 	},
+	"one of each stream may have one sequence": func(t *testing.T, s store.Store) {
+		apply(t, s, store.Batch{Unreadable: []store.Unreadable{
+			{StreamSequence: 1, Subject: "executions.start.q.wf.node", At: epoch}, {StreamSequence: 1, Subject: "executions.progress.q.wf.id", At: epoch},
+		}})
+		if found := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(found) != 2 {
+			t.Errorf("%+v", found)
+		}
+	},
 	"of one workflow": func(t *testing.T, s store.Store) {
 		for n, subject := range []string{
 			"executions.start.default.a_b.node", "executions.start.default.axb.node", "executions.start.a_b.other.a_b", "executions.progress.q.a_b.x",

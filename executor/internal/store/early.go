@@ -1,0 +1,118 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Bounds of the progress that is kept for executions that are not recorded yet. A report comes
+// before its start for seconds, or for as long as the starts of an outage take to be recorded;
+// what is kept for longer is about executions that never come.
+const (
+	// MaxEarly is how many steps are kept in all, when each has at most a few KB: one that has
+	// more counts as several. Past it the oldest are dropped.
+	MaxEarly = 100_000
+	// MaxEarlyOfOne is how many are kept of one execution, past which more are dropped. A runner
+	// reports two; more come from those that report on what they were not given.
+	MaxEarlyOfOne = 8
+
+	earlyUnit = 4 << 10
+)
+
+// Early is a step that is kept until its execution is recorded. Positions say in which order
+// steps came, and grow with the size of what is kept, so that they bound it.
+type Early struct {
+	Position int64
+	execution.Progress
+}
+
+// EarlyIDs are the IDs, as they are stored, of the steps that need a record which the batch
+// itself does not hold.
+func EarlyIDs(batch Batch) []string {
+	ids := StepIDs(batch.Progress)
+	own := make(map[string]bool, len(batch.New))
+	for _, r := range batch.New {
+		own[r.ID] = true
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return own[id] })
+}
+
+// NewIDs are the IDs of the batch's records.
+func NewIDs(records []Record) []string {
+	ids := make([]string, len(records))
+	for i, r := range records {
+		ids[i] = r.ID
+	}
+	return ids
+}
+
+// Again are the records that were not inserted: their messages came again. Of two of one ID it is
+// the first.
+func Again(records, inserted []Record) []Record {
+	if len(records) == len(inserted) {
+		return nil
+	}
+	seen := make(map[string]bool, len(records))
+	for _, r := range inserted {
+		seen[r.ID] = true
+	}
+	var again []Record
+	for _, r := range records {
+		if !seen[r.ID] {
+			seen[r.ID] = true
+			again = append(again, r)
+		}
+	}
+	return again
+}
+
+// Steps are what a batch's records are advanced by: first what was kept for them, in the order
+// in which it came, then the batch's own steps.
+func Steps(kept []Early, own []execution.Progress) []execution.Progress {
+	if len(kept) == 0 {
+		return own
+	}
+	slices.SortStableFunc(kept, func(a, b Early) int { return int(a.Position - b.Position) })
+	steps := make([]execution.Progress, 0, len(kept)+len(own))
+	for _, e := range kept {
+		steps = append(steps, e.Progress)
+	}
+	return append(steps, own...)
+}
+
+// Keep says which steps of unknown executions are to be kept beside those that are, which are
+// given without their outputs, and after the last position of all; and how many are dropped
+// because too much is kept of their execution already. What is kept already, or changes nothing
+// however early it comes, is neither.
+func Keep(steps []execution.Progress, unknown []string, have []Early, last int64) (keep []Early, dropped int) {
+	missing := make(map[string]bool, len(unknown))
+	for _, id := range unknown {
+		missing[Text(id)] = true
+	}
+	type key struct {
+		id, queue, workflowID string
+		status                execution.Status
+	}
+	of := func(p execution.Progress) key { return key{p.ID, p.Queue, p.WorkflowID, p.Status} }
+	there, number := map[key]bool{}, map[string]int{}
+	for _, e := range have {
+		there[of(e.Progress)] = true
+		number[e.ID]++
+	}
+	for _, step := range steps {
+		step.ID, step.Queue, step.WorkflowID = Text(step.ID), Text(step.Queue), Text(step.WorkflowID)
+		if !missing[step.ID] || there[of(step)] || !step.Status.Follows(execution.Queued) {
+			continue
+		}
+		if number[step.ID] >= MaxEarlyOfOne {
+			dropped++
+			continue
+		}
+		there[of(step)] = true
+		number[step.ID]++
+		last += 1 + int64(len(step.Output)+len(step.Error))/earlyUnit
+		keep = append(keep, Early{last, step})
+	}
+	return keep, dropped
+}

@@ -1,0 +1,30 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
+)
+
+// What is kept of executions that are not recorded is bounded: the oldest goes.
+func TestEarlyProgressIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hookstart.db")
+	s, err := sqlite.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	storetest.TooMuchEarly(t, s, func() {
+		if _, err := db.ExecContext(t.Context(), `UPDATE early_progress SET position = position - 99999 WHERE status = 'running'`); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+func progress(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
+
+var earlyTests = map[string]func(*testing.T, store.Store){
+	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
+		applied := apply(t, s, progress(running(1, epoch), succeeded(1, epoch.Add(time.Second), `"x"`), running(2, epoch)))
+		wantSame(t, "unknown", applied.Unknown, []string{id(1), id(2)})
+		apply(t, s, progress(failed(1, epoch.Add(2*time.Second), "late"), failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
+		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1"))) // later, so it does not count
+		// The batch's own steps come after what was kept.
+		applied = apply(t, s, store.Batch{New: several(4), Progress: []execution.Progress{succeeded(2, epoch.Add(5*time.Second), "2"), running(3, epoch)}})
+		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
+		wantSame(t, "unknown", applied.Unknown, nil)
+		want := several(4)
+		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Output = execution.Succeeded, epoch, epoch.Add(time.Second), []byte(`"x"`)
+		want[2].Status, want[2].StartedAt, want[2].FinishedAt, want[2].Output = execution.Succeeded, epoch, epoch.Add(5*time.Second), []byte("2")
+		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed, epoch.Add(3*time.Second), "bad \uFFFD\uFFFD"
+		for i, r := range want {
+			wantRecord(t, get(t, s, id(i)), r)
+		}
+		// It was kept for the record, and no longer.
+		if n := pruneEarly(t, s); n != 0 {
+			t.Errorf("%d are still kept", n)
+		}
+	},
+	"one of another queue or workflow changes nothing then, either": func(t *testing.T, s store.Store) {
+		alien, own := failed(1, epoch, "forged"), succeeded(1, epoch.Add(time.Second), "1")
+		alien.WorkflowID = "another"
+		apply(t, s, progress(alien, own))
+		applied := apply(t, s, store.Batch{New: []store.Record{queued(1)}})
+		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
+		want := queued(1)
+		want.Status, want.FinishedAt, want.Output = execution.Succeeded, own.At, []byte("1")
+		wantRecord(t, get(t, s, id(1)), want)
+	},
+	"one that comes again is kept once, and of one execution only so many": func(t *testing.T, s store.Store) {
+		for range 3 {
+			if applied := apply(t, s, progress(running(1, epoch), running(1, epoch))); applied.Dropped != 0 {
+				t.Errorf("dropped %d", applied.Dropped)
+			}
+		}
+		forged := store.Batch{}
+		for n := range store.MaxEarlyOfOne + 2 {
+			step := failed(1, epoch, "forged")
+			step.WorkflowID = fmt.Sprint("wf-", n)
+			forged.Progress = append(forged.Progress, step)
+		}
+		if applied := apply(t, s, forged); applied.Dropped != 3 {
+			t.Errorf("dropped %d", applied.Dropped)
+		}
+		if n := pruneEarly(t, s); n != store.MaxEarlyOfOne {
+			t.Errorf("%d are kept", n)
+		}
+	},
+	"what changes nothing is not kept": func(t *testing.T, s store.Store) {
+		apply(t, s, progress(of(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}), of(queued(1), execution.Progress{ID: id(1), Status: "unheard of"})))
+		if n := pruneEarly(t, s); n != 0 {
+			t.Errorf("%d are kept", n)
+		}
+	},
+	"pruned by age": func(t *testing.T, s store.Store) {
+		apply(t, s, progress(running(1, epoch)))
+		if n, err := s.PruneEarly(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
+			t.Errorf("pruned %d, %v", n, err)
+		}
+		if n := pruneEarly(t, s); n != 1 {
+			t.Errorf("pruned %d", n)
+		}
+		record(t, s, queued(1))
+		wantRecord(t, get(t, s, id(1)), queued(1))
+	},
+}
+
+var lostTests = map[string]func(*testing.T, store.Store){
+	"a lost one ends as failed, for good": func(t *testing.T, s store.Store) {
+		record(t, s, several(5)...)
+		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "1")))
+		at := epoch.Add(time.Hour)
+		var lost []store.Lost
+		for i := range 4 {
+			lost = append(lost, store.Lost{ID: id(i), StreamSequence: queued(i).StreamSequence})
+		}
+		lost[3].StreamSequence++ // it moved meanwhile
+		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{ID: "\x00", StreamSequence: 1})
+		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, they are final
+			ended, err := s.EndLost(t.Context(), lost, at, "lost")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSame(t, "ended", ended, want)
+		}
+		apply(t, s, progress(succeeded(0, epoch, "1")))
+		want := several(5)
+		want[0].Status, want[0].FinishedAt, want[0].Error = execution.Failed, at, "lost"
+		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed, epoch, at, "lost"
+		want[2].Status, want[2].FinishedAt, want[2].Output = execution.Succeeded, epoch, []byte("1")
+		for i, r := range want {
+			wantRecord(t, get(t, s, id(i)), r)
+		}
+		if dead := list(t, s, store.Filter{DeadLetter: true}, store.Position{}, 10); len(dead) != 2 {
+			t.Errorf("dead letters: %v", ids(dead))
+		}
+	},
+	"a record that is not final follows its message": func(t *testing.T, s store.Store) {
+		record(t, s, several(4)...)
+		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "")))
+		again := several(4, func(_ int, r *store.Record) { r.StreamSequence, r.NodeID = 99, "other" })
+		record(t, s, again[:3]...)
+		for i, want := range []uint64{99, 99, 3, 4} {
+			if got := get(t, s, id(i)); got.StreamSequence != want || got.NodeID != "node" {
+				t.Errorf("%d: %+v", i, got)
+			}
+		}
+	},
+}
+
+// pruneEarly forgets all that is kept, and returns how much that was.
+func pruneEarly(t *testing.T, s store.Store) int {
+	t.Helper()
+	n, err := s.PruneEarly(t.Context(), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// startsAndReportsAtOnce lets some stores record starts while others record their reports: no
+// report may be missed, whoever comes first.
+func startsAndReportsAtOnce(ctx context.Context, t *testing.T, stores ...store.Store) {
+	t.Helper()
+	const n, batch = 600, 5
+	inParallel(t, 2*len(stores), func(worker int) error {
+		s := stores[worker/2]
+		for from := worker / 2 * batch; from < n; from += batch * len(stores) {
+			var b store.Batch
+			for i := from; i < from+batch; i++ {
+				if worker%2 == 0 {
+					b.New = append(b.New, queued(i))
+				} else {
+					b.Progress = append(b.Progress, succeeded(i, epoch, "1"))
+				}
+			}
+			if _, err := s.Apply(ctx, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if done := list(t, stores[0], store.Filter{Status: execution.Succeeded}, store.Position{}, 2*n); len(done) != n {
+		t.Errorf("%d of %d succeeded", len(done), n)
+	}
+	if kept := pruneEarly(t, stores[0]); kept != 0 {
+		t.Errorf("%d are still kept", kept)
+	}
+}
+
+// TooMuchEarly is run on an empty store. It applies steps of unknown executions before and after
+// full has made it look as if as much as can be kept came between them.
+func TooMuchEarly(t *testing.T, s store.Store, full func()) {
+	t.Helper()
+	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))
+	full()
+	if applied := apply(t, s, progress(succeeded(1, epoch, "1"))); applied.Dropped != 1 {
+		t.Errorf("dropped %d", applied.Dropped)
+	}
+	record(t, s, queued(0), queued(1))
+	for i := range 2 { // of the first, the second step was the younger one
+		if got := get(t, s, id(i)); got.Status != execution.Succeeded || !got.StartedAt.IsZero() {
+			t.Errorf("%+v", got)
+		}
+	}
+}
