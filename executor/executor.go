@@ -158,6 +158,7 @@ func run(ctx context.Context, c Config) error {
 		})
 	})
 	background.Go(func() { prune(working, records, c.Retention, log) })
+	background.Go(func() { pruneEarly(working, records, c.StreamMaxAge, log) })
 	background.Go(func() { pruneCounts(working, records, log) })
 
 	streaming, stopStreaming := context.WithCancel(ctx)
@@ -320,6 +321,11 @@ const countsRetention = 7 * 24 * time.Hour
 // prune deletes the records that are past their retention.
 func prune(ctx context.Context, records store.Store, retention time.Duration, log logrus.FieldLogger) {
 	pruning(ctx, "records", log, func() (int, error) { return records.Prune(ctx, time.Now().Add(-retention), pruneBatch) })
+}
+
+// pruneEarly forgets reports whose starts have expired without being recorded.
+func pruneEarly(ctx context.Context, records store.Store, age time.Duration, log logrus.FieldLogger) {
+	pruning(ctx, "reports of unknown executions", log, func() (int, error) { return records.PruneEarly(ctx, time.Now().Add(-age)) })
 }
 
 // pruneCounts deletes what was counted by the minute and is old, or too much.

@@ -38,7 +38,6 @@ const (
 	undecided verdict = iota // the context ended first; the message comes again
 	recorded
 	putAside  // the database keeps it as a dead letter
-	early     // progress of an execution that is not recorded yet
 	suspected // the database refused it; it is tried again before it is put aside
 )
 
@@ -173,14 +172,4 @@ func orElse(own, stored time.Time) time.Time {
 		own = stored
 	}
 	return store.Time(own)
-}
-
-// withID counts the reports with a Nats-Msg-Id.
-func withID(entries []*entry) (n int) {
-	for _, e := range entries {
-		if e.kind == progress && len(e.msg.Headers()[jetstream.MsgIDHeader]) > 0 {
-			n++
-		}
-	}
-	return n
 }

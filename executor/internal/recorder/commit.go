@@ -25,9 +25,11 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 			failures = 0
 			todo = todo[1:]
 			r.suspects.clear(group)
-			settle(group, applied)
+			settle(group)
 			all.Changed = append(all.Changed, applied.Changed...)
 			all.Foreign = append(all.Foreign, applied.Foreign...)
+			all.Unknown = append(all.Unknown, applied.Unknown...)
+			all.Dropped += applied.Dropped
 		case ctx.Err() != nil:
 			return all
 		case store.IsDataError(err):
@@ -62,19 +64,11 @@ func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Appl
 }
 
 // settle gives the entries of a committed transaction their verdicts.
-func settle(group []*entry, applied store.Applied) {
-	unknown := make(map[string]bool, len(applied.Unknown))
-	for _, id := range applied.Unknown {
-		unknown[id] = true
-	}
+func settle(group []*entry) {
 	for _, e := range group {
-		switch {
-		case e.kind == unreadable:
+		e.verdict = recorded // progress that came before its start, too: it is kept
+		if e.kind == unreadable {
 			e.verdict = putAside
-		case e.kind == progress && unknown[e.batch.Progress[0].ID]:
-			e.verdict = early
-		default:
-			e.verdict = recorded
 		}
 	}
 }

@@ -16,19 +16,33 @@ import (
 type source struct {
 	stream   string
 	consumer jetstream.ConsumerConfig
+	pull     int // how many messages are asked for at once
 }
 
 // sources are the streams that feed the batches. Their messages are recorded in the same
-// transactions.
+// transactions, starts first.
 func (r *Recorder) sources() []source {
-	return []source{{stream.Name, jetstream.ConsumerConfig{
+	consumer := jetstream.ConsumerConfig{
 		Durable:       Durable,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: 20 * maxBatch,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
-	}}}
+	}
+	return []source{{stream.Name, consumer, 4 * maxBatch}, {stream.ProgressName, consumer, maxBatch}}
+}
+
+// maxAhead is how many starts may wait before reports are held back.
+const maxAhead = 4 * maxBatch
+
+// letStartsPass slows reports down while many starts wait, as after an outage of the database:
+// otherwise most would come before their starts, and more than can be kept. What it lets
+// through keeps a queue's reports from waiting for ever behind starts that never end.
+func (r *Recorder) letStartsPass(ctx context.Context, from source) {
+	if from.stream == stream.ProgressName && r.startsWaiting.Load() > maxAhead {
+		pause(ctx, 10*time.Millisecond)
+	}
 }
 
 const (
@@ -48,7 +62,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstr
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(4*maxBatch), jetstream.PullHeartbeat(heartbeat))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(from.pull), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
@@ -63,6 +77,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstr
 		messages.Stop()
 	})
 	for {
+		r.letStartsPass(ctx, from)
 		waiting.Store(time.Now().UnixNano())
 		msg, err := stream.Next(messages)
 		waiting.Store(0)
@@ -72,7 +87,21 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstr
 		if err != nil {
 			return err
 		}
+		if from.stream == stream.Name {
+			r.startsWaiting.Store(pending(msg))
+		}
 		arrived <- msg
+	}
+}
+
+// lag notes how much of a stream is not recorded.
+func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
+	waiting := float64(info.NumPending) + float64(info.NumAckPending)
+	if name == stream.Name {
+		r.startsWaiting.Store(info.NumPending)
+		r.metrics.lag.Set(waiting)
+	} else {
+		r.metrics.progressLag.Set(waiting)
 	}
 }
 
@@ -89,13 +118,13 @@ func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Co
 			anew(err)
 		case err != nil:
 		default:
-			r.metrics.lag.Set(float64(info.NumPending) + float64(info.NumAckPending))
+			r.lag(name, info)
 			since := waiting.Load()
 			if info.NumPending > 0 && info.NumAckPending < info.Config.MaxAckPending && since != 0 && time.Since(time.Unix(0, since)) > silence {
 				anew(errSilent)
 			}
 		}
-		if s, err := r.js.Stream(asking, name); err == nil {
+		if s, err := r.js.Stream(asking, stream.Name); err == nil && name == stream.Name {
 			info := s.CachedInfo()
 			r.metrics.streamBytes.Set(float64(info.State.Bytes))
 			r.metrics.streamMaxBytes.Set(float64(max(0, info.Config.MaxBytes)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
@@ -14,12 +15,12 @@ type metrics struct {
 	unreadable                 prometheus.Counter
 	refused                    prometheus.Counter
 	foreign                    prometheus.Counter
-	withID                     prometheus.Counter
+	early, dropped             prometheus.Counter
 	failures                   prometheus.Counter
 	batch                      prometheus.Histogram
 	duration                   prometheus.Histogram
 	delay                      prometheus.Histogram
-	lag                        prometheus.Gauge
+	lag, progressLag           prometheus.Gauge
 
 	streamBytes, streamMaxBytes prometheus.Gauge
 }
@@ -39,9 +40,13 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "hookstart_executor_foreign_progress_total",
 			Help: "Executions of which progress was reported on another queue or workflow than theirs: a runner that is wrong, or forges.",
 		}),
-		withID: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "hookstart_executor_progress_with_id_total",
-			Help: "Progress with a Nats-Msg-Id: a runner that is wrong, or uses up a delivery's ID.",
+		early: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_early_progress_total",
+			Help: "Executions of which progress came before their start was recorded, and was kept for it.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_executor_early_progress_dropped_total",
+			Help: "Reports about executions that are not recorded that were dropped, because too many are kept.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_transaction_failures_total", Help: "Transactions that failed and were tried again.",
@@ -55,6 +60,9 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookstart_executor_lag_messages", Help: "Messages of the stream that are not recorded yet, by all executors.",
 		}),
+		progressLag: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookstart_executor_progress_lag_messages", Help: "Reports of runners that are not recorded yet, by all executors.",
+		}),
 		streamBytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookstart_executor_stream_bytes", Help: "Size of the stream.",
 		}),
@@ -64,12 +72,12 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	}
 	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"), m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
 	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.withID, m.failures, m.batch, m.duration, m.lag)
+	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped, m.failures, m.batch, m.duration, m.lag, m.progressLag)
 	return m
 }
 
 // observe counts what is decided. What comes again is counted then.
-func (m *metrics) observe(entries []*entry, foreign int, took time.Duration) {
+func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {
 		case e.verdict != recorded && e.kind != unreadable:
@@ -83,8 +91,9 @@ func (m *metrics) observe(entries []*entry, foreign int, took time.Duration) {
 			m.unreadable.Inc()
 		}
 	}
-	m.foreign.Add(float64(foreign))
-	m.withID.Add(float64(withID(entries)))
+	m.foreign.Add(float64(len(applied.Foreign)))
+	m.early.Add(float64(len(applied.Unknown)))
+	m.dropped.Add(float64(applied.Dropped))
 	m.batch.Observe(float64(len(entries)))
 	m.duration.Observe(took.Seconds())
 }

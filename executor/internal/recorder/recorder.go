@@ -6,6 +6,7 @@ package recorder
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,6 +47,8 @@ type Recorder struct {
 
 	database *database
 	suspects suspects
+	// startsWaiting is how many messages of EXECUTIONS nobody was given when it was last heard.
+	startsWaiting atomic.Uint64
 
 	// Constants of this name, but in tests.
 	ackWait, applyTimeout, suspectPause, watchEvery time.Duration
@@ -151,12 +154,12 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		r.log.WithField("executions", applied.Foreign[:min(len(applied.Foreign), 10)]).
 			Warn("progress was reported on another queue or workflow than the execution's; it changed nothing")
 	}
-	if n := withID(entries); n > 0 {
-		r.log.WithField("messages", n).
-			Warn("progress was reported with a Nats-Msg-Id, which is for starts: a delivery of that ID would be taken for a repeat")
+	if applied.Dropped > 0 {
+		r.log.WithField("reports", applied.Dropped).
+			Warn("reports of executions that are not recorded were dropped: too many are kept already")
 	}
 	took := time.Since(began)
-	r.metrics.observe(entries, len(applied.Foreign), took)
+	r.metrics.observe(entries, applied, took)
 	if meta, err := messages[0].Metadata(); err == nil {
 		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds()) // the server's clock may be ahead
 	}
@@ -175,13 +178,6 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}).Info("recorded")
 }
 
-// The start of an execution whose progress is reported may still be in another
-// executor's hands. Progress is tried again that often, then it is put aside.
-const (
-	unknownTries = 20
-	unknownPause = 250 * time.Millisecond
-)
-
 // acknowledge tells the stream what became of an entry.
 func (r *Recorder) acknowledge(e *entry) error {
 	switch e.verdict {
@@ -189,24 +185,11 @@ func (r *Recorder) acknowledge(e *entry) error {
 		return e.msg.Ack()
 	case putAside:
 		return e.msg.TermWithReason("put aside as a dead letter")
-	case early:
-		if deliveries(e.msg) < unknownTries {
-			return e.msg.NakWithDelay(unknownPause)
-		}
-		return e.msg.TermWithReason("progress of an execution that is not recorded")
 	case suspected:
 		return e.msg.NakWithDelay(r.suspectPause)
 	case undecided:
 	}
 	return nil
-}
-
-func deliveries(msg jetstream.Msg) uint64 {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return 0
-	}
-	return meta.NumDelivered
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -196,14 +196,17 @@ func (r *rig) has(id string, status execution.Status) bool {
 	return err == nil && record.Status == status
 }
 
-// pending is what the consumer has not had acknowledged.
-func (r *rig) pending() uint64 {
-	consumer, err := r.js.Consumer(r.t.Context(), stream.Name, recorder.Durable)
-	if err != nil {
-		r.t.Fatal(err)
+// pending is what the consumers have not had acknowledged.
+func (r *rig) pending() (n uint64) {
+	for _, name := range []string{stream.Name, stream.ProgressName} {
+		consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		info := consumer.CachedInfo()
+		n += info.NumPending + uint64(info.NumAckPending)
 	}
-	info := consumer.CachedInfo()
-	return info.NumPending + uint64(info.NumAckPending)
+	return n
 }
 
 func TestALife(t *testing.T) {
@@ -424,8 +427,8 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
 
-// A runner reports of what it was given. What it says of another's execution, or under an
-// ID that could be a delivery's, changes nothing and is counted.
+// A runner reports of what it was given. What it says of another's execution changes nothing
+// and is counted; an ID that could be a delivery's makes no difference.
 func TestForgedProgress(t *testing.T) {
 	r := start(t)
 	id := r.begin("wf")
@@ -452,28 +455,83 @@ func TestForgedProgress(t *testing.T) {
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
 		t.Errorf("%v foreign", n)
 	}
-	if n := counted["hookstart_executor_progress_with_id_total"]; n != 1 {
-		t.Errorf("%v with an ID", n)
-	}
 	if n := counted["hookstart_executor_unreadable_total"]; n != 1 {
 		t.Errorf("%v unreadable", n)
 	}
 }
 
-// Progress may come before its start: another executor may be slower.
+// Progress that comes before its start is kept until that is recorded, however long it takes:
+// another executor may have it, and be frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	r := start(t)
 	id := uuid.NewString()
+	r.progress(id, execution.Running)
 	r.progress(id, execution.Succeeded)
-	r.await("progress is delivered", func() bool {
-		consumer, err := r.js.Consumer(t.Context(), stream.Name, recorder.Durable)
-		return err == nil && consumer.CachedInfo().Delivered.Consumer >= 1
-	})
+	r.await("progress is kept", func() bool { return r.counted()["hookstart_executor_early_progress_total"] >= 1 && r.pending() == 0 })
 	r.publish(stream.StartMessage(execution.Start{
 		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
 		AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
 	}))
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
+}
+
+// Reports about executions that nobody knows hold nothing up: more of them than the consumer has
+// places are taken, and none comes again.
+func TestUnknownReportsHoldNothingUp(t *testing.T) {
+	r := start(t)
+	const flood = 11_000
+	for range flood {
+		msg, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: uuid.NewString(), Status: execution.Succeeded, At: time.Now()})
+		if err == nil {
+			_, err = r.js.PublishMsgAsync(msg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-r.js.PublishAsyncComplete()
+	id := r.begin("wf")
+	r.progress(id, execution.Succeeded)
+	r.await("the next one is recorded", func() bool { return r.has(id, execution.Succeeded) })
+	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
+	consumer, err := r.js.Consumer(t.Context(), stream.ProgressName, recorder.Durable)
+	if err != nil || consumer.CachedInfo().NumRedelivered != 0 || consumer.CachedInfo().Delivered.Consumer < flood {
+		t.Errorf("%+v, %v", consumer.CachedInfo(), err)
+	}
+}
+
+// An installation of before has reports among its starts; and what cannot be read of one stream
+// is told from that of the other, whose sequences are the same.
+func TestReportsThatAreStillAmongStarts(t *testing.T) {
+	r := start(t)
+	change := func(name string, subjects ...string) {
+		t.Helper()
+		s, err := r.js.Stream(t.Context(), name)
+		if err == nil {
+			config := s.CachedInfo().Config
+			config.Subjects = subjects
+			_, err = r.js.UpdateStream(t.Context(), config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(stream.ProgressName, "elsewhere.>")
+	change(stream.Name, "executions.start.*.*.*", "executions.rejected.*.*.*", "executions.progress.*.*.*")
+	r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
+	id := r.begin("wf")
+	r.progress(id, execution.Running)
+	change(stream.Name, "executions.start.*.*.*", "executions.rejected.*.*.*")
+	change(stream.ProgressName, "executions.progress.*.*.*")
+	r.publish(&nats.Msg{Subject: "executions.progress.q.wf.id", Data: []byte("\xff")}, nil)
+	r.progress(id, execution.Succeeded)
+	r.await("both reports are recorded", func() bool { return r.has(id, execution.Succeeded) && r.pending() == 0 })
+	if record, err := r.store.Get(t.Context(), id); err != nil || record.StartedAt.IsZero() {
+		t.Errorf("%+v, %v", record, err)
+	}
+	if aside := r.aside(); len(aside) != 2 || aside[0].StreamSequence != 1 || aside[1].StreamSequence != 1 {
+		t.Errorf("%+v", aside)
+	}
 }
 
 func TestReportsCountOnce(t *testing.T) {

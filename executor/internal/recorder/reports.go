@@ -111,3 +111,11 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 	}
 	return r.store.AddRefusals(ctx, id, at, refusals)
 }
+
+func deliveries(msg jetstream.Msg) uint64 {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0
+	}
+	return meta.NumDelivered
+}
