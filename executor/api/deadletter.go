@@ -17,7 +17,7 @@ type DeadLetter struct {
 	At             time.Time `json:"at" doc:"When it was accepted, or the message stored. The list's order."`
 	FailedAt       time.Time `json:"failedAt,omitzero" doc:"Only of failed."`
 	Reason         string    `json:"reason" doc:"Why it failed, was refused, or could not be decoded."`
-	StreamSequence uint64    `json:"streamSequence" doc:"Of the message in the stream EXECUTIONS."`
+	StreamSequence uint64    `json:"streamSequence" doc:"Of the message in the stream EXECUTIONS, or PROGRESS when its subject is executions.progress.…"`
 	Subject        string    `json:"subject" doc:"Of the message."`
 	ExecutionID    string    `json:"executionId,omitempty" format:"uuid" doc:"Only of failed."`
 	WorkflowID     string    `json:"workflowId,omitempty" doc:"Absent: undecodable; its subject may name one." example:"orders"`

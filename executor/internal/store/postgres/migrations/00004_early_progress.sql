@@ -14,7 +14,6 @@ CREATE TABLE early_progress (
     PRIMARY KEY (execution_id, queue, workflow_id, status)
 );
 CREATE INDEX early_progress_by_position ON early_progress (position);
-CREATE INDEX early_progress_by_time ON early_progress (kept_at);
 
 -- Reports have a stream of their own, with sequences of its own: the subject says which one it is.
 ALTER TABLE unreadable DROP CONSTRAINT unreadable_pkey, ADD PRIMARY KEY (stream_sequence, subject);

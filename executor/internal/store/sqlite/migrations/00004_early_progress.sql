@@ -15,7 +15,6 @@ CREATE TABLE early_progress (
     PRIMARY KEY (execution_id, queue, workflow_id, status)
 ) STRICT;
 CREATE INDEX early_progress_by_position ON early_progress (position);
-CREATE INDEX early_progress_by_time ON early_progress (kept_at);
 
 -- Reports have a stream of their own, with sequences of its own: the subject says which one it is.
 CREATE TABLE unreadable_of_all (
