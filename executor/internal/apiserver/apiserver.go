@@ -13,7 +13,6 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 // root is the path that every call is below.
@@ -22,7 +21,6 @@ const root = "/api/v1"
 type server struct {
 	Config
 	adminToken [sha256.Size]byte // the hash
-	*operate.Service
 }
 
 // New is the handler of all that is below /api/. It is safe for concurrent use.
@@ -30,7 +28,7 @@ func New(c Config) http.Handler {
 	if c.KeepAlive == 0 {
 		c.KeepAlive = defaultKeepAlive
 	}
-	s := &server{Config: c, Service: c.Operate, adminToken: sha256.Sum256([]byte(c.AdminToken))}
+	s := &server{Config: c, adminToken: sha256.Sum256([]byte(c.AdminToken))}
 	return s.observed(s.guarded(wholeQuery(asJSON(s.router()))))
 }
 

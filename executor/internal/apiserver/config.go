@@ -38,6 +38,3 @@ type Config struct {
 }
 
 const defaultKeepAlive = 15 * time.Second
-
-// readTimeout is how long a request may read the database.
-const readTimeout = 5 * time.Second

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/execution"
-	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // event is what one request leaves in the log. No path, query, header or body gets into
@@ -83,7 +82,7 @@ func (s *server) logEvent(e *event) {
 	if e.status() < http.StatusBadRequest || e.status() >= http.StatusInternalServerError {
 		// What a client got wrong may be anything.
 		for name, id := range e.ids {
-			if execution.ValidName(id) && !strings.Contains(id, registry.TokenPrefix) && id != s.AdminToken {
+			if execution.ValidName(id) && !operate.HoldsToken(id) && id != s.AdminToken {
 				fields[name] = id
 			}
 		}

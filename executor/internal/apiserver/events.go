@@ -11,8 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
-	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // writeTimeout is how long a client of an event stream may take nothing.
@@ -40,11 +39,14 @@ func (s *server) streamExecutions(ctx context.Context, in *struct {
 	WorkflowID string `query:"workflowId" doc:"Only this workflow's."`
 },
 ) (*huma.StreamResponse, error) {
+	// First watch, then show that the stream is open: what changes after that is not missed.
+	changed, cancel, err := s.Operate.Watch(ctx, signin.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
 	return &huma.StreamResponse{Body: func(of huma.Context) {
-		_, w, _ := humahttprouter.Unwrap(of)
-		// First watch, then show that the stream is open: what changes after that is not missed.
-		changed, cancel := s.Changes.Watch()
 		defer cancel()
+		_, w, _ := humahttprouter.Unwrap(of)
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
 		header.Set("X-Accel-Buffering", "no") // nginx would keep events back
@@ -94,24 +96,13 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan 
 
 // executionEvents are the events for records, the oldest first.
 func (s *server) executionEvents(ctx context.Context, ids []string, workflowID string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	records, err := s.Store.GetMany(ctx, ids)
+	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, workflowID)
 	if err != nil {
 		return "", err
 	}
-	slices.SortFunc(records, func(a, b store.Record) int {
-		if byTime := a.AcceptedAt.Compare(b.AcceptedAt); byTime != 0 {
-			return byTime
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
 	var events strings.Builder
-	for _, r := range records {
-		if workflowID != "" && r.WorkflowID != workflowID {
-			continue
-		}
-		line, err := encodePlain(operate.ExecutionOf(r).Execution)
+	for _, one := range changed {
+		line, err := encodePlain(one.Execution)
 		if err != nil {
 			return "", err
 		}

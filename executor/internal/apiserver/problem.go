@@ -14,7 +14,6 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // problemType is where a problem type is explained; the code is the fragment.
@@ -52,7 +51,7 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeTooManyTokens: {
 		status: http.StatusConflict, title: "Too many tokens",
-		detail: fmt.Sprintf("%d tokens of this trigger node still work. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", registry.MaxTokens),
+		detail: fmt.Sprintf("%d tokens of this trigger node still work. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
 	},
 	api.CodeNotFailed: {
 		status: http.StatusConflict, title: "Not failed",

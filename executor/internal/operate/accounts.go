@@ -21,7 +21,7 @@ func (s *Service) Plans(ctx context.Context, by Caller, page Page) (api.List[api
 		if err != nil {
 			return none, err
 		}
-		plans := s.Directory.Plans().Record.GetPlans()
+		plans := s.config.Directory.Plans().Record.GetPlans()
 		first := 0
 		if position != "" {
 			last := slices.IndexFunc(plans, func(p *hookstartv1.Plan) bool { return p.GetId() == position })
@@ -42,7 +42,7 @@ func (s *Service) Accounts(ctx context.Context, by Caller, page Page) (api.List[
 		if err != nil {
 			return none, err
 		}
-		found := s.Directory.Accounts(after, page.Limit+1)
+		found := s.config.Directory.Accounts(after, page.Limit+1)
 		return list(accountsList, found, page, accountOf, (*hookstartv1.Account).GetId), nil
 	})
 }
@@ -50,10 +50,10 @@ func (s *Service) Accounts(ctx context.Context, by Caller, page Page) (api.List[
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, by Caller, id string) (api.Account, error) {
 	return read(ctx, s, by, func(ctx context.Context) (none api.Account, err error) {
-		if err := s.Editor.Current(ctx); err != nil {
+		if err := s.config.Editor.Current(ctx); err != nil {
 			return none, err
 		}
-		have, exists := s.Directory.Account(id)
+		have, exists := s.config.Directory.Account(id)
 		if !exists {
 			return none, notFound("account", id, "")
 		}
@@ -69,8 +69,8 @@ type PutResult[T any] struct {
 
 // PutAccount creates an account or replaces it.
 func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount) (PutResult[api.Account], error) {
-	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
-		account, created, err := s.Editor.PutAccount(ctx, id, put.Name, put.Plan)
+	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
+		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, put.Plan)
 		if err != nil {
 			return none, err
 		}

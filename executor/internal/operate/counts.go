@@ -35,7 +35,7 @@ func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilte
 			{execution.Rejected, func(a *Activity) *int64 { return &a.Rejected }},
 		} {
 			wanted.Status = part.status
-			counts, err := s.Store.CountByTime(ctx, wanted, step)
+			counts, err := s.config.Store.CountByTime(ctx, wanted, step)
 			if err != nil {
 				return nil, s.databaseError(ctx, err)
 			}
@@ -67,7 +67,7 @@ type RequestCount struct {
 // Requests counts all requests since the minute of a time, the oldest first.
 func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]RequestCount, error) {
 	return read(ctx, s, by, func(ctx context.Context) ([]RequestCount, error) {
-		counts, err := s.Store.Minutes(ctx, since)
+		counts, err := s.config.Store.Minutes(ctx, since)
 		if err != nil {
 			return nil, s.databaseError(ctx, err)
 		}
@@ -95,10 +95,10 @@ const unrecordedTimeout = time.Second
 // Installation says how it is now.
 func (s *Service) Installation(ctx context.Context, by Caller) (Installation, error) {
 	return read(ctx, s, by, func(ctx context.Context) (Installation, error) {
-		now := Installation{PublicURL: s.Reach.URL(), Ingresses: len(s.Roll.Ingress())}
+		now := Installation{PublicURL: s.config.Reach.URL(), Ingresses: len(s.config.Roll.Ingress())}
 		ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		defer cancel()
-		if consumer, err := s.JetStream.Consumer(ctx, stream.Name, s.Consumer); err == nil {
+		if consumer, err := s.config.JetStream.Consumer(ctx, stream.Name, s.config.Consumer); err == nil {
 			info := consumer.CachedInfo()                                 // a moment old
 			waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
 			now.Unrecorded = &waiting

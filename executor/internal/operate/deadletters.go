@@ -23,7 +23,7 @@ func (s *Service) DeadLetters(ctx context.Context, by Caller, workflowID string,
 		if err != nil {
 			return none, err
 		}
-		found, err := store.DeadLetters(ctx, s.Store, workflowID, last, page.Limit+1)
+		found, err := store.DeadLetters(ctx, s.config.Store, workflowID, last, page.Limit+1)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}

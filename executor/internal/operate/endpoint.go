@@ -15,7 +15,7 @@ import (
 // CheckPublicURL finds out where the public URL leads.
 func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL, error) {
 	return checked(s, by, func() (api.PublicURL, error) {
-		found := s.Reach.Check(ctx)
+		found := s.config.Reach.Check(ctx)
 		return api.PublicURL{
 			URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),
 		}, nil
@@ -49,7 +49,7 @@ var defaultEndpoint = endpoint{
 // limit is what one can rely on.
 func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
-	ingresses := s.Roll.Ingress()
+	ingresses := s.config.Roll.Ingress()
 	// They come in no order; the answer must not change from call to call.
 	slices.SortFunc(ingresses, func(a, b *hookstartv1.IngressSettings) int {
 		if byURL := strings.Compare(a.GetPublicUrl(), b.GetPublicUrl()); byURL != 0 {
@@ -70,8 +70,8 @@ func (s *Service) endpoint() endpoint {
 			at.publicURL = strings.TrimRight(settings.GetPublicUrl(), "/")
 		}
 	}
-	if s.PublicURL != "" {
-		at.publicURL = s.PublicURL
+	if s.config.PublicURL != "" {
+		at.publicURL = s.config.PublicURL
 	}
 	return at
 }

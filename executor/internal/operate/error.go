@@ -70,7 +70,7 @@ func (s *Service) explain(err error) *Error {
 		return failed(api.CodeSamplePayloadMissing, "")
 	case errors.Is(err, registry.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
-	case errors.Is(err, errAway) || errors.Is(err, registry.ErrNotCurrent) || natsIsAway(err) || !s.JetStream.Conn().IsConnected():
+	case errors.Is(err, errAway) || errors.Is(err, registry.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	default:
 		return failed(api.CodeInternal, "")
@@ -122,7 +122,7 @@ func (s *Service) databaseError(ctx context.Context, err error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	if s.Store.Ping(ctx) != nil {
+	if s.config.Store.Ping(ctx) != nil {
 		return fmt.Errorf("%w: %w", errAway, err)
 	}
 	return err

@@ -54,11 +54,11 @@ func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFil
 		if err != nil {
 			return none, err
 		}
-		found, err := s.Store.List(ctx, filter.stored(), store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
+		found, err := s.config.Store.List(ctx, filter.stored(), store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
-		return list(executionsList, found, page, ExecutionOf, func(r store.Record) string { return timePosition(r.AcceptedAt, r.ID) }), nil
+		return list(executionsList, found, page, executionOf, func(r store.Record) string { return timePosition(r.AcceptedAt, r.ID) }), nil
 	})
 }
 
@@ -66,7 +66,7 @@ func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFil
 func (s *Service) Execution(ctx context.Context, by Caller, id string) (Execution, error) {
 	return read(ctx, s, by, func(ctx context.Context) (Execution, error) {
 		record, err := s.record(ctx, id)
-		return ExecutionOf(record), err
+		return executionOf(record), err
 	})
 }
 
@@ -83,7 +83,7 @@ func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (Ex
 			return none, err
 		}
 		return ExecutionDetail{
-			Execution: ExecutionOf(record), Output: record.Output,
+			Execution: executionOf(record), Output: record.Output,
 			Input: request.payload.Input(), InputExpired: request.expired(), StoredAt: request.storedAt,
 			Headers: request.headers, Query: request.query,
 		}, nil
@@ -91,15 +91,14 @@ func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (Ex
 }
 
 func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
-	record, err := s.Store.Get(ctx, id)
+	record, err := s.config.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return record, notFound("execution", id, " One that was just started is recorded in a moment.")
 	}
 	return record, s.databaseError(ctx, err)
 }
 
-// ExecutionOf is a record as callers see it.
-func ExecutionOf(r store.Record) Execution {
+func executionOf(r store.Record) Execution {
 	return Execution{Queue: r.Queue, Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
 		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
 		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, RerunOf: r.RerunOf, RequeuedAs: r.RequeuedAs,
@@ -156,7 +155,7 @@ func (s *Service) executionsStream(ctx context.Context) (jetstream.Stream, error
 	if known := s.executions.Load(); known != nil {
 		return *known, nil
 	}
-	found, err := s.JetStream.Stream(ctx, stream.Name)
+	found, err := s.config.JetStream.Stream(ctx, stream.Name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
 	}

@@ -61,7 +61,7 @@ const (
 // Service answers the calls. It is safe for concurrent use. Every error of its methods is
 // an *Error.
 type Service struct {
-	Config
+	config     Config
 	executions atomic.Pointer[jetstream.Stream]
 }
 
@@ -71,7 +71,7 @@ func New(c Config) *Service {
 		c.ChangeTimeout = defaultChangeTimeout
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
-	return &Service{Config: c}
+	return &Service{config: c}
 }
 
 // Caller is who makes a call. Each method takes one, so that nothing is done for nobody:

@@ -47,8 +47,8 @@ func (s *Service) Quota(ctx context.Context, by Caller, accountID string) (Quota
 }
 
 func (s *Service) quota(accountID string) Quota {
-	q := Quota{Account: api.Account{ID: accountID}, Active: s.Directory.ActiveBesides(accountID, "")}
-	if account, exists := s.Directory.Account(accountID); exists {
+	q := Quota{Account: api.Account{ID: accountID}, Active: s.config.Directory.ActiveBesides(accountID, "")}
+	if account, exists := s.config.Directory.Account(accountID); exists {
 		q.Account = accountOf(account.Record)
 		q.Plan = s.plan(q.Account.Plan)
 	}
@@ -56,7 +56,7 @@ func (s *Service) quota(accountID string) Quota {
 }
 
 func (s *Service) plan(id string) *api.Plan {
-	for _, p := range s.Directory.Plans().Record.GetPlans() {
+	for _, p := range s.config.Directory.Plans().Record.GetPlans() {
 		if p.GetId() == id {
 			plan := planOf(p)
 			return &plan
@@ -96,7 +96,7 @@ func (s *Service) PlanChange(ctx context.Context, by Caller, accountID, planID s
 		if plan == nil {
 			return none, notFound("plan", planID, "")
 		}
-		if _, exists := s.Directory.Account(accountID); !exists {
+		if _, exists := s.config.Directory.Account(accountID); !exists {
 			return none, notFound("account", accountID, "")
 		}
 		change := PlanChange{From: s.quota(accountID)}
@@ -128,7 +128,7 @@ func isSlower(limit, than api.RateLimit) bool {
 func (s *Service) active(accountID string) []*hookstartv1.Workflow {
 	var all []*hookstartv1.Workflow
 	for after := ""; ; {
-		some := s.Directory.Workflows(accountID, after, searchedAtOnce)
+		some := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
 		for _, w := range some {
 			if w.GetActive() {
 				all = append(all, w)

@@ -23,7 +23,7 @@ func (s *Service) recoverMessage(ctx context.Context, id, number string) (none a
 	if err != nil {
 		return none, notFound("dead letter", id, "")
 	}
-	aside, err := s.Store.GetUnreadable(ctx, sequence)
+	aside, err := s.config.Store.GetUnreadable(ctx, sequence)
 	known := err == nil
 	if !known && !errors.Is(err, store.ErrNotFound) {
 		return none, s.databaseError(ctx, err)
@@ -61,13 +61,13 @@ func (s *Service) recoverMessage(ctx context.Context, id, number string) (none a
 			return api.Started{ExecutionID: executionID}, err
 		}
 	}
-	applied, err := s.Store.Apply(ctx, batch)
+	applied, err := s.config.Store.Apply(ctx, batch)
 	if store.IsDataError(err) {
 		return none, &Error{Code: api.CodeRefused, Detail: "The database still refuses it: " + err.Error(), Cause: err}
 	}
 	if err != nil {
 		return none, s.databaseError(ctx, err)
 	}
-	_ = s.Changes.Tell(applied.Changed) // watchers who miss it see it when they look
+	_ = s.config.Changes.Tell(applied.Changed) // watchers who miss it see it when they look
 	return api.Started{ExecutionID: executionID}, nil
 }

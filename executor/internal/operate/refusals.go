@@ -28,14 +28,14 @@ func orLastDay(since time.Time) time.Time {
 // last 24 hours) by code, the last refused first.
 func (s *Service) Refusals(ctx context.Context, by Caller, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
 	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.Refusal], err error) {
-		if _, exists := s.Directory.Workflow(workflowID); !exists {
+		if _, exists := s.config.Directory.Workflow(workflowID); !exists {
 			return none, notFound("workflow", workflowID, "")
 		}
 		after, err := page.after(refusalsList)
 		if err != nil {
 			return none, err
 		}
-		sums, err := s.Store.Refusals(ctx, workflowID, orLastDay(since))
+		sums, err := s.config.Store.Refusals(ctx, workflowID, orLastDay(since))
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
@@ -52,7 +52,7 @@ func (s *Service) AllRefusals(ctx context.Context, by Caller, since time.Time, p
 		if err != nil {
 			return none, err
 		}
-		sums, err := s.Store.AllRefusals(ctx, orLastDay(since), store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}, page.Limit+1)
+		sums, err := s.config.Store.AllRefusals(ctx, orLastDay(since), store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}, page.Limit+1)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}

@@ -32,7 +32,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		}
 		as := execution.IDForRequeue(record.ID)
 		// The stream forgets message IDs after a while, the database does not.
-		_, err = s.Store.Get(ctx, as)
+		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
 			err = s.startAgain(ctx, record, as)
 		} else {
@@ -41,12 +41,12 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		if err != nil {
 			return none, err
 		}
-		marked, err := s.Store.MarkRequeued(ctx, record.ID, as)
+		marked, err := s.config.Store.MarkRequeued(ctx, record.ID, as)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
 		if marked {
-			_ = s.Changes.Tell([]string{record.ID}) // watchers who miss it see it when they look
+			_ = s.config.Changes.Tell([]string{record.ID}) // watchers who miss it see it when they look
 		}
 		return api.Started{ExecutionID: as}, nil
 	})

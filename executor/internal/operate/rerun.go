@@ -22,7 +22,7 @@ import (
 // stream has confirmed that the start is stored.
 func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Started, error) {
 	return change(ctx, s, by, readTimeout, func(ctx context.Context) (none api.Started, err error) {
-		trigger, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
 		}
@@ -47,7 +47,7 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 
 // triggerOf returns the trigger node of an execution that is to run again.
 func (s *Service) triggerOf(ctx context.Context, workflowID, nodeID string) (*registry.TriggerInfo, error) {
-	trigger, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if missing, is := errors.AsType[*registry.NotFoundError](err); is {
 		return nil, &Error{Code: api.CodeNotFound, Detail: "The execution cannot run again: its " + missing.What + " is gone."}
 	}
@@ -87,11 +87,11 @@ func (s *Service) start(ctx context.Context, at *registry.TriggerInfo, start exe
 	if once {
 		msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
 	}
-	ack, err := s.JetStream.PublishMsg(ctx, msg)
+	ack, err := s.config.JetStream.PublishMsg(ctx, msg)
 	if err == nil && once && ack.Duplicate && !s.isStart(ctx, ack.Sequence, start.ID) {
 		// Something else has used the ID up: then it starts without one.
 		delete(msg.Header, jetstream.MsgIDHeader)
-		_, err = s.JetStream.PublishMsg(ctx, msg)
+		_, err = s.config.JetStream.PublishMsg(ctx, msg)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: publish a start: %w", errAway, err)
@@ -112,12 +112,12 @@ func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool 
 // startTrace begins a trace, because the caller has none, and returns its W3C traceparent.
 // end must be called with the outcome.
 func (s *Service) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
-	if s.Tracer == nil {
+	if s.config.Tracer == nil {
 		var ids [24]byte
 		_, _ = rand.Read(ids[:]) // never fails: crypto/rand says so
 		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00", func(error) {}
 	}
-	ctx, span := tracing.StartSend(ctx, s.Tracer, subject, executionID)
+	ctx, span := tracing.StartSend(ctx, s.config.Tracer, subject, executionID)
 	return tracing.Traceparent(ctx), func(err error) {
 		if err != nil {
 			tracing.Fail(span, "not_stored", err.Error())

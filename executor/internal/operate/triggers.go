@@ -2,11 +2,18 @@ package operate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/registry"
 )
+
+// MaxTokens is how many tokens of one trigger node may work at the same time.
+const MaxTokens = registry.MaxTokens
+
+// HoldsToken says whether there is a webhook's token in a text, if only by mistake.
+func HoldsToken(text string) bool { return strings.Contains(text, registry.TokenPrefix) }
 
 // Trigger returns a trigger node with its URL and its tokens in clear.
 func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Trigger, error) {
@@ -16,7 +23,7 @@ func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID str
 }
 
 func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none api.Trigger, err error) {
-	info, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+	info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err != nil {
 		return none, err
 	}
@@ -29,8 +36,8 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
 func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
-	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
-		if err := s.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
+	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+		if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
 			return none, err
 		}
 		return s.trigger(ctx, workflowID, nodeID)
@@ -40,10 +47,10 @@ func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, n
 // RotateToken gives a node a new token. Each call makes another one, so its errors say
 // whether it must be repeated.
 func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
-	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		// What the answer needs besides the new token is fetched first: if that fails, no token
 		// was made that nobody hears of.
-		before, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+		before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
 		}
@@ -51,10 +58,10 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 		if err != nil {
 			return none, err
 		}
-		if err := s.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
+		if err := s.config.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
 			return none, s.rotationFailed(err)
 		}
-		info, err := s.Editor.Trigger(ctx, workflowID, nodeID)
+		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, s.rotationFailed(err)
 		}
@@ -79,7 +86,7 @@ func (s *Service) tokensLastUsed(ctx context.Context, info *registry.TriggerInfo
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
 	}
-	used, err := s.Store.TokensLastUsed(ctx, ids)
+	used, err := s.config.Store.TokensLastUsed(ctx, ids)
 	return used, s.databaseError(ctx, err)
 }
 

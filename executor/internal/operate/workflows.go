@@ -46,11 +46,11 @@ const searchedAtOnce = 1000
 
 func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*hookstartv1.Workflow {
 	if filter.Text == "" && !filter.Active {
-		return s.Directory.Workflows(filter.AccountID, after, limit)
+		return s.config.Directory.Workflows(filter.AccountID, after, limit)
 	}
 	var found []*hookstartv1.Workflow
 	for ctx.Err() == nil {
-		some := s.Directory.Workflows(filter.AccountID, after, searchedAtOnce)
+		some := s.config.Directory.Workflows(filter.AccountID, after, searchedAtOnce)
 		for _, w := range some {
 			if filter.matches(w) {
 				if found = append(found, w); len(found) == limit {
@@ -69,10 +69,10 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workflow, error) {
 	return read(ctx, s, by, func(ctx context.Context) (none api.Workflow, err error) {
-		if err := s.Editor.Current(ctx); err != nil {
+		if err := s.config.Editor.Current(ctx); err != nil {
 			return none, err
 		}
-		have, exists := s.Directory.Workflow(id)
+		have, exists := s.config.Directory.Workflow(id)
 		if !exists {
 			return none, notFound("workflow", id, "")
 		}
@@ -90,7 +90,7 @@ type Origin struct {
 // Origin looks up a trigger node by what is known here, which may be a little old.
 func (s *Service) Origin(ctx context.Context, by Caller, workflowID, nodeID string) (Origin, error) {
 	return read(ctx, s, by, func(context.Context) (of Origin, err error) {
-		have, exists := s.Directory.Workflow(workflowID)
+		have, exists := s.config.Directory.Workflow(workflowID)
 		if exists {
 			of = Origin{WorkflowName: have.Record.GetName(), HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
 		}
@@ -114,8 +114,8 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 		}
 		spec.Triggers = append(spec.Triggers, trigger)
 	}
-	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
-		w, created, err := s.Editor.PutWorkflow(ctx, spec)
+	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+		w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
 		if err != nil {
 			return none, err
 		}
@@ -125,24 +125,24 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, by Caller, id string) error {
-	_, err := change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.Editor.DeleteWorkflow(ctx, id)
+	_, err := change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.config.Editor.DeleteWorkflow(ctx, id)
 	})
 	return err
 }
 
 // Activate lets a workflow's webhooks start executions.
 func (s *Service) Activate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return s.switchTo(ctx, by, id, s.Editor.Activate)
+	return s.switchTo(ctx, by, id, s.config.Editor.Activate)
 }
 
 // Deactivate ends that.
 func (s *Service) Deactivate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return s.switchTo(ctx, by, id, s.Editor.Deactivate)
+	return s.switchTo(ctx, by, id, s.config.Editor.Deactivate)
 }
 
 func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(context.Context, string) (*hookstartv1.Workflow, error)) (api.Workflow, error) {
-	return change(ctx, s, by, s.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := to(ctx, id)
 		if err != nil {
 			return none, err
@@ -171,7 +171,7 @@ func (s *Service) workflowOf(w *hookstartv1.Workflow) api.Workflow {
 
 // planRefusal is why an active workflow's webhooks are refused all the same; "": they are not.
 func (s *Service) planRefusal(w *hookstartv1.Workflow) string {
-	view, known := s.Directory.Lookup(w.GetId())
+	view, known := s.config.Directory.Lookup(w.GetId())
 	switch {
 	case !w.GetActive() || !known || !view.Workflow.Active:
 		return ""
