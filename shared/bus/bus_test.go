@@ -125,3 +125,28 @@ func TestRedact(t *testing.T) {
 		}
 	}
 }
+
+// A host that is lost closes no connection: that it does not answer must be enough to go to
+// another server.
+func TestALostHostIsLeft(t *testing.T) {
+	server := natstest.Start(t)
+	link := server.Link(t)
+	nc, err := bus.Connect(t.Context(), bus.Options{
+		URL: link.URL() + "," + server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(),
+		Extra: []nats.Option{nats.DontRandomize(), nats.IgnoreDiscoveredServers()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	changed := nc.StatusChanged(nats.CONNECTED)
+	link.Silence()
+	select {
+	case <-changed:
+	case <-time.After(8 * time.Second):
+		t.Fatal("it still waits for the lost host")
+	}
+	if url := nc.ConnectedUrl(); url != server.URL() {
+		t.Errorf("connected to %s", url)
+	}
+}

@@ -40,7 +40,7 @@ func backoff(attempt int) time.Duration {
 		return 0
 	}
 	pause := min(10*time.Millisecond<<min(attempt-1, 10), maxBackoff)
-	return pause + rand.N(pause/2)
+	return pause + rand.N(pause/2) //nolint:gosec // it only has to differ
 }
 
 // pause sleeps for that long, or until the context ends; then it returns its error.
