@@ -15,6 +15,8 @@ import (
 
 const (
 	healthEvery = time.Second
+	// transient is how often in a row the server may be out of order without a restart.
+	transient = 2
 	// room is how much must fit on the disk before the server is started again.
 	room = 8 << 20
 	// giveUpAfter is how long the server may be out of order with room on its disk: then the process
@@ -29,6 +31,7 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 	var (
+		failed    int       // how often in a row it was out of order
 		restarted bool      // since the server was last in order
 		outSince  time.Time // out of order, with room on the disk; zero: it is in order
 	)
@@ -41,7 +44,10 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 		health := server.Health()
 		switch {
 		case health == nil:
-			restarted, outSince = false, time.Time{}
+			failed, restarted, outSince = 0, false, time.Time{}
+			continue
+		case failed < transient: // it is so for a moment while a stream is deleted, too
+			failed++
 			continue
 		case hasRoom(storeDir) != nil:
 			outSince = time.Time{} // it would only fail again
