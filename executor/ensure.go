@@ -60,7 +60,7 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 }
 
 // streams are the names of those that ensureStreams creates.
-var streams = []string{stream.Name, stream.ReportsName}
+var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
 // ensureStreams creates the streams, and the consumers that are the executor's to create.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {

@@ -57,6 +57,9 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		{"the stream EXECUTIONS is deleted", func() { check(js.DeleteStream(ctx, stream.Name)) }, nil, map[string]string{
 			"executor": "executor streams: the stream EXECUTIONS was not there; it was made anew, empty",
 		}},
+		{"the stream PROGRESS is deleted", func() { check(js.DeleteStream(ctx, stream.ProgressName)) }, nil, map[string]string{
+			"executor": "executor streams: the stream PROGRESS was not there",
+		}},
 		{"the stream REPORTS is deleted", func() { check(js.DeleteStream(ctx, stream.ReportsName)) }, nil, map[string]string{
 			"executor": "executor streams: the stream REPORTS was not there",
 		}},
