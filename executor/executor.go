@@ -163,19 +163,13 @@ func run(ctx context.Context, c Config) error {
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
-	failures := signin.NewFailures(o.Metrics)
+	signIn := signin.New(signin.Config{AdminToken: c.AdminToken, Once: c.SignInOnce, Failures: signin.NewFailures(o.Metrics)})
 	calls := operate.New(operate.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
 		PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
-	var pages *console.Console
-	api := apiserver.New(apiserver.Config{
-		Operate: calls, AdminToken: c.AdminToken, Failures: failures, Log: log, Done: streaming.Done(),
-		Authorized: func(r *http.Request) bool { return pages.Authorized(r) },
-	})
-	pages = console.New(console.Config{
-		Operate: calls, AdminToken: c.AdminToken, Failures: failures, SignInOnce: c.SignInOnce, DemoQueue: c.DemoQueue, Log: log,
-	})
+	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Log: log, Done: streaming.Done()})
+	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: log})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout:   time.Minute, // event streams set their own for each write

@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"crypto/sha256"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,7 +19,6 @@ const root = "/api/v1"
 
 type server struct {
 	Config
-	adminToken [sha256.Size]byte // the hash
 }
 
 // New is the handler of all that is below /api/. It is safe for concurrent use.
@@ -28,7 +26,7 @@ func New(c Config) http.Handler {
 	if c.KeepAlive == 0 {
 		c.KeepAlive = defaultKeepAlive
 	}
-	s := &server{Config: c, adminToken: sha256.Sum256([]byte(c.AdminToken))}
+	s := &server{Config: c}
 	return s.observed(s.guarded(wholeQuery(asJSON(s.router()))))
 }
 

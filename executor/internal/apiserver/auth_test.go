@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -122,19 +123,22 @@ func failedSignIns(t *testing.T, metrics *prometheus.Registry) (n float64) {
 	return n
 }
 
-func TestAuthorizedLetsOthersIn(t *testing.T) {
+func TestSessionsLetBrowsersIn(t *testing.T) {
 	t.Parallel()
-	r := start(t, func(c *config, _ *http.Server) {
-		c.Authorized = func(q *http.Request) bool { return q.Header.Get("Cookie") == "session=1" }
-	})
+	r := start(t)
+	session := func(adminToken string) string {
+		w := httptest.NewRecorder()
+		signin.New(signin.Config{AdminToken: adminToken}).ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil), adminToken)
+		return w.Result().Cookies()[0].String()
+	}
 	cookie := func(value string) func(*http.Request) {
 		return func(q *http.Request) {
 			q.Header.Del("Authorization")
 			q.Header.Set("Cookie", value)
 		}
 	}
-	r.call("GET", "/plans", "", cookie("session=1")).is(200)
-	r.call("GET", "/plans", "", cookie("session=2")).refused(401, api.CodeUnauthorized)
+	r.call("GET", "/plans", "", cookie(session(adminToken))).is(200)
+	r.call("GET", "/plans", "", cookie(session("another token"))).refused(401, api.CodeUnauthorized)
 	r.get("/plans").is(200)
 }
 

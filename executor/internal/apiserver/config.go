@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -16,15 +15,8 @@ type Config struct {
 	// Operate answers the calls.
 	Operate *operate.Service
 
-	// AdminToken opens the API. Empty: no token does.
-	AdminToken string
-	// Authorized lets further requests in, by what it finds in them. nil: none. It is asked
-	// when the admin token is not there, and must not touch the body. If it goes by a cookie,
-	// it must look at the origin, too: the API does not.
-	Authorized func(*http.Request) bool
-
-	// Failures counts wrong tokens, and makes them wait. nil: nobody does.
-	Failures *signin.Failures
+	// SignIn tells operators from strangers.
+	SignIn *signin.SignIn
 
 	// Done ends the event streams when it is closed: at the beginning of a shutdown, which
 	// would wait for them. nil: never.

@@ -82,7 +82,7 @@ func (s *server) logEvent(e *event) {
 	if e.status() < http.StatusBadRequest || e.status() >= http.StatusInternalServerError {
 		// What a client got wrong may be anything.
 		for name, id := range e.ids {
-			if execution.ValidName(id) && !operate.HoldsToken(id) && id != s.AdminToken {
+			if execution.ValidName(id) && !operate.HoldsToken(id) && !s.SignIn.IsSecret(id) {
 				fields[name] = id
 			}
 		}

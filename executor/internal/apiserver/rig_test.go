@@ -22,6 +22,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/reach"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -46,12 +47,17 @@ type rig struct {
 	log     *logtest.Buffer
 }
 
-type calls = operate.Config
+type (
+	calls  = operate.Config
+	access = signin.Config
+)
 
-// config is the Config of an API and of what answers its calls.
+// config is the Config of an API, of what answers its calls and of who may make them.
 type config struct {
 	apiserver.Config
 	calls
+	access
+	wrap func(api http.Handler) http.Handler
 }
 
 // start starts one. change changes its config, or how it is served.
@@ -76,14 +82,16 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes,
 			PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll),
 		},
-		Config: apiserver.Config{AdminToken: adminToken, Log: log},
+		access: access{AdminToken: adminToken},
+		Config: apiserver.Config{Log: log},
+		wrap:   func(api http.Handler) http.Handler { return api },
 	}
 	r.server = httptest.NewUnstartedServer(nil)
 	for _, change := range change {
 		change(&c, r.server.Config)
 	}
-	c.Operate = operate.New(c.calls)
-	r.server.Config.Handler = apiserver.New(c.Config)
+	c.Operate, c.SignIn = operate.New(c.calls), signin.New(c.access)
+	r.server.Config.Handler = c.wrap(apiserver.New(c.Config))
 	r.server.Start()
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {

@@ -237,9 +237,11 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	begun := make(chan context.Context, 1)
 	r := start(t, func(c *config, _ *http.Server) {
 		c.ChangeTimeout = time.Minute
-		c.Authorized = func(request *http.Request) bool {
-			begun <- request.Context()
-			return true
+		c.wrap = func(api http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				begun <- request.Context()
+				api.ServeHTTP(w, request)
+			})
 		}
 	})
 	r.Workflow(t, "wf", "free", false)
@@ -247,6 +249,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	ctx, goAway := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.server.URL+"/api/v1/workflows/wf/activate", nil)
 	r.check(err)
+	request.Header.Set("Authorization", "Bearer "+adminToken)
 	gone := make(chan error, 1)
 	go func() {
 		response, err := r.server.Client().Do(request)

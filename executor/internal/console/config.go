@@ -13,14 +13,9 @@ type Config struct {
 	// Operate answers what pages show.
 	Operate *operate.Service
 
-	// AdminToken signs in. Sessions are signed with a key made of it: executors with the same
-	// token accept each other's, and a new token ends them all.
-	AdminToken string
-	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
-	Failures *signin.Failures
-	// SignInOnce signs in without the token, once and within ten minutes: GET /sign-in?once=…
-	// Empty: nothing does.
-	SignInOnce string
+	// SignIn tells operators from strangers. The browser also calls the API, below /api/, which
+	// must have the same.
+	SignIn *signin.SignIn
 	// DemoQueue is the queue that the demo runner of this process takes. Empty: there is none.
 	DemoQueue string
 

@@ -3,49 +3,29 @@
 // executor's own listener.
 package console
 
-import (
-	"crypto/sha256"
-	"net/http"
-)
+import "net/http"
 
 // Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	Config
-	adminToken [sha256.Size]byte // the hash
-	sessions   sessions
-	once       *once
-	origins    *http.CrossOriginProtection
-	assets     assets
-	pages      pages
-	handler    http.Handler
+	assets  assets
+	pages   pages
+	handler http.Handler
 }
 
 // New makes the console.
 func New(config Config) *Console {
-	c := &Console{
-		Config:     config,
-		adminToken: sha256.Sum256([]byte(config.AdminToken)),
-		sessions:   newSessions(config.AdminToken),
-		once:       newOnce(config.SignInOnce),
-		origins:    http.NewCrossOriginProtection(),
-		assets:     loadAssets(),
-	}
+	c := &Console{Config: config, assets: loadAssets()}
 	c.pages = parsePages(c.assets.path)
-	c.origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	otherSite := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
-	}))
-	c.handler = c.observed(secured(c.origins.Handler(c.routes())))
+	})
+	c.handler = c.observed(secured(c.SignIn.SameOrigin(c.routes(), otherSite)))
 	return c
 }
 
 // ServeHTTP serves every path that is not the API's.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
-
-// Authorized says whether a request has a session, and was not made by another site
-// if it changes something. It is what lets the browser call the API.
-func (c *Console) Authorized(r *http.Request) bool {
-	return c.sessions.of(r) && c.origins.Check(r) == nil
-}
 
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()

@@ -53,7 +53,7 @@ func parsePages(assetsPath string) pages {
 
 // render answers with a page, whole or not at all.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.SignedIn = c.sessions.of(r)
+	_, p.SignedIn = c.SignIn.Visit(r)
 	c.write(w, r, status, name, "layout", p)
 }
 

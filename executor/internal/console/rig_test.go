@@ -17,6 +17,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -59,13 +60,12 @@ func start(t *testing.T) *rig {
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
 		PublicURL: "https://hooks.example.com", Reach: checker, Consumer: recorder.Durable,
 	})
-	var pages *console.Console
+	signIn := signin.New(signin.Config{AdminToken: adminToken, Once: nonce})
 	api := apiserver.New(apiserver.Config{
-		Operate: calls, AdminToken: adminToken, Log: log,
-		Authorized: func(request *http.Request) bool { return pages.Authorized(request) },
+		Operate: calls, SignIn: signIn, Log: log,
 	})
-	pages = console.New(console.Config{
-		Operate: calls, AdminToken: adminToken, SignInOnce: nonce, Log: log,
+	pages := console.New(console.Config{
+		Operate: calls, SignIn: signIn, Log: log,
 	})
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/api/") {

@@ -1,4 +1,3 @@
-// Package signin counts failed sign-ins, and slows down who tries again and again.
 package signin
 
 import (

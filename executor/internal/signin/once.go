@@ -1,0 +1,32 @@
+package signin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"sync/atomic"
+	"time"
+)
+
+// onceLifetime is how long a link signs in: whoever started the program looks at what it
+// prints then. Later, it is in a journal that others may read.
+const onceLifetime = 10 * time.Minute
+
+// once is a nonce that works one time, and for a while.
+type once struct {
+	hash [sha256.Size]byte
+	left atomic.Bool
+	ends time.Time
+	now  func() time.Time
+}
+
+func newOnce(nonce string) *once {
+	o := &once{hash: sha256.Sum256([]byte(nonce)), ends: time.Now().Add(onceLifetime), now: time.Now}
+	o.left.Store(nonce != "")
+	return o
+}
+
+// consume says whether it is the nonce, for the first time and in time.
+func (o *once) consume(nonce string) bool {
+	given := sha256.Sum256([]byte(nonce))
+	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) && o.left.CompareAndSwap(true, false)
+}

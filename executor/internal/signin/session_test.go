@@ -1,0 +1,112 @@
+package signin
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+func TestSessionsEndAndAreSigned(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(token string, now *time.Time) sessions {
+		s := newSessions(token)
+		s.now = func() time.Time { return *now }
+		return s
+	}
+	here, there, stranger := at("token", &now), at("token", &now), at("another token", &now)
+	session := here.issue()
+	if !here.valid(session) || !there.valid(session) {
+		t.Error("executors with one token do not accept each other's sessions")
+	}
+	if stranger.valid(session) {
+		t.Error("a session of another token is accepted")
+	}
+	if here.issue() == session {
+		t.Error("two sessions are the same")
+	}
+	text, err := base64.RawURLEncoding.DecodeString(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range text {
+		changed := append([]byte{}, text...)
+		changed[i] ^= 1
+		if here.valid(base64.RawURLEncoding.EncodeToString(changed)) {
+			t.Errorf("byte %d can be changed", i)
+		}
+	}
+	for _, value := range []string{"", session[1:], session + "A", " " + session} {
+		if here.valid(value) {
+			t.Errorf("%q is accepted", value)
+		}
+	}
+	now = now.Add(sessionLifetime - time.Second)
+	if !there.valid(session) {
+		t.Error("it ended early")
+	}
+	now = now.Add(time.Second)
+	if there.valid(session) {
+		t.Error("it did not end")
+	}
+}
+
+func TestSessionCookieIsSecureOverTLS(t *testing.T) {
+	s := newSessions("token")
+	for _, c := range []struct {
+		what      string
+		tls       *tls.ConnectionState
+		forwarded string
+		secure    bool
+	}{
+		{"http", nil, "", false},
+		{"https", &tls.ConnectionState{}, "", true},
+		{"https at a proxy", nil, "https", true},
+		{"https at the first of two proxies", nil, "HTTPS, http", true},
+		{"http at a proxy", nil, "http", false},
+		{"http at the first of two proxies", nil, "http, https", false},
+	} {
+		request := func(cookies ...*http.Cookie) *http.Request {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.TLS = c.tls
+			if c.forwarded != "" {
+				r.Header.Set("X-Forwarded-Proto", c.forwarded)
+			}
+			for _, cookie := range cookies {
+				r.AddCookie(cookie)
+			}
+			return r
+		}
+		w := httptest.NewRecorder()
+		s.start(w, request())
+		cookie := w.Result().Cookies()[0]
+		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure || cookie.Path != "/" || cookie.Domain != "" {
+			t.Errorf("%s: %s", c.what, cookie)
+		}
+		if !s.of(request(cookie)) {
+			t.Errorf("%s: the session is not found again", c.what)
+		}
+		w = httptest.NewRecorder()
+		s.end(w, request(cookie))
+		if ended := w.Result().Cookies()[0]; ended.Name != cookie.Name || ended.Secure != c.secure || ended.MaxAge >= 0 {
+			t.Errorf("%s: signing out sets %s", c.what, ended)
+		}
+		// Another host of the site can set any other name for this one.
+		if c.secure && s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})) {
+			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
+		}
+	}
+}
+
+// What was printed at the start and kept in a journal signs nobody in.
+func TestSignInOnceEnds(t *testing.T) {
+	for after, want := range map[time.Duration]bool{onceLifetime - time.Second: true, onceLifetime + time.Second: false} {
+		o := newOnce("nonce")
+		o.now = func() time.Time { return time.Now().Add(after) }
+		if got := o.consume("nonce"); got != want {
+			t.Errorf("after %s it signs in: %v", after, got)
+		}
+	}
+}
