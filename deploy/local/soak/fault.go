@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
 // How long a fault lasts.
@@ -113,14 +114,14 @@ func (f *faults) deck() []fault {
 			links = f.installation.between(n, (n+1)%len(nodes))
 		}
 		add("cut between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
-			return apart(ctx, links, (*link).cut, lasts)
+			return apart(ctx, links, (*link.Link).Cut, lasts)
 		})
 		if n == f.random.IntN(len(nodes)) {
 			continue // fewer of these, since they take longest
 		}
 		add("pause node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, p.process, lasts) })
 		add("silence between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
-			return apart(ctx, links, (*link).silence, lasts)
+			return apart(ctx, links, (*link.Link).Silence, lasts)
 		})
 	}
 	last := nodes[f.random.IntN(len(nodes))]
@@ -140,15 +141,15 @@ func (f *faults) addWays(add addFault) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
 		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
-			return apart(ctx, s.nats, (*link).silence, lasts)
+			return apart(ctx, s.nats, (*link.Link).Silence, lasts)
 		})
 		if s.database != nil {
 			add("silence between executor and database", slot, shortestHang, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
-				return apart(ctx, []*link{s.database}, (*link).silence, lasts)
+				return apart(ctx, []*link.Link{s.database}, (*link.Link).Silence, lasts)
 			})
 		} else if f.random.IntN(2) == 0 {
 			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
-				return apart(ctx, s.nats, (*link).cut, lasts)
+				return apart(ctx, s.nats, (*link.Link).Cut, lasts)
 			})
 		}
 	}
@@ -328,13 +329,13 @@ func hang(ctx context.Context, p *process, lasts time.Duration) error {
 }
 
 // apart does something to links, and heals them.
-func apart(ctx context.Context, links []*link, do func(*link), lasts time.Duration) error {
+func apart(ctx context.Context, links []*link.Link, do func(*link.Link), lasts time.Duration) error {
 	for _, l := range links {
 		do(l)
 	}
 	wait(ctx, lasts)
 	for _, l := range links {
-		l.heal()
+		l.Heal()
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
 const adminToken = "the-admin-token-of-the-soak"
@@ -37,7 +38,7 @@ type shape struct {
 type installation struct {
 	folder    string
 	ports     ports
-	links     map[[2]int]*link // from node to node
+	links     map[[2]int]*link.Link // from node to node
 	nodes     []*node
 	ingresses []*service
 	executors []*service
@@ -64,22 +65,22 @@ type node struct {
 type service struct {
 	*process
 	url, opsURL string // a runner has none
-	nats        []*link
-	database    *link // an executor's, when there is PostgreSQL
+	nats        []*link.Link
+	database    *link.Link // an executor's, when there is PostgreSQL
 }
 
 // links are all of a service.
-func (s *service) links() []*link {
+func (s *service) links() []*link.Link {
 	if s.database == nil {
 		return s.nats
 	}
-	return append([]*link{s.database}, s.nats...)
+	return append([]*link.Link{s.database}, s.nats...)
 }
 
 // install starts everything and makes the workflows. What it has started it ends again
 // when it fails; else close does.
 func install(ctx context.Context, folder string, s shape) (*installation, error) {
-	i := &installation{folder: folder, links: map[[2]int]*link{}}
+	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
 		err = errors.Join(append([]error{err}, i.failures()...)...)
 		i.close()
@@ -127,13 +128,13 @@ func (i *installation) start(ctx context.Context, s shape) error {
 func (i *installation) addServices(s shape) error {
 	for n := range s.executors {
 		name := "executor-" + strconv.Itoa(n)
-		database, databaseURL := (*link)(nil), s.databaseURL
+		database, databaseURL := (*link.Link)(nil), s.databaseURL
 		if s.database != nil {
 			var err error
-			if database, err = newLink(s.database.Socket()); err != nil {
+			if database, err = link.New(s.database.Socket()); err != nil {
 				return err
 			}
-			databaseURL = "postgres://postgres@" + database.addr() + "/postgres?sslmode=disable&application_name=" + name
+			databaseURL = "postgres://postgres@" + database.Addr() + "/postgres?sslmode=disable&application_name=" + name
 		}
 		e, err := i.newService(name, roleExecutor, "--database-url="+databaseURL,
 			"--admin-token="+adminToken, "--replicas="+strconv.Itoa(s.nodes), "--public-url=https://hooks.example.com")
@@ -161,14 +162,14 @@ func (i *installation) addServices(s shape) error {
 }
 
 // ways are new links to all nodes, and the URL that leads through them.
-func (i *installation) ways() (links []*link, natsURL string, err error) {
+func (i *installation) ways() (links []*link.Link, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
-		way, err := newLink(to.addr)
+		way, err := link.New(to.addr)
 		if err != nil {
 			return nil, "", err
 		}
-		links, urls[n] = append(links, way), "nats://"+way.addr()
+		links, urls[n] = append(links, way), "nats://"+way.Addr()
 	}
 	return links, strings.Join(urls, ","), nil
 }
@@ -200,12 +201,12 @@ func (i *installation) addNodes(count int, first *disk) error {
 				if other == n {
 					continue
 				}
-				way, err := newLink(routes[other])
+				way, err := link.New(routes[other])
 				if err != nil {
 					return err
 				}
 				i.links[[2]int{n, other}] = way
-				o.Cluster.Routes = append(o.Cluster.Routes, way.addr())
+				o.Cluster.Routes = append(o.Cluster.Routes, way.Addr())
 			}
 		}
 		text, err := json.Marshal(o)
@@ -411,13 +412,13 @@ func answers(ctx context.Context, url string) error {
 }
 
 // between are the links between two nodes.
-func (i *installation) between(a, b int) []*link {
-	return []*link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
+func (i *installation) between(a, b int) []*link.Link {
+	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
 }
 
 // around are the links between a node and all others.
-func (i *installation) around(node int) []*link {
-	var all []*link
+func (i *installation) around(node int) []*link.Link {
+	var all []*link.Link
 	for other := range i.nodes {
 		if other != node {
 			all = append(all, i.between(node, other)...)
@@ -435,11 +436,11 @@ func (i *installation) close() {
 		p.kill()
 	}
 	for _, l := range i.links {
-		l.close()
+		l.Close()
 	}
 	for _, s := range slices.Concat(i.ingresses, i.executors, i.runners) {
 		for _, l := range s.links() {
-			l.close()
+			l.Close()
 		}
 	}
 	i.ports.close()

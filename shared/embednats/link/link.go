@@ -3,6 +3,7 @@ package link
 
 import (
 	"net"
+	"strings"
 	"sync"
 )
 
@@ -17,7 +18,8 @@ type Link struct {
 	conns  map[net.Conn]struct{}
 }
 
-// New listens on a free port of 127.0.0.1 and forwards to an address, until Close.
+// New listens on a free port of 127.0.0.1 and forwards to an address, or to the socket at
+// a path, until Close.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -82,8 +84,12 @@ func (l *Link) accept() {
 // join copies between a client's connection and a new one to the server.
 func (l *Link) join(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.pass()                         // a connection is not even made while the link is silent
-	to, err := net.Dial("tcp", l.to) //nolint:noctx // on loopback it does not block
+	l.pass() // a connection is not even made while the link is silent
+	network := "tcp"
+	if strings.HasPrefix(l.to, "/") {
+		network = "unix"
+	}
+	to, err := net.Dial(network, l.to) //nolint:noctx // on loopback it does not block
 	if err != nil {
 		return
 	}

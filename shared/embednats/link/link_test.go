@@ -1,4 +1,4 @@
-package soak
+package link_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
 // A link passes bytes on, holds them back while it is silent, and breaks when it is cut.
@@ -25,14 +27,14 @@ func TestLink(t *testing.T) {
 			go func() { _, _ = io.Copy(conn, conn) }()
 		}
 	}()
-	l, err := newLink(echo.Addr().String())
+	l, err := link.New(echo.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.close()
+	defer l.Close()
 	dial := func() net.Conn {
 		t.Helper()
-		conn, err := net.Dial("tcp", l.addr())
+		conn, err := net.Dial("tcp", l.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,22 +55,22 @@ func TestLink(t *testing.T) {
 	if err := ping(conn, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	l.silence()
+	l.Silence()
 	if err := ping(conn, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("while it is silent: %v", err)
 	}
-	l.heal()
+	l.Heal()
 	if err := read(conn, 10*time.Second); err != nil {
 		t.Errorf("what was sent in the silence did not come after it: %v", err)
 	}
-	l.cut()
+	l.Cut()
 	if err := ping(conn, 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection of before the cut: %v", err)
 	}
 	if err := ping(dial(), 10*time.Second); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a connection during the cut: %v", err)
 	}
-	l.heal()
+	l.Heal()
 	if err := ping(dial(), 10*time.Second); err != nil {
 		t.Errorf("after the cut: %v", err)
 	}
