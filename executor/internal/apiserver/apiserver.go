@@ -12,6 +12,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
 // root is the path that every call is below.
@@ -35,7 +36,7 @@ func New(c Config) http.Handler {
 func wholeQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			eventOf(r.Context()).answer(w, invalid(api.FieldError{Field: "query", Problem: err.Error() + "; escape what is no letter or digit as %XX"}))
+			answer(w, r, invalid(api.FieldError{Field: "query", Problem: err.Error() + "; escape what is no letter or digit as %XX"}))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -80,7 +81,7 @@ func (s *server) router() http.Handler {
 	s.routeEvents(fixedCalls)
 	document := openAPIDocument(config.OpenAPI)
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
-		eventOf(r.Context()).operation = "get-openapi"
+		weblog.Of(r.Context()).Fields["operation"] = "get-openapi"
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
@@ -88,7 +89,7 @@ func (s *server) router() http.Handler {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	eventOf(r.Context()).answer(w, newProblem(api.CodeNotFound, "The API has no such path. "+root+"/openapi.json lists what it has."))
+	answer(w, r, newProblem(api.CodeNotFound, "The API has no such path. "+root+"/openapi.json lists what it has."))
 }
 
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
@@ -102,5 +103,5 @@ func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	}
 	list := strings.Join(kept, ", ")
 	w.Header().Set("Allow", list)
-	eventOf(r.Context()).answer(w, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
+	answer(w, r, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
 }

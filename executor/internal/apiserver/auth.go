@@ -13,7 +13,7 @@ func (s *server) guarded(next http.Handler) http.Handler {
 		caller, known := s.SignIn.Call(r)
 		if !known {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			eventOf(r.Context()).answer(w, newProblem(api.CodeUnauthorized, "Send the admin token: Authorization: Bearer {admin token}."))
+			answer(w, r, newProblem(api.CodeUnauthorized, "Send the admin token: Authorization: Bearer {admin token}."))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(signin.WithCaller(r.Context(), caller)))

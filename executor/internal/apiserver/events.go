@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
 	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
 // writeTimeout is how long a client of an event stream may take nothing.
@@ -52,7 +53,7 @@ func (s *server) streamExecutions(ctx context.Context, in *struct {
 		header.Set("X-Accel-Buffering", "no") // nginx would keep events back
 		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, changed, in.WorkflowID)
 		if !errors.Is(err, errStreamEnded) {
-			eventOf(ctx).err = err
+			weblog.Of(ctx).Err = err
 		}
 	}}, nil
 }

@@ -100,7 +100,7 @@ func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*
 		out, err := handle(ctx, in)
 		if err != nil {
 			p := problemOf(err)
-			eventOf(ctx).fail(p, err)
+			noteProblem(ctx, p, err)
 			return nil, p
 		}
 		return out, nil

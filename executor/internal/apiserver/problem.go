@@ -185,7 +185,7 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 		p = invalid(fields...)
 	}
 	if ctx != nil {
-		eventOf(ctx.Context()).fail(p, nil)
+		noteProblem(ctx.Context(), p, nil)
 	}
 	return p
 }

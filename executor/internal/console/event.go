@@ -1,81 +1,42 @@
 package console
 
 import (
-	"fmt"
 	"net/http"
-	"runtime/debug"
-	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
-// observed logs one event for each request, and catches what panics. Paths and queries
-// stay out: a sign-in link is in one, and anything may be pasted into the other.
+// observed logs one event for each request, and shows a page when something panics.
 func (c *Console) observed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, answer := time.Now(), &answer{ResponseWriter: w}
-		defer func() {
-			if p := recover(); p != nil {
-				answer.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-				if answer.status != 0 {
-					c.logRequest(r, answer, began)
-					panic(http.ErrAbortHandler) // so that nobody takes a part for the whole
-				}
-				c.fail(answer, r, http.StatusInternalServerError, "", "")
-			}
-			c.logRequest(r, answer, began)
-		}()
-		next.ServeHTTP(answer, r)
+	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusInternalServerError, "", "")
 	})
+	return weblog.Handler(c.Log, "console", next, failed, level)
 }
 
-func (c *Console) logRequest(r *http.Request, a *answer, began time.Time) {
-	fields := logrus.Fields{
-		"page": a.page, "status": max(a.status, http.StatusOK),
-		"duration_ms": float64(time.Since(began).Microseconds()) / 1000,
+func level(r *http.Request, e *weblog.Event) logrus.Level {
+	if r.Context().Err() != nil {
+		e.Err = nil // the client went away
 	}
-	if a.err != nil && r.Context().Err() == nil {
-		fields["error"] = a.err.Error()
-		c.Log.WithFields(fields).Warn("console")
-		return
+	_, isPage := e.Fields["page"]
+	switch {
+	case e.Err != nil:
+		return logrus.WarnLevel
+	case !isPage: // an asset, or a redirect
+		e.Fields["page"] = ""
+		return logrus.DebugLevel
+	default:
+		return logrus.InfoLevel
 	}
-	if a.page == "" { // an asset, or a redirect
-		c.Log.WithFields(fields).Debug("console")
-		return
-	}
-	c.Log.WithFields(fields).Info("console")
 }
-
-// answer notes what the log says of it.
-type answer struct {
-	http.ResponseWriter
-	status int
-	page   string
-	err    error
-}
-
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *answer) Write(data []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	return a.ResponseWriter.Write(data)
-}
-
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // note says in the request's event which page it is, and what went wrong.
-func note(w http.ResponseWriter, page string, err error) {
-	if a, is := w.(*answer); is {
-		a.page = page
-		if err != nil {
-			a.err = err
-		}
+func note(r *http.Request, page string, err error) {
+	e := weblog.Of(r.Context())
+	e.Fields["page"] = page
+	if err != nil {
+		e.Err = err
 	}
 }

@@ -60,13 +60,13 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 func (c *Console) write(w http.ResponseWriter, r *http.Request, status int, name, part string, data any) {
 	var text bytes.Buffer
 	if err := c.pages[name].ExecuteTemplate(&text, part, data); err != nil {
-		note(w, name, err)
+		note(r, name, err)
 		if name != "problem" {
 			c.fail(w, r, http.StatusInternalServerError, "", "")
 		}
 		return
 	}
-	note(w, name, nil)
+	note(r, name, nil)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
@@ -95,13 +95,13 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case isNotFound(err):
 		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
 	case errors.Is(err, context.DeadlineExceeded):
-		note(w, "", err)
+		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "That took too long", "The database or NATS does not answer in time. Try again in a moment.")
 	case is && refused.Code == api.CodeUnavailable:
-		note(w, "", err)
+		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "NATS or the database cannot be reached now. Try again in a moment.")
 	default:
-		note(w, "", err)
+		note(r, "", err)
 		c.fail(w, r, http.StatusInternalServerError, "", "")
 	}
 }

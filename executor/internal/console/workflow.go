@@ -79,7 +79,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	if p, found := c.workflow(w, r, r.URL.Query().Get("workflow")); found {
 		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
-		note(w, "fragment", nil)
+		note(r, "fragment", nil)
 	}
 }
 

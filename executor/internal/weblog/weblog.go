@@ -1,0 +1,95 @@
+// Package weblog gives each request one event in the log, and one way out of a panic.
+package weblog
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Event is what one request leaves in the log. No path, query, header or body may get into
+// it: any of them may hold a token, if only by mistake. It is its request's alone.
+type Event struct {
+	// Fields are logged beside the status and the duration.
+	Fields logrus.Fields
+	// Err is what went wrong in here; not for the client.
+	Err error
+
+	began  time.Time
+	status int // 0: nothing is written yet
+}
+
+// Status is the answer's.
+func (e *Event) Status() int { return max(e.status, http.StatusOK) }
+
+type key struct{}
+
+// Of is the event of the request whose context this is. There is always one.
+func Of(ctx context.Context) *Event {
+	if e, is := ctx.Value(key{}).(*Event); is {
+		return e
+	}
+	return &Event{Fields: logrus.Fields{}} // a context from elsewhere: nobody reads it
+}
+
+// Handler gives each request its event, and catches what panics. If nothing is written yet,
+// failed answers for it; else the connection is cut, so that the client does not take a part
+// for the whole. At the end, level says how important the event is, and may change its fields.
+func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, level func(*http.Request, *Event) logrus.Level) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
+		w, r = &writer{w, e}, r.WithContext(context.WithValue(r.Context(), key{}, e))
+		defer func() {
+			p := recover()
+			if p != nil {
+				e.Err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				if e.status != 0 {
+					defer panic(http.ErrAbortHandler)
+				} else {
+					failed.ServeHTTP(w, r)
+				}
+			}
+			important := level(r, e)
+			if p != nil {
+				important = logrus.WarnLevel
+			}
+			e.log(log, message, important)
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) {
+	e.Fields["status"] = e.Status()
+	e.Fields["duration_ms"] = float64(time.Since(e.began).Microseconds()) / 1000
+	if e.Err != nil {
+		e.Fields["error"] = e.Err.Error()
+	}
+	log.WithFields(e.Fields).Log(level, message)
+}
+
+// writer notes the status. Unwrap gives http.ResponseController the rest.
+type writer struct {
+	http.ResponseWriter
+	event *Event
+}
+
+func (w *writer) WriteHeader(status int) {
+	if w.event.status == 0 {
+		w.event.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(data []byte) (int, error) {
+	if w.event.status == 0 {
+		w.event.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(data)
+}
+
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

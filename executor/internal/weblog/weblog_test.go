@@ -1,0 +1,61 @@
+package weblog_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/weblog"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+)
+
+// A panic is answered as long as nothing is written; after that the connection is cut. Each
+// request is one line, with what was noted of it.
+func TestOneLineForEachRequest(t *testing.T) {
+	var text logtest.Buffer
+	log := logrus.New()
+	log.SetOutput(&text)
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		weblog.Of(r.Context()).Fields["page"] = r.URL.Path[1:]
+		if r.URL.Path != "/early" {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		if r.URL.Path != "/well" {
+			panic("the cause")
+		}
+	})
+	failed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	handler := weblog.Handler(log, "request", next, failed, func(*http.Request, *weblog.Event) logrus.Level { return logrus.InfoLevel })
+	ask := func(path string) (status int, cut any) {
+		w := httptest.NewRecorder()
+		defer func() { status, cut = w.Code, recover() }()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return
+	}
+	for path, want := range map[string]struct {
+		status int
+		cut    any
+		line   []string
+	}{
+		"/well":  {http.StatusAccepted, nil, []string{"level=info", "status=202"}},
+		"/early": {http.StatusInternalServerError, nil, []string{"level=warning", "status=500", "the cause"}},
+		"/late":  {http.StatusAccepted, http.ErrAbortHandler, []string{"level=warning", "status=202", "the cause"}},
+	} {
+		before := len(text.String())
+		if status, cut := ask(path); status != want.status || cut != want.cut {
+			t.Errorf("%s: %d, cut off by %v", path, status, cut)
+		}
+		line := text.String()[before:]
+		for _, part := range append(want.line, "page="+path[1:], "duration_ms=") {
+			if !strings.Contains(line, part) {
+				t.Errorf("%s: no %s in %q", path, part, line)
+			}
+		}
+		if strings.Count(line, "\n") != 1 {
+			t.Errorf("%s: %q", path, line)
+		}
+	}
+}
