@@ -34,18 +34,19 @@ func (c *Console) listAccounts(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) accountList(r *http.Request) (list accountList, err error) {
-	if list.Plans, err = c.planChoices(r.Context()); err != nil {
+	ctx := r.Context()
+	if list.Plans, err = c.planChoices(ctx); err != nil {
 		return list, err
 	}
 	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.Account], error) {
-		return c.Operate.Accounts(r.Context(), signin.Caller(r.Context()), p)
+		return c.Operate.Accounts(ctx, signin.Caller(ctx), p)
 	})
 	if err != nil {
 		return list, err
 	}
 	list.listPage = at
 	for _, account := range found {
-		of, err := c.quota(r.Context(), account.ID)
+		of, err := c.quota(ctx, account.ID)
 		if err != nil {
 			return list, err
 		}

@@ -29,7 +29,7 @@ type refusedRow struct {
 const refusedWithin = "24h"
 
 func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
-	p := allRefusals{Within: refusedWithin}
+	ctx, p := r.Context(), allRefusals{Within: refusedWithin}
 	var ignored []string
 	query := url.Values{}
 	if asked := r.URL.Query().Get("within"); spans[asked] > 0 {
@@ -40,7 +40,7 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	}
 	since := time.Now().Add(-spans[p.Within])
 	found, at, err := askList(r, query, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {
-		return c.Operate.AllRefusals(r.Context(), signin.Caller(r.Context()), since, p)
+		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), since, p)
 	})
 	if err != nil {
 		c.failed(w, r, err)
@@ -49,7 +49,7 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	p.listPage = at
 	p.Ignored = append(ignored, p.Ignored...)
 	for _, one := range found {
-		from, err := c.origin(r.Context(), one.WorkflowID, "")
+		from, err := c.origin(ctx, one.WorkflowID, "")
 		if err != nil {
 			c.failed(w, r, err)
 			return

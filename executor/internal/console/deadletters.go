@@ -25,8 +25,9 @@ type deadLetterRow struct {
 func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 
 func (c *Console) listDeadLetters(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
 	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.DeadLetter], error) {
-		return c.Operate.DeadLetters(r.Context(), signin.Caller(r.Context()), "", p)
+		return c.Operate.DeadLetters(ctx, signin.Caller(ctx), "", p)
 	})
 	if err != nil {
 		c.failed(w, r, err)
@@ -34,7 +35,7 @@ func (c *Console) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	}
 	list := deadLetterList{listPage: at}
 	for _, letter := range found {
-		from, err := c.origin(r.Context(), letter.WorkflowID, letter.NodeID)
+		from, err := c.origin(ctx, letter.WorkflowID, letter.NodeID)
 		if err != nil {
 			c.failed(w, r, err)
 			return
