@@ -1,6 +1,6 @@
 # `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/, and needs npm.
 
-MODULES  := deploy/local deploy/powercut executor ingress proto shared
+MODULES  := deploy/bench deploy/e2e deploy/local deploy/powercut deploy/soak executor ingress proto shared
 PACKAGES := $(MODULES:%=./%/...)
 PROGRAMS := ./ingress/cmd/ingress ./executor/cmd/executor ./executor/cmd/hookstart ./deploy/local/cmd/hookstart-local
 
@@ -50,11 +50,11 @@ test: ## run every test, with the race detector where it is available
 	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 8m $(TESTFLAGS) $(PACKAGES)
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
-	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/local/soak -away=$(AWAY),\
-	CGO_ENABLED=0 go build -o bin/soak ./deploy/local/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)) $(ARGS))
+	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/soak -away=$(AWAY),\
+	CGO_ENABLED=0 go build -o bin/soak ./deploy/soak/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)) $(ARGS))
 
 soak-runners: ## RUNNERS=20000 executions by four runners, of which one is killed every 2 s
-	go test -count=1 -v -timeout 30m -run '^TestKilledRunners$$' ./deploy/local -runners=$(RUNNERS)
+	go test -count=1 -v -timeout 30m -run '^TestKilledRunners$$' ./deploy/e2e -runners=$(RUNNERS)
 
 powercut: ## CUTS=50 power cuts of hookstart-local under load, on a FUSE file system that forgets what was not synced; with --sync-always, then without: SEED=7
 	CGO_ENABLED=0 go build -o bin/powercut ./deploy/powercut/cmd/powercut && exec bin/powercut --cuts=$(CUTS) $(if $(SEED),--seed=$(SEED)) $(ARGS)
@@ -94,7 +94,7 @@ lint-node: $(NODE_MODULES)
 	cd $(NODE_EXAMPLE) && node_modules/.bin/tsc
 
 bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"; other measurements: ARGS="--help"
-	CGO_ENABLED=0 go build -o bin/bench ./deploy/local/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
+	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
 
 microbench: ## run the Go benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem -short $(PACKAGES)

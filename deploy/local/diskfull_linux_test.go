@@ -3,7 +3,10 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"os/signal"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,19 +22,19 @@ func init() { signal.Ignore(unix.SIGXFSZ) } //nolint:gochecknoinits // before ma
 // it needs no root.
 func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
-	l := launchLocal(t, t.TempDir())
+	l := launchReady(t, t.TempDir())
 	limit := func(bytes uint64) {
 		t.Helper()
-		if err := unix.Prlimit(l.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+		if err := unix.Prlimit(l.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	body := bytes.Repeat([]byte("x"), 90_000)
+	body := append(append([]byte(`"`), bytes.Repeat([]byte("x"), 90_000)...), '"')
 	deliver := func() int {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		a, err := post(ctx, l.webhook, nil, bytes.NewReader(body))
+		a, err := l.post(ctx, "", bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,13 +49,40 @@ func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 			t.Fatal("the limit is not noticed")
 		}
 	}
-	o := &observed{t: t, ops: map[string]string{"hookstart-local": l.ops}}
-	o.await("hookstart-local", "NATS storage: ")
+	l.awaitReadyz(t, "NATS storage: ")
 	limit(unix.RLIM_INFINITY)
-	o.await("hookstart-local", "ready")
+	l.awaitReadyz(t, "ready")
 	if status := deliver(); status != 200 {
 		t.Errorf("after there is room again: %d", status)
 	}
-	l.await(`(it is restarted)`)
-	l.terminate()
+	l.Await(`(it is restarted)`)
+	l.Terminate()
+}
+
+// awaitReadyz waits until /readyz says a line that begins so.
+func (r *running) awaitReadyz(t *testing.T, line string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ops+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("/readyz never said %q: %v", line, err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains("\n"+string(text), "\n"+line) {
+			return
+		}
+		<-tick.C
+	}
 }

@@ -1,22 +1,24 @@
 package local_test
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/child"
 )
 
 func TestDataStaysBetweenRuns(t *testing.T) {
 	dir := t.TempDir()
-	first := launchLocal(t, dir)
-	delivery := map[string]string{"X-GitHub-Delivery": "1"}
-	a, err := post(t.Context(), first.webhook, delivery, strings.NewReader("{}"))
+	first := launchReady(t, dir)
+	a, err := first.post(t.Context(), "1", strings.NewReader("{}"))
 	if err != nil || a.status != 200 {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -24,12 +26,12 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The token was given: whoever reads what is printed, in a journal perhaps, cannot sign in.
-	if out := first.output.String(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
+	if out := first.Output(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
 		t.Errorf("what is printed signs in:\n%s", out)
 	}
-	first.terminate()
+	first.Terminate()
 
-	second := launchLocal(t, dir)
+	second := launchReady(t, dir)
 	if _, path, _ := strings.Cut(first.webhook, "/webhooks/"); !strings.HasSuffix(second.webhook, path) {
 		t.Errorf("the webhook URL was %s, and is %s", first.webhook, second.webhook)
 	}
@@ -39,7 +41,7 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := second.client().Activate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := post(t.Context(), second.webhook, delivery, nil); err != nil || !again.Deduplicated || again.ExecutionID != a.ExecutionID {
+	if again, err := second.post(t.Context(), "1", strings.NewReader("{}")); err != nil || !again.Deduplicated || again.ExecutionID != a.ExecutionID {
 		t.Errorf("the same delivery after a restart: %+v, %v", again, err)
 	}
 	if e, err := second.client().Execution(t.Context(), a.ExecutionID); err != nil || e.BodyBytes != 2 {
@@ -48,25 +50,28 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 }
 
 func TestAdminTokenIsMadeAndKept(t *testing.T) {
-	commandLine := filepath.Join(buildCommandLine(t), "hookstart")
+	commandLine := filepath.Join(t.TempDir(), "hookstart")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", commandLine, "github.com/hookstart/hookstart/executor/cmd/hookstart")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
 	dir := t.TempDir()
 	tokens := make([]string, 2)
 	for n := range tokens {
-		p := launch(t, "hookstart-local", "--data-dir", dir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",
-			"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--no-demo")
-		tokens[n] = p.await(`\nAdmin token +(\S+)`)
-		executor := p.await(`\nConsole +(http://[^/\s]+)`)
+		p := launch(t, "--data-dir", dir, "--no-demo")
+		tokens[n] = p.Await(`\nAdmin token +(\S+)`)
+		executor := p.Await(`\nConsole +(http://[^/\s]+)`)
 		if _, err := apiclient.New(executor, tokens[n]).Plans(t.Context()); err != nil {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
-		p.await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		if out, err := exec.Command("sh", "-c", p.await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && exec "+commandLine+" plan list").CombinedOutput(); err != nil {
+		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
+		if out, err := exec.Command("sh", "-c", p.Await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && exec "+commandLine+" plan list").CombinedOutput(); err != nil {
 			t.Errorf("the command line, with what is printed to paste: %v\n%s", err, out)
 		}
-		if strings.Contains(p.output.String(), "/webhooks/") {
+		if strings.Contains(p.Output(), "/webhooks/") {
 			t.Error("there is a demo workflow")
 		}
-		p.terminate()
+		p.Terminate()
 	}
 	if tokens[0] != tokens[1] {
 		t.Error("the admin token changed")
@@ -87,7 +92,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	taken := busy.Addr().String()
 	_, takenPort, _ := strings.Cut(taken, ":")
 	used := t.TempDir()
-	launchLocal(t, used)
+	launchReady(t, used)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -114,7 +119,10 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 				"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 				"--data-dir=" + t.TempDir(), "--log-level=error",
 			}, c.args...)
-			cmd := exec.Command("hookstart-local", args...)
+			cmd, err := child.Self(role, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
 			output, err := cmd.CombinedOutput()
 			if err == nil || cmd.ProcessState.ExitCode() != c.code {
 				t.Errorf("it ended with %s", cmd.ProcessState)
@@ -134,14 +142,25 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 
 // The first request goes all the way: the demo has a runner.
 func TestTheDemoSucceeds(t *testing.T) {
-	l := launchLocal(t, t.TempDir())
-	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"hello":"world"}`))
+	l := launchReady(t, t.TempDir())
+	a, err := l.post(t.Context(), "", strings.NewReader(`{"hello":"world"}`))
 	if err != nil || a.status != 200 {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	e := recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var e api.ExecutionDetail
+	for e.Status != "succeeded" {
+		// It is recorded a moment after the answer.
+		if e, err = l.client().Execution(ctx, a.ExecutionID); ctx.Err() != nil {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		<-tick.C
+	}
 	if string(e.Input) != `{"hello":"world"}` || !strings.Contains(string(e.Output), `"inputBytes":17`) || e.StartedAt.IsZero() || e.FinishedAt.IsZero() {
 		t.Errorf("%+v", e)
 	}
-	l.terminate()
+	l.Terminate()
 }

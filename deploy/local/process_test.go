@@ -1,211 +1,83 @@
 package local_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/deploy/local"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/child"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/program"
 )
 
-// process is one of the programs, running.
-type process struct {
-	t      *testing.T
-	name   string
-	cmd    *exec.Cmd
-	output *output
-	exited chan struct{}
-}
+const (
+	role       = "hookstart-local"
+	adminToken = "the-admin-token-of-the-tests"
+)
 
-// output keeps what a process writes to stdout and stderr, and wakes those who wait for it.
-type output struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	grown chan struct{}
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.grown)
-	o.grown = make(chan struct{})
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-// launch starts a program. It is killed at the end of the test if it still runs.
-func launch(t *testing.T, name string, args ...string) *process {
-	t.Helper()
-	p := &process{t: t, name: name, cmd: exec.Command(name, args...), output: &output{grown: make(chan struct{})}, exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+// TestMain makes the program: the test binary, started under its name, is hookstart-local. So a
+// real process is tested, with the race detector in it.
+func TestMain(m *testing.M) {
+	if os.Args[0] != role {
+		os.Exit(m.Run())
 	}
-	go func() {
-		_ = p.cmd.Wait() // how it ended is in ProcessState
-		close(p.exited)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			text := p.output.String()
-			t.Logf("%s wrote (the last 4,000 bytes):\n%s", name, text[max(0, len(text)-4000):])
-		}
-		if strings.Contains(p.output.String(), "DATA RACE") {
-			t.Errorf("%s: a data race:\n%s", name, p.output.String())
-		}
+	var c local.Config
+	program.Main(role, "", &c, func(ctx context.Context) error {
+		c.Out = os.Stdout
+		return local.Run(ctx, c)
 	})
-	return p
 }
 
-// await waits until the process has written something that matches, and returns its
-// first group.
-func (p *process) await(pattern string) string {
-	p.t.Helper()
-	expression := regexp.MustCompile(pattern)
-	timeout := time.After(30 * time.Second)
-	for {
-		p.output.mu.Lock()
-		match, grown := expression.FindSubmatch(p.output.text.Bytes()), p.output.grown
-		p.output.mu.Unlock()
-		if match != nil {
-			return string(match[1])
-		}
-		select {
-		case <-grown:
-		case <-p.exited:
-			p.t.Fatalf("%s ended (%s) before it wrote %s", p.name, p.cmd.ProcessState, pattern)
-		case <-timeout:
-			p.t.Fatalf("%s did not write %s", p.name, pattern)
-		}
-	}
-}
-
-// kill is kill -9.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.exited
-}
-
-// terminate is SIGTERM; the process must end well.
-func (p *process) terminate() {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Fatal(err)
-	}
-	select {
-	case <-p.exited:
-	case <-time.After(60 * time.Second):
-		p.t.Fatalf("%s does not end", p.name)
-	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		p.t.Errorf("%s ended with %d after SIGTERM", p.name, code)
-	}
-}
-
-const adminToken = "the-admin-token-of-the-tests"
-
-// localProgram is hookstart-local, ready.
-type localProgram struct {
-	*process
-	ingress, executor, nats, ops, webhook string
-}
-
-func launchLocal(t *testing.T, dataDir string, args ...string) *localProgram {
+// launch starts hookstart-local with these flags alone, on ports of its own choice.
+func launch(t *testing.T, args ...string) *childtest.Process {
 	t.Helper()
-	p := launch(t, "hookstart-local", append([]string{
-		"--data-dir", dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
-		"--ops-addr=127.0.0.1:0", "--admin-token=" + adminToken, "--log-level=debug",
+	cmd, err := child.Self(role, append([]string{
+		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 	}, args...)...)
-	l := &localProgram{process: p}
-	l.nats = p.await(`\nNATS +(\S+)`)
-	l.ops = strings.TrimSuffix(p.await(`\nMetrics +(\S+)`), "/metrics")
-	l.executor = p.await(`\nConsole +(http://[^/\s]+)`)
-	l.webhook = p.await(`\n  (http\S+/webhooks/\S+)`)
-	l.ingress, _, _ = strings.Cut(l.webhook, "/webhooks/")
-	return l
-}
-
-// launchLocalWithLink starts hookstart-local with a token of its own making, as far as it
-// knows: then it prints a link that signs in.
-func launchLocalWithLink(t *testing.T) *localProgram {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return launchLocal(t, dir, "--admin-token=")
-}
-
-func (l *localProgram) client() *apiclient.Client { return apiclient.New(l.executor, adminToken) }
-
-// makeWorkflow makes an active workflow with the trigger node "node" and returns the path
-// and query of its webhook URL.
-func makeWorkflow(t *testing.T, c *apiclient.Client, id string) (path string) {
-	t.Helper()
-	ctx := t.Context()
-	_, err := c.PutAccount(ctx, "tests", api.PutAccount{Name: "Tests", Plan: "ultra"})
-	if err == nil {
-		_, err = c.PutWorkflow(ctx, id, api.PutWorkflow{
-			AccountID: "tests", Name: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-			Triggers: []api.PutTrigger{{NodeID: "node"}},
-		})
-	}
-	if err == nil {
-		_, err = c.Activate(ctx, id)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return webhookPath(t, c, id)
+	return childtest.Launch(t, cmd)
 }
 
-// webhookPath is the path and query of a workflow's webhook URL now.
-func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
-	t.Helper()
-	trigger, err := c.Trigger(t.Context(), id, "node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, path, _ := strings.Cut(trigger.URL, "/webhooks/")
-	return "/webhooks/" + path
+// running is hookstart-local, ready.
+type running struct {
+	*childtest.Process
+	executor, ops, webhook string
 }
+
+func launchReady(t *testing.T, dataDir string) *running {
+	t.Helper()
+	r := &running{Process: launch(t, "--data-dir", dataDir, "--admin-token="+adminToken, "--log-level=debug")}
+	r.ops = strings.TrimSuffix(r.Await(`\nMetrics +(\S+)`), "/metrics")
+	r.executor = r.Await(`\nConsole +(http://[^/\s]+)`)
+	r.webhook = r.Await(`\n  (http\S+/webhooks/\S+)`)
+	return r
+}
+
+func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
 // answer is what a sender gets.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
-	Code         string `json:"code"`
 }
 
-// post sends as a sender does. Its errors are those of the connection.
-func post(ctx context.Context, url string, header map[string]string, body io.Reader) (a answer, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+// post sends JSON, as a sender does, with a delivery ID unless it is empty.
+func (r *running) post(ctx context.Context, delivery string, body io.Reader) (a answer, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.webhook, body)
 	if err != nil {
 		return a, err
 	}
-	for name, value := range header {
-		request.Header.Set(name, value)
-	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("X-GitHub-Delivery", delivery)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return a, err
@@ -213,28 +85,4 @@ func post(ctx context.Context, url string, header map[string]string, body io.Rea
 	defer func() { _ = response.Body.Close() }()
 	a.status = response.StatusCode
 	return a, json.NewDecoder(response.Body).Decode(&a)
-}
-
-// recorded waits until an execution is recorded and satisfies ok, and returns it.
-func recorded(t *testing.T, c *apiclient.Client, id string, ok func(api.ExecutionDetail) bool) api.ExecutionDetail {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		e, err := c.Execution(ctx, id)
-		var problem *api.Problem
-		switch {
-		case err == nil && ok(e):
-			return e
-		case err != nil && (!errors.As(err, &problem) || problem.Code != api.CodeNotFound):
-			t.Fatal(err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("execution %s: %+v, %v", id, e, err)
-		}
-	}
 }

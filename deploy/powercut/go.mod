@@ -83,6 +83,3 @@ replace (
 	github.com/hookstart/hookstart/proto => ../../proto
 	github.com/hookstart/hookstart/shared => ../../shared
 )
-
-// Only a test of a test's dependency imports it, and the module proxy has this version's go.mod without its content.
-exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49

@@ -49,7 +49,7 @@ func (m *machine) cut() error {
 		return nil
 	}
 	m.disk.Cut(m.process.kill)
-	<-m.process.exited
+	<-m.process.Exited()
 	m.process = nil
 	if err := m.mounted.Unmount(); err != nil {
 		return err

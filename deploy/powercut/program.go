@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hookstart/hookstart/deploy/local"
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/program"
 )
 
@@ -42,8 +40,7 @@ func BeProgram() bool {
 
 // process is hookstart-local, running.
 type process struct {
-	cmd    *exec.Cmd
-	exited chan struct{}
+	*child.Process
 	// Where it is, once awaitReady has returned.
 	executor, nats string
 
@@ -54,15 +51,6 @@ const adminToken = "the-admin-token-of-the-power-cuts"
 
 // launch starts hookstart-local. What it logs is added to the file log.
 func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of our own
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // the process has its own copy
 	args := []string{
 		"--data-dir=" + dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--log-level=warn",
@@ -73,36 +61,27 @@ func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 	if syncAlways {
 		args = append(args, "--sync-always")
 	}
-	p := &process{exited: make(chan struct{}), lines: make(chan string, 100)}
-	p.cmd = exec.Command(self, args...) //nolint:gosec,noctx // this very binary; it ends by kill
-	p.cmd.Args[0] = roleLocal
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, program.EnvPrefix+"_") {
-			p.cmd.Env = append(p.cmd.Env, variable)
-		}
-	}
-	p.cmd.Stderr = file
-	out, err := p.cmd.StdoutPipe()
+	cmd, err := child.Self(roleLocal, args...)
 	if err != nil {
 		return nil, err
 	}
-	// It ends with this process, and the terminal's Ctrl-C is not for it.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of our own
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // the process has its own copy
+	said, out := io.Pipe()
+	cmd.Stdout, cmd.Stderr = out, file
+	p := &process{lines: make(chan string, 100)}
+	if p.Process, err = child.Start(cmd); err != nil {
+		return nil, err
+	}
 	go func() {
-		// Linux ends the child when the thread that started it ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		p.read(out)
-		_ = p.cmd.Wait() // how it ended is in ProcessState
-		close(p.exited)
+		<-p.Exited()
+		_ = out.Close() // never an error
 	}()
-	return p, <-started
+	go p.read(said)
+	return p, nil
 }
 
 // read takes what the process says on stdout, to its end.
@@ -114,6 +93,7 @@ func (p *process) read(out io.Reader) {
 		}
 	}
 	close(p.lines)
+	_, _ = io.Copy(io.Discard, out) // a line that is too long must not stop the process
 }
 
 var errEnded = errors.New("hookstart-local ended by itself")
@@ -143,7 +123,7 @@ func (p *process) awaitReady(ctx context.Context) error {
 }
 
 // kill is SIGKILL. The process may go on until the call into its file system has an answer.
-func (p *process) kill() { _ = p.cmd.Process.Kill() }
+func (p *process) kill() { _ = p.Signal(os.Kill) }
 
 // dataFolder is where hookstart-local keeps its data below a mounted disk: in folders that it has
 // to make itself.

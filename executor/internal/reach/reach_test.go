@@ -18,7 +18,7 @@ type ingresses []*hookstartv1.IngressSettings
 
 func (i ingresses) Ingress() []*hookstartv1.IngressSettings { return i }
 
-// Who may be behind a public URL. An ingress itself is there in deploy/local's test.
+// Who may be behind a public URL. An ingress itself is there in deploy/e2e's test.
 func TestWhoAnswers(t *testing.T) {
 	key := probe.NewKey()
 	asked := atomic.Int32{}

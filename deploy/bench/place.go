@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hookstart/hookstart/shared/terminal"
+)
+
+// place is where the processes of a measurement are, and their data.
+type place struct {
+	folder  string
+	line    *terminal.Line
+	systems []*system
+}
+
+func newPlace(out io.Writer) (*place, error) {
+	folder, err := os.MkdirTemp("", "hookstart-bench-")
+	return &place{folder: folder, line: terminal.NewLine(out)}, err
+}
+
+// start starts a system. What runs of it is ended by close, with an error too.
+func (p *place) start(ctx context.Context, install installer, b *builder) (*system, error) {
+	p.line.Show("starting %s", b.name)
+	one, err := install(ctx, b)
+	if one != nil {
+		p.systems = append(p.systems, one)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", b.name, err)
+	}
+	return one, nil
+}
+
+// close ends the processes and deletes their data.
+func (p *place) close() error {
+	p.line.Done()
+	p.endAll()
+	return os.RemoveAll(p.folder)
+}
+
+// endAll ends the processes.
+func (p *place) endAll() {
+	for _, one := range p.systems {
+		one.close()
+	}
+	p.systems = nil
+}

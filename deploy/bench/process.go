@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/child"
+)
+
+// readyTimeout is how long a program may take to be ready, endTimeout how long it may take
+// to end after SIGTERM.
+const (
+	readyTimeout = time.Minute
+	endTimeout   = 40 * time.Second
+)
+
+// process is a program that runs. What it writes, its log too, goes to a file.
+type process struct {
+	*child.Process
+	name string
+	log  string
+}
+
+func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*process, error) {
+	cmd.Env = append(child.Environment(), environment...)
+	running, err := child.StartLogging(cmd, log)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return &process{Process: running, name: name, log: log}, nil
+}
+
+// stop ends the process, well if it can.
+func (p *process) stop() { _ = p.Terminate(endTimeout) }
+
+// announcement is the line of its log with which a program says that it is ready.
+type announcement struct {
+	Message string `json:"msg"`
+	Addr    string `json:"addr"`
+	OpsAddr string `json:"ops_addr"`
+}
+
+// isReady is what the announcement of a service says.
+func isReady(service string) string { return service + " is ready" }
+
+// awaitReady waits until the service in the process has announced itself.
+func (p *process) awaitReady(ctx context.Context, service string) (found announcement, err error) {
+	err = p.awaitLine(ctx, func(line string) bool {
+		return json.Unmarshal([]byte(line), &found) == nil && found.Message == isReady(service)
+	})
+	return found, err
+}
+
+// awaitLine waits until the process has written a line that is the one.
+func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := os.ReadFile(p.log)
+		if err != nil {
+			return err
+		}
+		for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
+			if isIt(lines.Text()) {
+				return nil
+			}
+		}
+		select {
+		case <-p.Exited():
+			return fmt.Errorf("%s ended: %s", p.name, strings.TrimSpace(string(text)))
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %s", p.name, strings.TrimSpace(string(text)))
+		case <-tick.C:
+		}
+	}
+}
+
+// builder starts the processes of one variant.
+type builder struct {
+	bin      string // empty: this very binary is all programs
+	other    string // the same of another build
+	folder   string
+	name     string
+	profiles string // the folder for CPU profiles; empty: none
+
+	workflows   int
+	databaseURL string // of a server; empty: a SQLite file in the folder
+}
+
+// start starts a program that make build has made, or one of the bench's own.
+func (b *builder) start(role string, args ...string) (*process, error) {
+	cmd := exec.Command(filepath.Join(b.bin, role), args...) //nolint:gosec,noctx // our own programs; they end by signals
+	if b.bin == "" || strings.HasPrefix(role, ownPrefix) {
+		var err error
+		if cmd, err = child.Self(role, args...); err != nil {
+			return nil, err
+		}
+	}
+	name := b.name + "-" + role
+	var environment []string
+	if b.profiles != "" && profiled[b.name] == role {
+		environment = append(environment, profileEnv+"="+filepath.Join(b.profiles, role+".prof"))
+	}
+	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)
+}
+
+// dir is a folder for the data of one process.
+func (b *builder) dir(of string) string { return filepath.Join(b.folder, b.name+"-"+of+"-data") }

@@ -1,0 +1,200 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Remembered measures what remembered delivery IDs cost a NATS server: the same messages
+// with and without one, published straight to the stream. The tags are the flags of the
+// program.
+type Remembered struct {
+	Messages  int `help:"How many there are." default:"1000000"`
+	BodyBytes int `help:"Size of a body, JSON." default:"256"`
+	Restarts  int `help:"How often the server is started again, of each kind." default:"3"`
+
+	// Out is where people read how it goes, and the table. Required.
+	Out io.Writer `kong:"-"`
+}
+
+func (c *Remembered) validate() error {
+	return errors.Join(
+		within("messages", float64(c.Messages), 1, 10_000_000),
+		within("body-bytes", float64(c.BodyBytes), minBody, maxBody),
+		within("restarts", float64(c.Restarts), 1, maxRounds))
+}
+
+// kept is what a server with the messages showed.
+type kept struct {
+	resident, inUse     int // MB, when everything is published; after a collection of garbage
+	restarted           int // in use after the last restart
+	afterEnd, afterKill []float64
+}
+
+// Run measures, and writes the table.
+func (c *Remembered) Run(ctx context.Context) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	rows := map[bool]kept{}
+	for _, withID := range []bool{false, true} {
+		k, err := c.measure(ctx, withID)
+		if err != nil {
+			return err
+		}
+		rows[withID] = k
+	}
+	table(c.Out, fmt.Sprintf("A NATS server with %d messages of %d bytes of body. Median of %d restarts (quartiles).", c.Messages, c.BodyBytes, c.Restarts),
+		"delivery IDs\tMB resident\tMB in use\tin use after a restart\tseconds until the stream answers, after SIGTERM\tafter kill -9", func(w io.Writer) {
+			for _, withID := range []bool{false, true} {
+				k, name := rows[withID], "none"
+				if withID {
+					name = fmt.Sprint(c.Messages)
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", name, k.resident, k.inUse, k.restarted,
+					quartilesOf(k.afterEnd).format("%.2f"), quartilesOf(k.afterKill).format("%.2f"))
+			}
+		})
+	_, _ = fmt.Fprintf(c.Out, "\nA delivery ID takes %d bytes, %d after a restart.\n",
+		(rows[true].inUse-rows[false].inUse)<<20/c.Messages, (rows[true].restarted-rows[false].restarted)<<20/c.Messages)
+	return nil
+}
+
+func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err error) {
+	at, err := newPlace(c.Out)
+	if err != nil {
+		return k, err
+	}
+	defer func() { err = errors.Join(err, at.close()) }()
+	b := &builder{folder: at.folder, name: "remembered"}
+	start := func(ctx context.Context, b *builder) (*system, error) {
+		s := &system{name: b.name}
+		_, err := s.startNATS(ctx, b)
+		return s, err
+	}
+	s, err := at.start(ctx, start, b)
+	if err != nil {
+		return k, err
+	}
+	if err := stream.Ensure(ctx, s.js, stream.DefaultSettings); err != nil {
+		return k, err
+	}
+	at.line.Show("publishing %d messages", c.Messages)
+	if err := c.publish(ctx, s, withID); err != nil {
+		return k, err
+	}
+	if k.resident, err = residentMB(s.nats.PID()); err != nil {
+		return k, err
+	}
+	if k.inUse, err = s.nats.inUseMB(ctx); err != nil {
+		return k, err
+	}
+	for n := range 2 * c.Restarts {
+		end, took := (*process).stop, &k.afterEnd
+		if n%2 == 1 {
+			end, took = (*process).Kill, &k.afterKill
+		}
+		at.line.Show("restart %d of %d", n+1, 2*c.Restarts)
+		end(s.nats)
+		s.close()
+		at.systems = nil
+		if err := os.Truncate(s.nats.log, 0); err != nil { // it says that the last one was ready
+			return k, err
+		}
+		began := time.Now()
+		if s, err = at.start(ctx, start, b); err != nil {
+			return k, err
+		}
+		if err := c.check(ctx, s, withID); err != nil {
+			return k, err
+		}
+		*took = append(*took, time.Since(began).Seconds())
+	}
+	k.restarted, err = s.nats.inUseMB(ctx)
+	return k, err
+}
+
+// message is the nth, in the form in which an ingress publishes it.
+func (c *Remembered) message(n int, withID bool) execution.Start {
+	start := execution.Start{
+		ID: uuid.NewString(), WorkflowID: workflowID(0), NodeID: nodeID, AccountID: "bench", Queue: "default",
+		Source: execution.Webhook, AcceptedAt: time.Now(), TokenID: "0123456789abcdef",
+		Headers: execution.Values{"User-Agent": {"bench"}, "Content-Type": {"application/json"}},
+		Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(body(c.BodyBytes))},
+	}
+	if withID {
+		start.DeliveryID = deliveryID(0, uint64(n)) //nolint:gosec // not negative
+		start.ID = execution.IDForDelivery(start.WorkflowID, start.NodeID, start.DeliveryID)
+	}
+	return start
+}
+
+func (c *Remembered) publish(ctx context.Context, s *system, withID bool) error {
+	for n := range c.Messages {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		msg, err := stream.StartMessage(c.message(n, withID))
+		if err != nil {
+			return err
+		}
+		if _, err := s.js.PublishMsgAsync(msg, jetstream.WithStallWait(copyTimeout)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-s.js.PublishAsyncComplete():
+	case <-ctx.Done():
+		return errInterrupted
+	}
+	return c.check(ctx, s, withID)
+}
+
+// check waits for the stream's answer: all messages are there, and a repeat is known.
+func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
+	all, err := s.js.Stream(ctx, stream.Name)
+	if err != nil {
+		return err
+	}
+	if n := all.CachedInfo().State.Msgs; n != uint64(c.Messages) { //nolint:gosec // not negative
+		return fmt.Errorf("the stream has %d messages, not %d", n, c.Messages)
+	}
+	if !withID {
+		return nil
+	}
+	msg, err := stream.StartMessage(c.message(0, withID))
+	if err != nil {
+		return err
+	}
+	ack, err := s.js.PublishMsg(ctx, msg)
+	if err == nil && !ack.Duplicate {
+		err = errors.New("the server has forgotten a delivery ID")
+	}
+	return err
+}
+
+// collected is what the bench's NATS server says after SIGUSR1.
+const collected = "memory is collected"
+
+// inUseMB is how much memory the bench's NATS server holds when it has collected its
+// garbage and given it back.
+func (p *process) inUseMB(ctx context.Context) (int, error) {
+	if err := p.Signal(syscall.SIGUSR1); err != nil {
+		return 0, err
+	}
+	if err := p.awaitLine(ctx, func(line string) bool { return line == collected }); err != nil {
+		return 0, err
+	}
+	return residentMB(p.PID())
+}

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// quartiles of some values.
+type quartiles struct{ low, median, high float64 }
+
+func quartilesOf(values []float64) quartiles {
+	sorted := slices.Sorted(slices.Values(values))
+	return quartiles{quantile(sorted, 0.25), quantile(sorted, 0.5), quantile(sorted, 0.75)}
+}
+
+// quantile of sorted values, between two of them in proportion.
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 == len(sorted) {
+		return sorted[i]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+func (q quartiles) format(verb string) string {
+	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
+}
+
+// each is one number of every turn.
+func each(turns []turn, number func(turn) float64) []float64 {
+	values := make([]float64, len(turns))
+	for i, t := range turns {
+		values[i] = number(t)
+	}
+	return values
+}
+
+// paired is, round by round, the ratio of a number to the yardstick's.
+func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
+	ratios := make([]float64, len(turns))
+	for i := range turns {
+		ratios[i] = number(turns[i]) / number(yardstick[i])
+	}
+	return quartilesOf(ratios)
+}
+
+// latency is a percentile in milliseconds.
+func latency(q float64) func(turn) float64 {
+	return func(t turn) float64 { return percentile(t.latencies, q) }
+}
+
+// percentile of sorted times, in milliseconds.
+func percentile(sorted []time.Duration, q float64) float64 {
+	at := min(int(q*float64(len(sorted))), len(sorted)-1)
+	return float64(sorted[at]) / float64(time.Millisecond)
+}
+
+func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
+	_, _ = fmt.Fprintf(out, "\n%s\n\n", title)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, header)
+	rows(w)
+	_ = w.Flush()
+}
+
+func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
+	table(out, "Every connection sends as soon as it has its answer. Median of the rounds (quartiles); CPU of all server processes.",
+		"\treq/s\tCPU ms/1,000\tof it NATS\tp50 ms\tp99 ms\treq/s x bare\tCPU x bare", func(w io.Writer) {
+			for _, name := range names {
+				t := turns[name]
+				nats := "-"
+				if each := quartilesOf(each(t, func(t turn) float64 { return t.natsCPU.Seconds() / float64(t.count) * 1e6 })); each.median > 0 {
+					nats = fmt.Sprintf("%.0f", each.median)
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
+					quartilesOf(each(t, turn.perSecond)).format("%.0f"),
+					quartilesOf(each(t, func(t turn) float64 { return t.cpuPerThousand() * 1000 })).format("%.0f"), nats,
+					quartilesOf(each(t, latency(0.5))).median, quartilesOf(each(t, latency(0.99))).median,
+					paired(t, turns[bare], turn.perSecond).format("%.2f"), paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
+			}
+		})
+	_, _ = fmt.Fprintln(out)
+	for _, name := range names {
+		_, _ = fmt.Fprintf(out, "%s: %s\n", name, variants[name].what)
+	}
+}
+
+func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate float64) {
+	table(out, fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, in ms. Median of the rounds (quartiles).", rate),
+		"\tp50\tp99\tp99.9\tp99 x bare\tall recorded after", func(w io.Writer) {
+			for _, name := range names {
+				t := turns[name]
+				recorded := "-"
+				if lag := quartilesOf(each(t, func(t turn) float64 { return float64(t.lag) / float64(time.Millisecond) })); lag.median > 1 {
+					recorded = lag.format("%.0f")
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name,
+					quartilesOf(each(t, latency(0.5))).format("%.2f"), quartilesOf(each(t, latency(0.99))).format("%.2f"),
+					quartilesOf(each(t, latency(0.999))).format("%.2f"), paired(t, turns[bare], latency(0.99)).format("%.2f"), recorded)
+			}
+		})
+}
+
+// writeMemory says how long an ingress took to start, and what all processes hold now.
+func writeMemory(out io.Writer, systems []*system) error {
+	_, _ = fmt.Fprintln(out, "\nMemory after the rounds, in MB:")
+	for _, one := range systems {
+		_, _ = fmt.Fprint(out, one.name, ":")
+		for _, p := range one.processes {
+			size, err := residentMB(p.PID())
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprint(out, " ", strings.TrimPrefix(p.name, one.name+"-"), " ", size)
+		}
+		if one.readyAfter > 0 {
+			_, _ = fmt.Fprintf(out, "; the ingress was ready after %.2f s", one.readyAfter.Seconds())
+		}
+		_, _ = fmt.Fprintln(out)
+	}
+	return nil
+}

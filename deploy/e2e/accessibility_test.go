@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// readAxe reads axe-core. It is not part of the repository: npm ci in testdata/axe installs it.
+func readAxe(t *testing.T) (script string, installed bool) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
+	if err != nil && slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "axe") {
+		t.Fatal("axe is required: npm ci --ignore-scripts --prefix deploy/e2e/testdata/axe")
+	}
+	return string(text), err == nil
+}
+
+// checkAccessibility runs axe-core over pages: dark and light, on a phone and on a desk.
+func checkAccessibility(t *testing.T, b *tab, paths []string) {
+	t.Helper()
+	axe, installed := readAxe(t)
+	if !installed {
+		t.Skip("axe is not installed: npm ci --ignore-scripts --prefix deploy/e2e/testdata/axe")
+	}
+	defer func(outer *testing.T) { b.t = outer }(b.t)
+	b.t = t // what fails in here fails here
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: look.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		b.check(err)
+		b.do(chromedp.EmulateViewport(look.width, 900))
+		for _, path := range paths {
+			b.visit(path)
+			b.wait(fragmentsAreThere)
+			b.evaluate(`document.querySelectorAll("#refusals details").forEach((each) => { each.open = true }) ?? ""`)
+			b.do(chromedp.Evaluate[chromedp.Void](axe))
+			found := violations(b)
+			if b.evaluate(`{ const dialog = document.querySelector("dialog:not(:empty)"); dialog?.showModal(); String(dialog !== null) }`) == "true" {
+				found += violations(b)
+			}
+			if found != "" {
+				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, found)
+			}
+			checkWidth(t, b, path, look.width)
+			checkFilters(t, b, path, look.width)
+		}
+	}
+	for _, width := range []int64{320, 640, 768, 1024} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		for _, path := range paths {
+			b.visit(path)
+			b.wait(fragmentsAreThere)
+			checkWidth(t, b, path, width)
+		}
+	}
+}
+
+// violations are what axe-core finds on the page as it is, "" for nothing.
+func violations(b *tab) string {
+	b.t.Helper()
+	return b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
+		v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
+}
+
+// checkWidth finds what one would have to scroll sideways for.
+func checkWidth(t *testing.T, b *tab, path string, width int64) {
+	t.Helper()
+	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
+		t.Errorf("%s is wider than the window of %d px", path, width)
+	}
+}
+
+// checkFilters finds a link beside the button of a list's filters whose text is not on the button's line.
+func checkFilters(t *testing.T, b *tab, path string, width int64) {
+	t.Helper()
+	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {
+		const bottom = (element) => { const text = new Range(); text.selectNodeContents(element); return text.getBoundingClientRect().bottom; };
+		return bottom(link) - bottom(link.previousElementSibling);
+	}).filter((pixels) => Math.abs(pixels) > 0.5))`); off != "" {
+		t.Errorf("%s, %d px wide: what clears the filters is %s px below its button's line", path, width, off)
+	}
+}

@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// chromiumNames are the programs that will do, the first that is there.
+var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
+// findChromium skips the test where there is none, unless one is required.
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range chromiumNames {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "chromium") {
+		t.Fatal("chromium is required, and is not on the PATH")
+	}
+	t.Skip("chromium is not on the PATH")
+	return ""
+}
+
+// tab is a page of a browser, with somebody in front of it.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	base string // URL of the console
+
+	mu         sync.Mutex
+	complaints []string // of the browser, about the page
+}
+
+// openBrowser starts a browser of its own, with nothing in it. What the browser complains
+// of, a refused script or a failed one, fails the test.
+func openBrowser(t *testing.T, base string) *tab {
+	t.Helper()
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(browserFolder(t)), chromedp.DisableGPU, chromedp.WindowSize(1440, 900),
+		chromedp.NoSandbox, // CI is root
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	)
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t.Cleanup(closeTab)
+
+	b := &tab{t: t, ctx: ctx, base: base}
+	b.do(chromedp.Navigate("about:blank"))
+	go func() {
+		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
+	}()
+	for _, permission := range []string{"clipboard-read", "clipboard-write"} {
+		_, err := chromedp.CallBrowser(ctx, browser.SetPermission, browser.SetPermissionParams{
+			Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted, Origin: base,
+		})
+		b.check(err)
+	}
+	return b
+}
+
+// browserFolder is empty. The browser's children may still write to it when the browser
+// has ended, so that it cannot be removed at the first try.
+func browserFolder(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "hookstart-browser-"+filepath.Base(t.TempDir())+"-"+time.Now().Format("150405.000000"))
+	t.Cleanup(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for range 100 {
+			if os.RemoveAll(dir) == nil {
+				return
+			}
+			<-tick.C
+		}
+	})
+	return dir
+}
+
+func (b *tab) hear(event any) {
+	var complaint string
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		complaint = e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			complaint += " " + e.ExceptionDetails.Exception.Description
+		}
+	case *log.EventEntryAdded:
+		// What the API refuses is logged as a network error, and is shown to the operator.
+		if e.Entry.Level != log.EntryLevelError || e.Entry.Source == log.EntrySourceNetwork {
+			return
+		}
+		complaint = e.Entry.Text
+	default:
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complaints = append(b.complaints, complaint)
+}
+
+// contented fails the test if the browser complained.
+func (b *tab) contented() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, complaint := range b.complaints {
+		b.t.Errorf("the browser: %s", complaint)
+	}
+}
+
+func (b *tab) check(err error) {
+	b.t.Helper()
+	if err == nil {
+		return
+	}
+	where, _ := chromedp.Run(b.ctx, chromedp.Location())
+	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
+	b.t.Fatalf("%v\nat %s:\n%s", err, where, text)
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	b.check(chromedp.Do(b.ctx, steps...))
+}
+
+func quote(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string always marshals
+	}
+	return string(quoted)
+}
+
+// visit goes to a page and waits until its scripts run.
+func (b *tab) visit(path string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base+path), chromedp.WaitReady(chromedp.CSS("html[data-ready]")))
+}
+
+func (b *tab) click(selector string) { b.t.Helper(); b.do(chromedp.Click(chromedp.CSS(selector))) }
+
+func (b *tab) see(selector string) { b.t.Helper(); b.do(chromedp.WaitVisible(chromedp.CSS(selector))) }
+
+func (b *tab) write(selector, text string) {
+	b.t.Helper()
+	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+// wait waits until an expression is true. Meanwhile the page may be left for another one,
+// which makes asking it fail.
+func (b *tab) wait(expression string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if err == nil && is {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			b.check(fmt.Errorf("it does not come to: %s (%w)", expression, cmp.Or(err, ctx.Err())))
+		}
+	}
+}
+
+// text waits until an element's text holds one, and returns all of it.
+func (b *tab) text(selector, part string) string {
+	b.t.Helper()
+	element := `document.querySelector(` + quote(selector) + `)`
+	b.wait(element + `?.innerText.includes(` + quote(part) + `)`)
+	return b.evaluate(element + `.innerText`)
+}
+
+// fragmentsAreThere: parts of the page that are fetched apart from it have come.
+const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
+
+// page waits until a page with that heading is there, and its scripts run.
+func (b *tab) page(heading string) {
+	b.t.Helper()
+	b.wait(`"ready" in document.documentElement.dataset && document.querySelector("h1").innerText.includes(` + quote(heading) + `)`)
+}
+
+func (b *tab) evaluate(expression string) string {
+	b.t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](expression, chromedp.EvalAwaitPromise))
+	b.check(err)
+	return text
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// buildCommandLine builds the program hookstart and returns the folder that it is in.
+func buildCommandLine(t *testing.T) (dir string) {
+	t.Helper()
+	return filepath.Dir(buildProgram(t, "github.com/hookstart/hookstart/executor/cmd/hookstart"))
+}
+
+// buildProgram builds a program, with the race detector if this test has it, and returns
+// where it is.
+func buildProgram(t *testing.T, of string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), filepath.Base(of))
+	args := []string{"build", "-buildvcs=false", "-o", path}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "-race" && setting.Value == "true" {
+				args = append(args, "-race")
+			}
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", append(args, of)...)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", of, err, output)
+	}
+	return path
+}
+
+// raceOptions keep a program with the race detector in it from waiting a second before it
+// ends.
+const raceOptions = "atexit_sleep_ms=0"
+
+// Every verb, against the real thing: each script has an installation of its own.
+func TestCommandLine(t *testing.T) {
+	bin := buildCommandLine(t)
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			l := launchLocal(t, t.TempDir())
+			testscript.Run(t, testscript.Params{
+				Files:               []string{script},
+				RequireExplicitExec: true,
+				RequireUniqueNames:  true,
+				Cmds:                map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "publish": publish, "knock": knock},
+				Setup: func(env *testscript.Env) error {
+					env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+					env.Setenv("HOOKSTART_API_URL", l.executor)
+					env.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
+					env.Setenv("INGRESS", l.ingress)
+					env.Setenv("NATS", l.nats)
+					env.Setenv("GORACE", raceOptions)
+					return nil
+				},
+			})
+		})
+	}
+	t.Run("help", func(t *testing.T) { testHelpExamples(t, bin) })
+}
+
+// publish puts a message into the stream as it is: "publish SUBJECT DATA".
+func publish(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: publish SUBJECT DATA")
+	}
+	nc, err := nats.Connect(ts.Getenv("NATS"))
+	ts.Check(err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	ts.Check(err)
+	_, err = js.Publish(context.Background(), args[0], []byte(args[1]))
+	ts.Check(err)
+}
+
+// knock posts to a webhook that does not exist, as a stranger may: "knock PATH".
+func knock(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: knock PATH")
+	}
+	a, err := post(context.Background(), ts.Getenv("INGRESS")+args[0], nil, http.NoBody)
+	ts.Check(err)
+	if a.status != http.StatusNotFound {
+		ts.Fatalf("POST %s: %+v", args[0], a)
+	}
+}
+
+// retry runs a program until it succeeds: "retry PROGRAM ARGUMENT…".
+func retry(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: retry PROGRAM ARGUMENT…")
+	}
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			ts.Fatalf("%s: %v", strings.Join(args, " "), err)
+		case <-tick.C:
+		}
+	}
+}
+
+var (
+	verbLine    = regexp.MustCompile(`(?m)^  ([a-z-]+ [a-z-]+)  +\S`)
+	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
+)
+
+// testHelpExamples proves that the help of every verb has an example that works with the
+// demo, and fits on a terminal.
+func testHelpExamples(t *testing.T, bin string) {
+	l := launchLocal(t, t.TempDir())
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("HOOKSTART_API_URL", l.executor)
+	t.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
+	t.Setenv("HOOKSTART_NATS_URL", l.nats)
+	t.Setenv("GORACE", raceOptions)
+	t.Chdir(t.TempDir())
+
+	// There is something to show, to run again and to requeue.
+	shell(t, `hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(shell(t, "hookstart dead-letter list"), "on purpose") && time.Now().Before(deadline) {
+		continue // each time it is a program that is started
+	}
+	shell(t, "hookstart trigger send demo && hookstart execution verify latest --wait 20s")
+	verbs := verbLine.FindAllStringSubmatch(shell(t, "hookstart --help"), -1)
+	if len(verbs) < 20 {
+		t.Fatalf("verbs: %q", verbs)
+	}
+	for _, verb := range verbs {
+		help := shell(t, "hookstart "+verb[1]+" --help")
+		for line := range strings.Lines(help) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 { // a pipe of examples is longer
+				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
+			}
+		}
+		_, text, found := strings.Cut(help, "\nExample")
+		text, _, _ = strings.Cut(text, "\nFlags:")
+		examples := exampleLine.FindAllStringSubmatch(text, -1)
+		if !found || len(examples) == 0 || !strings.Contains(text, "hookstart "+verb[1]) {
+			t.Errorf("%s --help has no example:\n%s", verb[1], help)
+		}
+		for _, example := range examples {
+			if verb[1] == "execution tail" { // it never ends
+				watching := launch(t, "sh", "-c", "exec "+example[1])
+				watching.Await("(Watching)")
+				watching.Terminate()
+				continue
+			}
+			shell(t, example[1])
+		}
+	}
+}
+
+// shell runs a command line that must succeed, and returns what it writes to stdout.
+func shell(t *testing.T, line string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "sh", "-c", line)
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	stdout, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", line, err, stdout, stderr.String())
+	}
+	return string(stdout)
+}

@@ -1,0 +1,498 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// What an operator does on the first day, in a browser, on the real program.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocalWithLink(t)
+	b := openBrowser(t, l.executor)
+
+	// The link that was printed signs in, once.
+	link := l.Await(`\nConsole +(\S+)`)
+	b.do(chromedp.Navigate(link))
+	b.page("Overview")
+	signOut(b)
+	b.do(chromedp.Navigate(link))
+	b.text("[role=alert]", "only once")
+
+	// The admin token signs in, and leads to where one was going.
+	b.do(chromedp.Navigate(b.base + "/accounts"))
+	b.write("#token", "wrong")
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.text("[role=alert]", "not the admin token")
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("Accounts")
+
+	b.write("#name", "Acme Inc.")
+	b.wait(`document.querySelector("#id").value === "acme-inc"`)
+	b.click("[data-create-account] .primary")
+	b.text("#account-acme-inc", "0 of 1 active")
+	b.text("[data-done]", "“Acme Inc.” is created.")
+
+	demoIsSaid(b)
+	url := createAndActivate(t, b)
+	arrived := arriveLive(t, b, url)
+	showIt(b, arrived)
+	runAgain(b, arrived)
+	refuseSome(t, b, url)
+	requeue(t, b, l)
+	rotate(t, b, l, url)
+	hitTheLimit(b)
+	changeSettings(t, b, l)
+	downgrade(t, b)
+	longNames(t, l)
+
+	t.Run("accessibility", func(t *testing.T) {
+		checkAccessibility(t, b, []string{
+			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/invoices", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
+			"/executions/" + arrived, "/dead-letters", "/refusals", "/accounts", "/no/such/page",
+		})
+	})
+	deleteIt(t, b, l)
+	signOut(b)
+	t.Run("accessibility of the sign-in", func(t *testing.T) {
+		checkAccessibility(t, b, []string{"/sign-in", "/sign-in?once=used"})
+	})
+	b.do(chromedp.Navigate(b.base + "/workflows/new-orders"))
+	b.see("#token")
+	b.contented()
+}
+
+func signOut(b *tab) {
+	b.t.Helper()
+	b.click(".sign-out button")
+	b.see("#token")
+}
+
+// demoIsSaid finds on the demo's page what its runner does, and how far its URL leads.
+func demoIsSaid(b *tab) {
+	b.t.Helper()
+	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
+	b.visit("/workflows/demo")
+	b.text("#title", does)
+	b.text("[data-token-said]", "Senders on other machines cannot reach it")
+	b.text("#reach", "on this machine, http://127.0.0.1:")
+}
+
+// createAndActivate makes a workflow, and copies its URL.
+func createAndActivate(t *testing.T, b *tab) (url string) {
+	t.Helper()
+	b.visit("/workflows")
+	b.click(".head .button")
+	b.write("#name", "New orders")
+	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"))
+	b.click("[data-create-workflow] .primary")
+	b.page("New orders")
+	b.text("[data-done]", "“New orders” is created. It is inactive")
+	b.text("#state", "Inactive")
+	if title := b.evaluate(`document.querySelector("#title").innerText`); strings.Contains(title, "demo runner") {
+		t.Errorf("no demo: %s", title)
+	}
+	b.click("[data-switch]")
+	b.text("#state", "Active")
+	b.text("#quota", "1 of 1 active")
+
+	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, "hst_") {
+		t.Error("the token is in the page before somebody wants to see it")
+	}
+	b.click("[data-show-token]")
+	b.text("#webhook-url", "hst_")
+	b.click("[data-show-token]")
+	b.wait(`!document.documentElement.outerHTML.includes("hst_")`)
+	return copied(b, "webhook-url")
+}
+
+// copied presses a copy button and looks into the clipboard.
+func copied(b *tab, id string) string {
+	b.t.Helper()
+	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`) // it says so for a while
+	b.evaluate(`navigator.clipboard.writeText("nothing").then(() => "")`)
+	b.click(`[data-copy="` + id + `"]`)
+	b.text(`[data-copy="`+id+`"]`, "Copied")
+	return b.evaluate(`navigator.clipboard.readText()`)
+}
+
+// arriveLive posts as a sender does; the page that is open shows it.
+func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
+	t.Helper()
+	b.see("[data-live-state].on")
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer stays where it is
+	a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
+		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST to the copied URL: %+v, %v", a, err)
+	}
+	row := `[data-id="` + a.ExecutionID + `"]`
+	b.text(row, "delivery-1")
+	if again, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"}, strings.NewReader(`{}`)); err != nil || !again.Deduplicated {
+		t.Fatalf("a repeat: %+v, %v", again, err)
+	}
+	if curl := copied(b, "code-curl"); !strings.Contains(curl, "'"+url+"'") {
+		t.Errorf("the curl command has not the URL:\n%s", curl)
+	}
+
+	// With the focus in the list nothing moves away from under one's hands.
+	b.do(chromedp.KeyEvent(kb.Tab)) // the focus came by keyboard
+	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
+	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"}, strings.NewReader("second")); err != nil || a.status != 200 {
+		t.Fatalf("the second POST: %+v, %v", a, err)
+	}
+	b.text("[data-live-show]", "1 new: show")
+	b.wait(`document.querySelectorAll(".execution").length === 1`)
+	b.click("[data-live-show]")
+	b.wait(`document.querySelectorAll(".execution").length === 2`)
+	return a.ExecutionID
+}
+
+func showIt(b *tab, executionID string) {
+	b.t.Helper()
+	b.click(`[data-id="` + executionID + `"] .when`)
+	b.page("Queued")
+	b.text("#input-tree", "12345678901234567890") // not rounded
+	b.text("#input-tree", `"<b>bold</b>"`)
+	b.text(".timeline", "Recorded")
+	b.text("main", "delivery-1")
+	b.click("#input-raw-tab")
+	b.text("#input-text", `{"order": 12345678901234567890,`)
+}
+
+// runAgain needs a sample payload, and says so; the editor checks it as one types.
+func runAgain(b *tab, executionID string) {
+	b.t.Helper()
+	b.click("[data-run-again]")
+	b.text("[data-said].bad", "no sample payload")
+	b.see(`.again a[href$="#sample"]`) // where one can be given
+
+	b.visit("/workflows/new-orders")
+	asks := func(want string) {
+		b.t.Helper()
+		if asked := b.evaluate(`{ const leave = new Event("beforeunload", { cancelable: true }); dispatchEvent(leave); String(leave.defaultPrevented) }`); asked != want {
+			b.t.Errorf("whether the browser asks before what is written is lost: %s", asked)
+		}
+	}
+	asks("false")
+	b.write("#sample", "[1,\n 2,]")
+	b.text("[data-sample-said]", "Not JSON: line 2, column 4: Unexpected token ']'")
+	b.evaluate(`document.querySelector("#sample").value = ""`)
+	b.write("#sample", `{"sample": tru`)
+	b.see("[data-unsaved].on")
+	asks("true")
+	b.text("[data-sample-said]", "Not JSON: line 1")
+	b.wait(`document.querySelector("[data-send-test]").disabled`)
+	b.write("#sample", `e}`)
+	b.text("[data-sample-said]", "Valid JSON")
+	b.click("[data-send-test]")
+	b.text("[data-sample-said]", "Started on the sample payload")
+	b.wait(`!document.querySelector("[data-unsaved].on")`)
+	asks("false")
+	b.wait(`document.querySelectorAll(".execution").length === 3`)
+
+	b.visit("/executions/" + executionID)
+	b.click("[data-run-again]")
+	b.text("[data-said]", "Started on the sample payload")
+	b.click("[data-said] a")
+	b.text("#input-tree", "true")
+	b.text("main", executionID)
+	b.visit("/executions/" + executionID)
+	b.text("main", "Run again as")
+
+	b.visit("/workflows/new-orders?source=rerun")
+	b.wait(`document.querySelectorAll(".execution").length === 2`)
+	b.visit("/workflows/new-orders?delivery=delivery-1")
+	b.text(".executions", "1 repeat")
+	b.wait(`document.querySelectorAll(".execution").length === 1`)
+}
+
+// refuseSome sends what is refused: the page that is open says why, and so does the overview.
+func refuseSome(t *testing.T, b *tab, url string) {
+	t.Helper()
+	b.visit("/workflows/new-orders")
+	b.text("#reach", "leads to an ingress of this installation")
+	b.wait(`!document.querySelector("#refusals li")`)
+	wrong := url + "x"
+	for range 2 {
+		if a, err := post(t.Context(), wrong, map[string]string{"User-Agent": "a sender with " + wrong}, strings.NewReader("12345")); err != nil || a.status != 403 {
+			t.Fatalf("a wrong token: %+v, %v", a, err)
+		}
+	}
+	b.text("#refusals", "2 refused: token_invalid, last ")
+	b.click("#refusals summary")
+	said := b.text("#refusals", "body of 5 bytes")
+	if !strings.Contains(said, "token=[token]") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
+		t.Errorf("of a refused request it says: %s", said)
+	}
+	// What is open stays open, when there is something new.
+	b.evaluate(`document.activeElement.blur() ?? ""`)
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
+	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"}, strings.NewReader("{")); err != nil || a.status != 400 {
+		t.Fatalf("what is no JSON: %+v, %v", a, err)
+	}
+	b.text("#refusals", "1 refused: json_invalid")
+	b.see(`#refusals [data-code="token_invalid"][open] p`)
+
+	b.visit("/")
+	b.text("#numbers", "token_invalid 2")
+	b.text("#numbers", "refused 3")
+	b.text("#reach", "leads to an ingress of this installation")
+	b.click(`.tile[href^="/refusals"]`)
+	b.page("Refusals")
+	said = b.text(".refusals", "token=[token]")
+	if !strings.Contains(said, "json_invalid") || !strings.Contains(said, "give the sender the new URL") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
+		t.Errorf("of all that was refused it says: %s", said)
+	}
+	b.click(`.refusals a[href="/workflows/new-orders"]`)
+	b.page("New orders")
+	b.visit("/executions?status=broken")
+	b.text("main", "“broken” is no status")
+}
+
+// requeue starts what failed once more, on its own input.
+func requeue(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST to the demo: %+v, %v", a, err)
+	}
+	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.visit("/executions/" + a.ExecutionID)
+	b.text("main", "Requeue starts this very input once more")
+	b.click(`[data-run-again$="/requeue"]`)
+	b.text("[data-said]", "Requeued with this input.")
+	b.click("[data-said] a")
+	b.text("#input-tree", "on purpose")
+	b.text("main", "a requeue of "+a.ExecutionID)
+	b.visit("/executions/" + a.ExecutionID)
+	b.text("main", "Requeued as")
+	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
+
+	// What it was requeued as has failed for the same reason: the list of dead letters requeues it, too.
+	b.text(".facts", "Requeued as")
+	again := strings.TrimPrefix(b.evaluate(`[...document.querySelectorAll(".facts dt")].find((each) => each.innerText === "Requeued as").nextElementSibling.querySelector("a").pathname`), "/executions/")
+	recorded(t, l.client(), again, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.click(`nav a[href="/dead-letters"]`)
+	b.page("Dead letters")
+	b.wait(`document.querySelectorAll(".dead-letters tbody tr").length === 1`)
+	b.text(".dead-letters", "on purpose")
+	b.see(`.dead-letters a[href="/executions/` + again + `"]`)
+	b.click(".dead-letters [data-once]")
+	b.text(".dead-letters [data-said]", "Started. Show it")
+	b.text(".dead-letters [data-once][aria-disabled=true]", "Requeued")
+	b.click(".dead-letters [data-said] a")
+	b.text("main", "a requeue of "+again)
+
+	// That one has failed, too, and is requeued where the executions are listed.
+	third := strings.TrimPrefix(b.evaluate(`location.pathname`), "/executions/")
+	recorded(t, l.client(), third, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.visit("/")
+	b.text("#numbers", "1 dead letter that nobody works on any more")
+	b.visit("/executions?status=failed")
+	b.click(`[data-id="` + third + `"] [data-once]`)
+	b.text("[data-said]", "Requeued with its input. Show it")
+	b.text(`[data-id="`+third+`"] [data-once][aria-disabled=true]`, "Requeued")
+	b.click("[data-said] a")
+	b.text("main", "a requeue of "+third)
+}
+
+// rotate makes a new token; the old one works a while longer.
+func rotate(t *testing.T, b *tab, l *localProgram, old string) {
+	t.Helper()
+	b.visit("/workflows/new-orders")
+	b.click(".rotate summary")
+	b.click("[data-rotate] button")
+	b.wait(`document.querySelectorAll(".tokens li").length === 2`)
+	b.text(".tokens", "ends in")
+	url := copied(b, "webhook-url")
+	if url == old || !strings.HasPrefix(url, old[:strings.Index(old, "hst_")]) {
+		t.Errorf("the URL after the rotation is %s", url)
+	}
+	for _, one := range []string{url, old} {
+		if a, err := post(t.Context(), one, nil, strings.NewReader("x")); err != nil || a.status != 200 {
+			t.Errorf("POST after the rotation: %+v, %v", a, err)
+		}
+	}
+
+	// Somebody else rotates it, too: the page neither shows nor copies the old one.
+	b.click("[data-show-token]")
+	b.text("#webhook-url", "hst_")
+	again, err := l.client().RotateToken(t.Context(), "new-orders", "webhook", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := copied(b, "webhook-url"); now != again.URL {
+		t.Errorf("after another rotation it copies %s", now)
+	}
+	b.text("[data-token-said]", "The token was rotated elsewhere.")
+	b.wait(`!document.documentElement.outerHTML.includes("hst_")`)
+}
+
+// hitTheLimit finds that the free plan lets one workflow be active.
+func hitTheLimit(b *tab) {
+	b.t.Helper()
+	b.visit("/new-workflow?account=acme-inc")
+	b.write("#name", "Invoices")
+	b.click("[data-create-workflow] .primary")
+	b.page("Invoices")
+	b.click("[data-switch]")
+	said := b.text("[data-switch-refusal]", "or change the plan")
+	if !strings.Contains(said, "Deactivate New orders") {
+		b.t.Errorf("the refusal says: %s", said)
+	}
+	b.wait(`document.querySelector("[data-switch]").getAttribute("aria-checked") === "false"`)
+	b.visit("/accounts")
+	b.do(chromedp.SetValue(chromedp.CSS("#account-acme-inc select"), "pro"))
+	b.click("#account-acme-inc button")
+	b.text("#account-acme-inc", "no limit")
+	b.text("[data-done]", "“Acme Inc.” is on the plan pro now.")
+	b.wait(`document.activeElement?.matches("[data-done]")`)
+	b.visit("/workflows/invoices")
+	b.click("[data-switch]")
+	b.text("#state", "Active")
+}
+
+// changeSettings changes a workflow, and nothing of it that was not changed on the page.
+func changeSettings(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, client := t.Context(), l.client()
+	_, err := client.SetSamplePayload(ctx, "invoices", "webhook", []byte(`{"kept":true}`))
+	check(err)
+	before, err := client.Trigger(ctx, "invoices", "webhook")
+	check(err)
+	b.visit("/workflows/invoices")
+	// Meanwhile, somebody else changes the queue.
+	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices", Queue: "theirs", Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
+	check(err)
+	b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "Invoices & bills"))
+	b.write("[name=requests]", "7")
+	b.click("[data-settings] button")
+	b.text("[data-settings] [data-said].bad", "needs both numbers")
+	b.write("[name=seconds]", "10")
+	b.click("[data-settings] button")
+	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
+	b.text("h1", "Invoices & bills")
+	b.text("#title", "queue theirs")
+	b.text("#rate", "7 requests per 10 s")
+	b.wait(`document.title === "Invoices & bills · hookstart"`)
+	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // and to write the old one would change it
+
+	w, err := client.Workflow(ctx, "invoices")
+	check(err)
+	after, err := client.Trigger(ctx, "invoices", "webhook")
+	check(err)
+	if w.Name != "Invoices & bills" || w.Queue != "theirs" || w.RateLimit == nil || *w.RateLimit != (api.RateLimit{Requests: 7, WindowSeconds: 10}) || !w.Active || w.AccountID != "acme-inc" {
+		t.Errorf("it is %+v", w)
+	}
+	if after.Token != before.Token || string(after.SamplePayload) != `{"kept":true}` || after.Name != "Webhook" {
+		t.Error("its trigger node is not what it was")
+	}
+
+	// What was saved is not changed any more; emptied, the rate limit is the plan's again.
+	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""), chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
+	b.click("[data-settings] button")
+	b.text("#rate", "600 requests/min")
+	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.RateLimit != nil || w.Name != "Invoices & bills" || w.Queue != "theirs" {
+		t.Errorf("it is %+v, %v", w, err)
+	}
+}
+
+// downgrade is asked what stops, and stays with the plan first.
+func downgrade(t *testing.T, b *tab) {
+	t.Helper()
+	b.visit("/accounts")
+	change := func(plan string) {
+		b.do(chromedp.SetValue(chromedp.CSS("#account-acme-inc select"), plan))
+		b.click("#account-acme-inc button")
+	}
+	change("free")
+	asked := b.text("dialog[open]", "Change “Acme Inc.” to the plan free?")
+	stops, stays, _ := strings.Cut(asked, "This one stays")
+	if !strings.Contains(stops, "This one stops") || !strings.Contains(stops, "Invoices & bills") || !strings.Contains(stays, "New orders") {
+		t.Errorf("it asks: %s", asked)
+	}
+	if axe, installed := readAxe(t); installed {
+		b.do(chromedp.Evaluate[chromedp.Void](axe))
+		if found := violations(b); found != "" {
+			t.Errorf("the dialog: %s", found)
+		}
+	}
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.wait(`!document.querySelector("dialog[open]") && document.querySelector("#account-acme-inc select").value === "pro" && document.activeElement.matches("#account-acme-inc button")`)
+	b.text("#account-acme-inc", "no limit")
+	change("free")
+	b.text("dialog[open]", "This one stops")
+	b.click("dialog [value=yes]")
+	b.text("[data-done]", "“Acme Inc.” is on the plan free now.")
+	b.text("#account-acme-inc", "2 of 1 active")
+	change("ultra") // nothing stops: nothing is asked
+	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
+	b.text("#account-acme-inc", "no limit")
+}
+
+// longNames gives a workflow names without a place to break.
+func longNames(t *testing.T, l *localProgram) {
+	t.Helper()
+	long := strings.Repeat("W", 200)
+	if _, err := l.client().PutWorkflow(t.Context(), "invoices", api.PutWorkflow{
+		AccountID: "acme-inc", Name: long, Triggers: []api.PutTrigger{{NodeID: "webhook", Name: long}, {NodeID: "second", Name: long}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deleteIt deletes a workflow: what the dialog says of it is so.
+func deleteIt(t *testing.T, b *tab, l *localProgram) {
+	t.Helper()
+	trigger, err := l.client().Trigger(t.Context(), "demo", "webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := post(t.Context(), trigger.URL, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"before the end"}`))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST to the demo: %+v, %v", a, err)
+	}
+	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	b.visit("/workflows/demo")
+	b.click("[data-delete]")
+	b.text("dialog[open]", "senders get 404 workflow_not_found")
+	b.click("dialog [value=no]")
+	b.wait(`!document.querySelector("dialog[open]")`)
+	if _, err := l.client().Workflow(t.Context(), "demo"); err != nil {
+		t.Fatalf("it was to be kept: %v", err)
+	}
+	b.click("[data-delete]")
+	b.click("dialog [value=yes]")
+	b.page("Workflows")
+	b.text("[data-done]", "“Demo” is deleted.")
+	b.wait(`!document.querySelector('a[href="/workflows/demo"]')`)
+
+	if refused, err := post(t.Context(), trigger.URL, nil, strings.NewReader("x")); err != nil || refused.status != 404 || refused.Code != "workflow_not_found" {
+		t.Errorf("POST after it was deleted: %+v, %v", refused, err)
+	}
+	b.visit("/executions/" + a.ExecutionID)
+	b.text("main", "before the end")
+	b.text("main", "It cannot run again: its workflow is gone.")
+	if _, err := l.client().RequeueExecution(t.Context(), a.ExecutionID); err == nil {
+		t.Error("it was requeued")
+	}
+	b.visit("/dead-letters")
+	b.text(".dead-letters", "deleted")
+	b.text(".dead-letters", "its trigger node is gone")
+	b.visit("/workflows")
+	b.wait(`document.querySelector("[data-done]").hidden`)
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// ledger is what senders were told.
+type ledger struct {
+	mu sync.Mutex
+	// acknowledged are the execution IDs, with the delivery ID or "".
+	acknowledged map[string]string
+}
+
+func (l *ledger) add(a answer, deliveryID string) (doubled bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.acknowledged[a.ExecutionID]
+	l.acknowledged[a.ExecutionID] = deliveryID
+	return known && !a.Deduplicated
+}
+
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acknowledged)
+}
+
+// send posts until the context ends: with a delivery ID, tried again under the same ID
+// until there is an answer, or without one.
+func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
+		if n%2 == 0 {
+			deliveryID = fmt.Sprintf("%d-%d-%d", run, sender, n)
+			header["X-GitHub-Delivery"] = deliveryID
+		}
+		a, err := post(ctx, url(), header, strings.NewReader(`{"n":1}`))
+		switch {
+		case err != nil:
+			return // the program is gone, or the test is over; what was not acknowledged does not count
+		case a.status == 200:
+			if l.add(a, deliveryID) {
+				t.Errorf("execution %s was given to two deliveries", a.ExecutionID)
+			}
+		case a.Code != "unavailable" && a.Code != "overloaded":
+			t.Errorf("answer %+v", a)
+			return
+		}
+	}
+}
+
+// Five times kill -9 under load: each acknowledged ID is recorded exactly once, and
+// deliveries from before are still recognised.
+func TestKillUnderLoad(t *testing.T) {
+	const kills, senders, perRun = 5, 8, 150
+	dir := t.TempDir()
+	l := &ledger{acknowledged: map[string]string{}}
+	path := ""
+	for run := range kills {
+		p := launchLocal(t, dir, "--log-level=warn")
+		if path == "" {
+			path = makeWorkflow(t, p.client(), "load")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var wg sync.WaitGroup
+		before := l.len()
+		for sender := range senders {
+			wg.Go(func() { l.send(ctx, t, sender, run, func() string { return p.ingress + path }) })
+		}
+		tick := time.NewTicker(time.Millisecond)
+		for l.len() < before+perRun && ctx.Err() == nil {
+			<-tick.C
+		}
+		tick.Stop()
+		p.Kill() // in the middle of it
+		wg.Wait()
+		cancel()
+	}
+	t.Logf("%d acknowledged", l.len())
+	if l.len() < kills*perRun {
+		t.Fatal("there was too little load")
+	}
+
+	p := launchLocal(t, dir, "--log-level=warn")
+	for id, deliveryID := range l.acknowledged {
+		if deliveryID == "" {
+			continue
+		}
+		a, err := post(t.Context(), p.ingress+path, map[string]string{"X-GitHub-Delivery": deliveryID}, strings.NewReader("again"))
+		if err != nil || a.ExecutionID != id || !a.Deduplicated {
+			t.Fatalf("delivery %s was %s, again: %+v, %v", deliveryID, id, a, err)
+		}
+	}
+	checkLedger(t, l.acknowledged, p.nats, p.client(), "load")
+}
+
+// checkLedger compares what was acknowledged with what is stored and recorded: each
+// exactly once. More may be there: a sender may have gone before it heard the answer.
+func checkLedger(t *testing.T, acknowledged map[string]string, natsURL string, c *apiclient.Client, workflowID string) {
+	t.Helper()
+	stored := storedStarts(t, natsURL, workflowID)
+	for id := range acknowledged {
+		if stored[id] != 1 {
+			t.Errorf("%s is %d times in the stream", id, stored[id])
+		}
+	}
+	for id, n := range stored {
+		if n != 1 {
+			t.Errorf("%s is %d times in the stream", id, n)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	for {
+		records := recordedIDs(t, c, workflowID)
+		if len(records) >= len(stored) {
+			for id, n := range records {
+				if n != 1 || stored[id] != 1 {
+					t.Errorf("%s is %d times recorded, %d times stored", id, n, stored[id])
+				}
+			}
+			return
+		}
+		select {
+		case <-ctx.Done():
+			missing := maps.Clone(stored)
+			for id := range records {
+				delete(missing, id)
+			}
+			t.Fatalf("%d of %d executions are not recorded", len(missing), len(stored))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// storedStarts counts the starts of a workflow in the stream, by execution ID.
+func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
+	t.Helper()
+	js := jetStream(t, natsURL)
+	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for {
+		msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[msg.Headers().Get(stream.HeaderExecutionID)]++
+		meta, err := msg.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta.NumPending == 0 {
+			return counts
+		}
+	}
+}
+
+// recordedIDs counts the records of a workflow by execution ID.
+func recordedIDs(t *testing.T, c *apiclient.Client, workflowID string) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	page := apiclient.Page{Limit: 200}
+	for {
+		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			counts[e.ExecutionID]++
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			return counts
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+var killedRunners = flag.Int("runners", 0, "TestKilledRunners: so many executions, and a kill every 2 s; 0: a short one")
+
+const (
+	places        = 8 // of each runner
+	runnerAckWait = 2 * time.Second
+)
+
+// beRunner is the program test-runner: a runner that writes when it begins and ends each
+// execution, which takes it a while.
+func beRunner() {
+	takes, err := time.ParseDuration(os.Args[2])
+	if err == nil {
+		err = runRunner(os.Args[1], takes)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runRunner(natsURL string, takes time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	fmt.Fprintln(os.Stdout, "ready")
+	return runner.Run(ctx, nc, runner.Options{Queue: "killed", Group: "killed", Concurrency: places, AckWait: runnerAckWait},
+		func(ctx context.Context, e runner.Execution) (any, error) {
+			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro()) // one write: a killed process has written it or not
+			select {
+			case <-time.After(takes):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			fmt.Fprintln(os.Stdout, "end", e.ID, time.Now().UnixMicro())
+			return map[string]int{"pid": os.Getpid()}, nil
+		})
+}
+
+// testRunner is one of its processes.
+type testRunner struct {
+	*process
+	killed bool
+}
+
+// testRun is one run of an execution.
+type testRun struct {
+	by    *testRunner
+	began int64 // microseconds since 1970: they are all on one machine
+	// after is how many others returned after it; -1: it did not return.
+	after int
+}
+
+// runs are those of a process, by execution.
+func (r *testRunner) runs(t *testing.T) map[string]*testRun {
+	t.Helper()
+	all, returned := map[string]*testRun{}, 0
+	for line := range strings.Lines(r.Output()) {
+		words := strings.Fields(line)
+		switch {
+		case !strings.HasSuffix(line, "\n") || len(words) != 3:
+		case words[0] == "begin":
+			began, err := strconv.ParseInt(words[2], 10, 64)
+			if err != nil || all[words[1]] != nil {
+				t.Errorf("process %d ran execution %s twice: %v", r.PID(), words[1], err)
+			}
+			all[words[1]] = &testRun{by: r, began: began, after: -1}
+		case words[0] == "end":
+			returned++
+			all[words[1]].after = returned // yet its number
+		}
+	}
+	for _, run := range all {
+		if run.after > 0 {
+			run.after = returned - run.after
+		}
+	}
+	return all
+}
+
+// Four runners of one group, of which one after the other is killed and replaced: every
+// execution succeeds, only what was in flight at a kill runs again, and no final state
+// changes.
+func TestKilledRunners(t *testing.T) {
+	t.Parallel()
+	executions, takes, look := 1000, 20*time.Millisecond, 20*time.Millisecond
+	if *killedRunners > 0 {
+		executions, takes, look = *killedRunners, 50*time.Millisecond, 250*time.Millisecond
+	}
+	began := time.Now()
+	l := launchLocal(t, t.TempDir(), "--log-level=warn")
+	path := makeWorkflow(t, l.client(), "killed")
+	if _, err := l.client().PutWorkflow(t.Context(), "killed", api.PutWorkflow{
+		AccountID: "tests", Name: "killed", Queue: "killed", RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers: []api.PutTrigger{{NodeID: "node"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var all []*testRunner
+	begin := func() *testRunner {
+		r := &testRunner{process: launch(t, "test-runner", l.nats, takes.String())}
+		r.Await("(ready)")
+		all = append(all, r)
+		return r
+	}
+	members := []*testRunner{begin(), begin(), begin(), begin()}
+	accepted := sendAll(t, l.ingress+path, executions)
+
+	// What has ended is looked at again and again beside the kills, which do not wait for that.
+	final := map[string]api.Execution{}
+	observe := func() { finalStates(t, l.client(), "killed", final) }
+	stopObserving, observed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(observed)
+		for {
+			observe()
+			select {
+			case <-stopObserving:
+				return
+			case <-time.After(look):
+			}
+		}
+	}()
+	// Kills go by progress, or by time.
+	kill := func(n int) {
+		victim := members[n%len(members)]
+		victim.Kill()
+		victim.killed = true
+		members[n%len(members)] = begin()
+	}
+	kills := 0
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for last := time.Now(); ; <-tick.C {
+		ran := 0
+		for _, r := range all {
+			ran += strings.Count(r.Output(), "\nend ")
+		}
+		if ran >= executions {
+			break
+		}
+		due := ran >= (kills+1)*executions/4 // three times
+		if *killedRunners > 0 {
+			due = time.Since(last) >= 2*time.Second
+		}
+		if due {
+			last = time.Now()
+			kill(kills)
+			kills++
+		}
+	}
+	close(stopObserving)
+	<-observed
+	ids := <-accepted
+	for deadline := time.Now().Add(2 * time.Minute); len(final) < len(ids) && time.Now().Before(deadline); <-tick.C {
+		observe()
+	}
+	observe()
+	for _, r := range members {
+		r.Terminate()
+	}
+
+	for _, id := range ids {
+		if e := final[id]; e.Status != "succeeded" {
+			t.Errorf("execution %s is %q", id, e.Status)
+		}
+	}
+	if len(final) != executions || kills == 0 {
+		t.Errorf("%d of %d executions ended; %d kills", len(final), executions, kills)
+	}
+	repeats, unacknowledged := checkRepeats(t, all)
+	reports := checkFirstEndCounts(t, l, ids)
+	t.Logf("%d executions, %d runners killed, all succeeded in %s: %d handler runs were repeated, %d of them had returned and were not acknowledged yet; %d final reports",
+		executions, kills, time.Since(began).Round(100*time.Millisecond), repeats, unacknowledged, reports)
+}
+
+// sendAll posts so many deliveries, each until it is accepted, and then says what was.
+func sendAll(t *testing.T, url string, n int) <-chan []string {
+	t.Helper()
+	accepted := make(chan []string, 1)
+	var (
+		next    atomic.Int64
+		mu      sync.Mutex
+		ids     []string
+		senders sync.WaitGroup
+	)
+	for range 4 {
+		senders.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				a, err := post(t.Context(), url, map[string]string{"X-GitHub-Delivery": fmt.Sprint(i)}, strings.NewReader("{}"))
+				if err != nil || a.status != 200 {
+					t.Errorf("delivery %d: %+v, %v", i, a, err)
+					return
+				}
+				mu.Lock()
+				ids = append(ids, a.ExecutionID)
+				mu.Unlock()
+			}
+		})
+	}
+	go func() {
+		senders.Wait()
+		accepted <- ids
+	}()
+	return accepted
+}
+
+// finalStates adds the executions of a workflow that have ended, and checks that those
+// that had before are as they were.
+func finalStates(t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution) {
+	t.Helper()
+	page := apiclient.Page{Limit: api.MaxLimit}
+	for {
+		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID}, page)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, e := range list.Items {
+			before, ended := known[e.ExecutionID]
+			switch {
+			case ended && before != e:
+				t.Errorf("a final state changed: %+v, then %+v", before, e)
+			case execution.Status(e.Status).Final():
+				known[e.ExecutionID] = e
+			}
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			return
+		}
+	}
+}
+
+// checkRepeats checks that whatever ran again was in flight when its runner was killed: it
+// had not returned, or was among the last that had, whose acknowledgement the server did
+// not have yet. A runner lets as many wait for that as it has places; twice as many may
+// be on their way when the machine is busy.
+func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
+	t.Helper()
+	runs := map[string][]*testRun{}
+	for _, r := range all {
+		for id, run := range r.runs(t) {
+			runs[id] = append(runs[id], run)
+		}
+	}
+	for id, of := range runs {
+		slices.SortFunc(of, func(a, b *testRun) int { return cmp.Compare(a.began, b.began) })
+		for _, before := range of[:len(of)-1] {
+			repeats++
+			if before.after >= 0 {
+				unacknowledged++
+			}
+			if !before.by.killed || before.after > 3*places {
+				t.Errorf("execution %s ran again; its runner was killed: %v; %d others returned after it", id, before.by.killed, before.after)
+			}
+		}
+	}
+	return repeats, unacknowledged
+}
+
+// checkFirstEndCounts compares what the stream has with the records: of the final reports
+// of an execution, the first one counts.
+func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
+	t.Helper()
+	js := jetStream(t, l.nats)
+	consumer, err := js.OrderedConsumer(t.Context(), stream.ProgressName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
+	first, again := map[string]*execution.Progress{}, map[string]bool{}
+	for pending := uint64(1); pending > 0; {
+		msg, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := msg.Metadata()
+		event, unreadable := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+		if err = errors.Join(err, unreadable); err != nil {
+			t.Fatal(err)
+		}
+		pending = meta.NumPending
+		if p := event.Progress; p.Status.Final() {
+			reports++
+			if first[p.ID] != nil {
+				again[p.ID] = true
+				continue
+			}
+			first[p.ID] = p
+		}
+	}
+	if len(first) != len(ids) {
+		t.Errorf("%d of %d executions were reported to have ended", len(first), len(ids))
+	}
+	for id := range again {
+		e, err := l.client().Execution(t.Context(), id)
+		if err != nil || string(e.Output) != string(first[id].Output) || !e.FinishedAt.Equal(first[id].At.Truncate(time.Microsecond)) {
+			t.Errorf("execution %s: %s at %v, but %s at %v came first; %v", id, e.Output, e.FinishedAt, first[id].Output, first[id].At, err)
+		}
+	}
+	return reports
+}

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+)
+
+// Whatever strangers and senders send, there is no series more than there was at the
+// start.
+func TestNoRequestAddsASeries(t *testing.T) {
+	l := launchLocal(t, t.TempDir())
+	before := scraped(t, l.ops)
+	client := l.client()
+	base, token, _ := strings.Cut(l.webhook, "?token=")
+	send := func(method, url string, header map[string]string, body string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range header {
+			request.Header.Set(name, value)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+	}
+	var last string
+	for n := range 40 {
+		id := fmt.Sprintf("wf-%d", n)
+		path := makeWorkflow(t, client, id)
+		a, err := post(t.Context(), l.ingress+path, map[string]string{
+			"X-GitHub-Delivery": id, "User-Agent": "agent-" + id, "Content-Type": "application/x-" + id, "X-" + id: id,
+		}, strings.NewReader(id))
+		if err != nil || a.status != 200 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		last = a.ExecutionID
+		for _, url := range []string{l.ingress + path, base + "?token=" + token} {
+			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}") // a repeat; a run of the demo
+		}
+		send("POST", base+"?token=wrong-"+id, nil, "")
+		send("POST", l.ingress+"/webhooks/none-"+id+"?token=x", nil, "")
+		send("POST", l.ingress+path+"&"+id+"="+id, map[string]string{"Content-Type": "application/json"}, "{"+id)
+		send("GET", l.ingress+"/"+id+"/"+id, nil, "")
+		send("METHOD"+fmt.Sprint(n), l.ingress+path, nil, "")
+		send("METHOD"+fmt.Sprint(n), l.executor+"/api/v1/"+id, nil, "")
+		send("GET", l.executor+"/"+id, nil, "")
+		send("GET", l.ops+"/"+id, nil, "")
+		if n%2 == 0 {
+			if _, err := client.Deactivate(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			send("POST", l.ingress+path, map[string]string{"X-GitHub-Delivery": "other-" + id}, "{}")
+		}
+	}
+	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
+	now := scraped(t, l.ops)
+	if more := added(before, now); len(more) > 0 {
+		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
+	}
+	// What was sent was counted, or all this has shown nothing.
+	for _, code := range []string{"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found", "json_invalid", "workflow_inactive"} {
+		counted := slices.ContainsFunc(now["hookstart_ingress_requests_total"].GetMetric(), func(m *dto.Metric) bool {
+			return m.GetCounter().GetValue() >= 20 && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
+				return l.GetName() == "code" && l.GetValue() == code
+			})
+		})
+		if !counted {
+			t.Errorf("%q was not counted", code)
+		}
+	}
+}
+
+// The check above sees a label that a request makes.
+func TestALabelOfARequestIsSeen(t *testing.T) {
+	o := ops.New()
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "By workflow: too many."}, []string{"workflow"})
+	o.Metrics.MustRegister(requests)
+	addr, stop, err := o.Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	before := scraped(t, "http://"+addr)
+	requests.WithLabelValues("wf-1").Inc()
+	requests.WithLabelValues("wf-2").Inc()
+	want := []string{`requests_total{workflow="wf-1"}`, `requests_total{workflow="wf-2"}`}
+	if diff := cmp.Diff(want, added(before, scraped(t, "http://"+addr))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// documented are the metrics of the table in deploy/prometheus/README.md: name → type and
+// labels.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../prometheus/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(hookstart_\\w+)` \\| (\\w+) \\| ([^|]*)\\| .+ \\|$").FindAllStringSubmatch(string(text), -1) {
+		labels := regexp.MustCompile(`\w+`).FindAllString(m[3], -1)
+		slices.Sort(labels)
+		metrics[m[1]] = m[2] + " " + strings.Join(labels, ",")
+	}
+	return metrics
+}
+
+// The table of all metrics is complete, and says of each what it is; names are as they
+// are said to be.
+func TestMetricsAreDocumented(t *testing.T) {
+	l := launchLocal(t, t.TempDir())
+	s := scraped(t, l.ops)
+	have, want := map[string]string{}, documented(t)
+	for _, name := range s.ours() {
+		family := s[name]
+		have[name] = strings.ToLower(family.GetType().String()) + " " + strings.Join(slices.Sorted(maps.Keys(s.labels(name))), ",")
+
+		unit := regexp.MustCompile(`_(seconds|bytes|messages)$`).MatchString(name)
+		total := strings.HasSuffix(name, "_total")
+		if counter := family.GetType() == dto.MetricType_COUNTER; counter != total {
+			t.Errorf("%s is a %s: a counter, and nothing else, ends in _total", name, family.GetType())
+		}
+		if family.GetType() == dto.MetricType_HISTOGRAM && (!unit || family.GetMetric()[0].GetHistogram().Schema == nil) {
+			t.Errorf("the histogram %s has no unit, or is no native one", name)
+		}
+		if !regexp.MustCompile(`^hookstart_(ingress|executor|runner|build)_[a-z_]+$`).MatchString(name) || family.GetHelp() == "" {
+			t.Errorf("%s: %q", name, family.GetHelp())
+		}
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("the table of deploy/prometheus/README.md (-) and what is served (+):\n%s", diff)
+	}
+}

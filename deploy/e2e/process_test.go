@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+)
+
+// process is one of the programs, running.
+type process = childtest.Process
+
+// launch starts a program. It is killed at the end of the test if it still runs.
+func launch(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	return childtest.Launch(t, exec.Command(name, args...))
+}
+
+const adminToken = "the-admin-token-of-the-tests"
+
+// localProgram is hookstart-local, ready.
+type localProgram struct {
+	*process
+	ingress, executor, nats, ops, webhook string
+}
+
+func launchLocal(t *testing.T, dataDir string, args ...string) *localProgram {
+	t.Helper()
+	p := launch(t, "hookstart-local", append([]string{
+		"--data-dir", dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
+		"--ops-addr=127.0.0.1:0", "--admin-token=" + adminToken, "--log-level=debug",
+	}, args...)...)
+	l := &localProgram{process: p}
+	l.nats = p.Await(`\nNATS +(\S+)`)
+	l.ops = strings.TrimSuffix(p.Await(`\nMetrics +(\S+)`), "/metrics")
+	l.executor = p.Await(`\nConsole +(http://[^/\s]+)`)
+	l.webhook = p.Await(`\n  (http\S+/webhooks/\S+)`)
+	l.ingress, _, _ = strings.Cut(l.webhook, "/webhooks/")
+	return l
+}
+
+// launchLocalWithLink starts hookstart-local with a token of its own making, as far as it
+// knows: then it prints a link that signs in.
+func launchLocalWithLink(t *testing.T) *localProgram {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return launchLocal(t, dir, "--admin-token=")
+}
+
+func (l *localProgram) client() *apiclient.Client { return apiclient.New(l.executor, adminToken) }
+
+// makeWorkflow makes an active workflow with the trigger node "node" and returns the path
+// and query of its webhook URL.
+func makeWorkflow(t *testing.T, c *apiclient.Client, id string) (path string) {
+	t.Helper()
+	ctx := t.Context()
+	_, err := c.PutAccount(ctx, "tests", api.PutAccount{Name: "Tests", Plan: "ultra"})
+	if err == nil {
+		_, err = c.PutWorkflow(ctx, id, api.PutWorkflow{
+			AccountID: "tests", Name: id, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+			Triggers: []api.PutTrigger{{NodeID: "node"}},
+		})
+	}
+	if err == nil {
+		_, err = c.Activate(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return webhookPath(t, c, id)
+}
+
+// webhookPath is the path and query of a workflow's webhook URL now.
+func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
+	t.Helper()
+	trigger, err := c.Trigger(t.Context(), id, "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, path, _ := strings.Cut(trigger.URL, "/webhooks/")
+	return "/webhooks/" + path
+}
+
+// answer is what a sender gets.
+type answer struct {
+	status       int
+	ExecutionID  string `json:"executionId"`
+	Deduplicated bool   `json:"deduplicated"`
+	Code         string `json:"code"`
+}
+
+// post sends as a sender does. Its errors are those of the connection.
+func post(ctx context.Context, url string, header map[string]string, body io.Reader) (a answer, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return a, err
+	}
+	for name, value := range header {
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a.status = response.StatusCode
+	return a, json.NewDecoder(response.Body).Decode(&a)
+}
+
+// recorded waits until an execution is recorded and satisfies ok, and returns it.
+func recorded(t *testing.T, c *apiclient.Client, id string, ok func(api.ExecutionDetail) bool) api.ExecutionDetail {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		e, err := c.Execution(ctx, id)
+		var problem *api.Problem
+		switch {
+		case err == nil && ok(e):
+			return e
+		case err != nil && (!errors.As(err, &problem) || problem.Code != api.CodeNotFound):
+			t.Fatal(err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("execution %s: %+v, %v", id, e, err)
+		}
+	}
+}

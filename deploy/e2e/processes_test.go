@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+)
+
+// installation is the production shape: separate processes and a NATS server.
+type installation struct {
+	nats      *natstest.Node
+	executor  *process
+	client    *apiclient.Client
+	ingresses []*process
+	urls      []string // of the ingresses
+}
+
+func install(t *testing.T, ingresses int) *installation {
+	t.Helper()
+	i := &installation{nats: natstest.Start(t)}
+	i.executor = launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(),
+		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	i.client = apiclient.New("http://"+i.executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+	for range ingresses {
+		p := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL())
+		i.ingresses = append(i.ingresses, p)
+	}
+	for _, p := range i.ingresses {
+		i.urls = append(i.urls, "http://"+p.Await(`"addr":"([^"]+)".*ingress is ready`))
+	}
+	return i
+}
+
+// 500 rounds of 16 concurrent posts of one delivery ID over two ingress processes: one
+// answer without deduplicated, one message, one record, one ID.
+func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
+	t.Parallel()
+	const rounds, repeats = 500, 16
+	i := install(t, 2)
+	path := makeWorkflow(t, i.client, "busy")
+	acknowledged := map[string]string{}
+	for round := range rounds {
+		delivery := fmt.Sprintf("delivery-%d", round)
+		var (
+			wg      sync.WaitGroup
+			answers [repeats]answer
+			errs    [repeats]error
+		)
+		for n := range repeats {
+			wg.Go(func() {
+				answers[n], errs[n] = post(t.Context(), i.urls[n%2]+path, map[string]string{"X-GitHub-Delivery": delivery}, strings.NewReader("{}"))
+			})
+		}
+		wg.Wait()
+		originals := 0
+		for n, a := range answers {
+			if errs[n] != nil || a.status != 200 || a.ExecutionID != answers[0].ExecutionID {
+				t.Fatalf("round %d: %+v, %v", round, a, errs[n])
+			}
+			if !a.Deduplicated {
+				originals++
+			}
+		}
+		if originals != 1 {
+			t.Fatalf("round %d: %d answers without deduplicated", round, originals)
+		}
+		acknowledged[answers[0].ExecutionID] = delivery
+	}
+	if len(acknowledged) != rounds {
+		t.Errorf("%d IDs for %d deliveries", len(acknowledged), rounds)
+	}
+	checkLedger(t, acknowledged, i.nats.URL(), i.client, "busy")
+}
+
+// Activate, deactivate and rotate, each followed at once by a POST, 1,000 times over two
+// ingress processes: never a stale answer.
+func TestChangesHoldFromTheNextRequest(t *testing.T) {
+	t.Parallel()
+	const turns = 1000
+	i := install(t, 2)
+	path := makeWorkflow(t, i.client, "switched")
+	old := path
+	expect := func(turn int, path string, status int, code string) {
+		t.Helper()
+		for _, url := range i.urls {
+			a, err := post(t.Context(), url+path, nil, strings.NewReader("{}"))
+			if err != nil || a.status != status || a.Code != code {
+				t.Fatalf("turn %d: %+v, %v, want %d %s", turn, a, err, status, code)
+			}
+		}
+	}
+	for turn := range turns {
+		var err error
+		switch turn % 3 {
+		case 0:
+			_, err = i.client.Deactivate(t.Context(), "switched")
+		case 1:
+			_, err = i.client.Activate(t.Context(), "switched")
+		case 2:
+			_, err = i.client.RotateToken(t.Context(), "switched", "node", 0)
+			old, path = path, webhookPath(t, i.client, "switched")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch turn % 3 {
+		case 0:
+			expect(turn, path, 403, "workflow_inactive")
+		case 1:
+			expect(turn, path, 200, "")
+		case 2:
+			expect(turn, path, 200, "")
+			expect(turn, old, 403, "token_invalid")
+		}
+	}
+	if err := i.client.DeleteWorkflow(t.Context(), "switched"); err != nil {
+		t.Fatal(err)
+	}
+	expect(turns, path, 404, "workflow_not_found")
+	for _, p := range append(i.ingresses, i.executor) {
+		p.Terminate()
+	}
+}

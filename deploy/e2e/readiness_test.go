@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// outage is something that a program cannot work without, and how it goes and comes back.
+type outage struct {
+	what string
+	away func()
+	back func() // nil: it comes back by itself
+	// what /readyz says in the meantime, by program; a program that is not named stays ready
+	says map[string]string
+}
+
+// What /readyz of each program says when something is taken away, and that it is ready again when
+// that is back. The log has it as a table, with the times.
+func TestReadinessSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	o := newObserved(t, server.URL(), "")
+	nc := server.Connect(t, nats.MaxReconnects(-1))
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	bound := func(bytes int64) {
+		t.Helper()
+		s, err := js.Stream(ctx, stream.Name)
+		check(err)
+		config := s.CachedInfo().Config
+		config.MaxBytes = bytes
+		_, err = js.UpdateStream(ctx, config)
+		check(err)
+	}
+	o.table([]outage{
+		{"the stream EXECUTIONS is deleted", func() { check(js.DeleteStream(ctx, stream.Name)) }, nil, map[string]string{
+			"executor": "executor streams: the stream EXECUTIONS was not there; it was made anew, empty",
+		}},
+		{"the stream PROGRESS is deleted", func() { check(js.DeleteStream(ctx, stream.ProgressName)) }, nil, map[string]string{
+			"executor": "executor streams: the stream PROGRESS was not there",
+		}},
+		{"the stream REPORTS is deleted", func() { check(js.DeleteStream(ctx, stream.ReportsName)) }, nil, map[string]string{
+			"executor": "executor streams: the stream REPORTS was not there",
+		}},
+		{"the stream is full", func() { bound(100) }, func() { bound(-1) }, map[string]string{
+			"ingress": "ingress stream: the stream EXECUTIONS is full: it holds 0 of 100 bytes",
+		}},
+		{"NATS is stopped", server.Kill, server.Restart, map[string]string{
+			"ingress":  "ingress NATS: there is no connection to NATS",
+			"executor": "executor NATS: there is no connection to NATS",
+		}},
+		{"NATS hangs", server.Pause, server.Resume, map[string]string{
+			"ingress":  "ingress registry: its present state has not been known",
+			"executor": "executor NATS: ",
+		}},
+	})
+}
+
+func TestReadinessSaysThatTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	database := pgtest.StartServer(t)
+	o := newObserved(t, natstest.Start(t).URL(), database.URL())
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.table([]outage{{
+		"the database is stopped",
+		func() { check(database.Kill()) }, func() { check(database.Restart(t.Context())) },
+		map[string]string{"executor": "executor database: "},
+	}})
+}
+
+// In one process, both services say what they lack.
+func TestReadinessOfAllInOneProcess(t *testing.T) {
+	t.Parallel()
+	l := launchLocal(t, t.TempDir())
+	nc, err := nats.Connect(l.nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observed{t: t, ops: map[string]string{"hookstart-local": l.ops}}
+	o.table([]outage{{"the stream EXECUTIONS is deleted", func() {
+		if err := js.DeleteStream(t.Context(), stream.Name); err != nil {
+			t.Fatal(err)
+		}
+	}, nil, map[string]string{"hookstart-local": "executor streams: the stream EXECUTIONS was not there"}}})
+}
+
+// observed are programs whose readiness is watched.
+type observed struct {
+	t   *testing.T
+	ops map[string]string // by program: the URL of its ops listener
+}
+
+func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
+	t.Helper()
+	if databaseURL == "" {
+		databaseURL = "sqlite:" + t.TempDir() + "/executions.db"
+	}
+	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsURL,
+		"--database-url="+databaseURL, "--admin-token="+adminToken)
+	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsURL)
+	return &observed{t: t, ops: map[string]string{
+		"executor": "http://" + executor.Await(`executor is ready.*"ops_addr":"([^"]+)"`),
+		"ingress":  "http://" + ingress.Await(`ingress is ready.*"ops_addr":"([^"]+)"`),
+	}}
+}
+
+// table takes one thing after the other away, and logs what is said.
+func (o *observed) table(outages []outage) {
+	o.t.Helper()
+	var rows strings.Builder
+	fmt.Fprintf(&rows, "\n| taken away | program | after | `/readyz` says | ready again after |\n|---|---|---|---|---|\n")
+	for _, one := range outages {
+		for program := range o.ops {
+			o.await(program, "ready")
+		}
+		type row struct {
+			after time.Duration
+			text  string
+		}
+		said := map[string]row{}
+		began := time.Now()
+		one.away()
+		for program, want := range one.says {
+			text := o.await(program, want)
+			said[program] = row{time.Since(began), text}
+		}
+		if one.back != nil {
+			one.back()
+		}
+		again := time.Now()
+		for program, r := range said {
+			o.await(program, "ready")
+			back := fmt.Sprintf("%.1f s", time.Since(again).Seconds())
+			fmt.Fprintf(&rows, "| %s | %s | %.1f s | %s | %s |\n", one.what, program, r.after.Seconds(), strings.ReplaceAll(r.text, "\n", "; "), back)
+		}
+	}
+	o.t.Log(rows.String())
+}
+
+// await waits until /readyz of a program says a line that begins so, and returns all that it says.
+func (o *observed) await(program, line string) string {
+	o.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(30 * time.Second)
+	for {
+		text := o.readyz(program)
+		for one := range strings.Lines(text) {
+			if strings.HasPrefix(one, line) {
+				return strings.TrimSpace(text)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			o.t.Fatalf("/readyz of the %s says %q, not %q", program, text, line)
+		}
+	}
+}
+
+func (o *observed) readyz(program string) string {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.ops[program]+"/readyz", nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if ready := string(body) == "ready\n"; ready != (response.StatusCode == http.StatusOK) {
+		o.t.Errorf("%d with %q", response.StatusCode, body)
+	}
+	return string(body)
+}

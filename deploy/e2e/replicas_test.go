@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// An installation that began with one replica on a cluster gets three by a command, while
+// it runs, and then survives the loss of a server. A start never does that by itself.
+func TestReplicasAreRaisedByACommand(t *testing.T) {
+	bin := buildCommandLine(t)
+	cluster := natstest.StartCluster(t, 3)
+	executor := func(replicas string) (*process, *apiclient.Client) {
+		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+cluster.URLs(), "--replicas="+replicas,
+			"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken)
+		return p, apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+	}
+	js, err := jetstream.New(cluster.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replicas := func() map[string]int {
+		counts := map[string]int{}
+		for _, name := range append([]string{stream.Name, stream.ProgressName, stream.ReportsName}, registry.Streams()...) {
+			s, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts[name] = s.CachedInfo().Config.Replicas
+		}
+		return counts
+	}
+
+	first, _ := executor("1")
+	first.Terminate()
+	running, client := executor("3")
+	for name, n := range replicas() {
+		if n != 1 {
+			t.Errorf("a start gave %s %d replicas", name, n)
+		}
+	}
+	makeWorkflow(t, client, "before")
+
+	output, err := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), "admin", "replicas", "3",
+		"--nats-url", cluster.URLs()).CombinedOutput()
+	if err != nil || strings.Count(string(output), "3 of 3 replicas hold everything, 0 operations behind: done") != 5 {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for name, n := range replicas() {
+		if n != 3 {
+			t.Errorf("%s has %d replicas", name, n)
+		}
+	}
+	cluster.Stop(cluster.Leader("KV_" + registry.Bucket))
+	cluster.Leader("KV_" + registry.Bucket) // waits for the next one
+	if w, err := client.Workflow(t.Context(), "before"); err != nil || !w.Active {
+		t.Errorf("%+v, %v", w, err)
+	}
+	running.Terminate()
+}

@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// makeQueue makes an active workflow whose executions go to the queue of its name, and
+// returns its webhook URL.
+func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
+	t.Helper()
+	path := makeWorkflow(t, l.client(), id)
+	if _, err := l.client().PutWorkflow(t.Context(), id, api.PutWorkflow{
+		AccountID: "tests", Name: id, Queue: id, Triggers: []api.PutTrigger{{NodeID: "node"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return l.ingress + path
+}
+
+// ended posts as a sender does, waits for the end of the execution, and checks how it was.
+func ended(t *testing.T, l *localProgram, url, body string, header map[string]string, status, output, reason string) api.ExecutionDetail {
+	t.Helper()
+	a, err := post(t.Context(), url, header, strings.NewReader(body))
+	if err != nil || a.status != 200 {
+		t.Fatalf("POST: %+v, %v", a, err)
+	}
+	e := recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return !e.FinishedAt.IsZero() })
+	why := ""
+	if e.Error != nil {
+		why = *e.Error
+	}
+	if e.Status != status || (output != "" && string(e.Output) != output) || !strings.Contains(why, reason) || e.StartedAt.IsZero() {
+		t.Errorf("%+v, output %s, error %s", e.Execution, e.Output, why)
+	}
+	return e
+}
+
+// Each poison ends as documented, is a dead letter, and blocks nothing: after each, what is
+// fine succeeds, although there are two places only and one handler never returns.
+func TestPoison(t *testing.T) {
+	l := launchLocal(t, t.TempDir())
+	url := makeQueue(t, l, "poison")
+	nc := connect(t, l.nats)
+	var attempts sync.Map // input → *atomic.Int32
+	hung := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- runner.Run(ctx, nc, runner.Options{
+			Queue: "poison", Group: "group", Concurrency: 2, Attempts: 3, Timeout: 200 * time.Millisecond,
+			Backoff: func(int) time.Duration { return time.Millisecond },
+		}, func(ctx context.Context, e runner.Execution) (any, error) {
+			n, _ := attempts.LoadOrStore(string(e.Input), new(atomic.Int32))
+			count, _ := n.(*atomic.Int32)
+			count.Add(1)
+			switch string(e.Input) {
+			case `"fails"`:
+				return nil, errors.New("it never works")
+			case `"permanent"`:
+				return nil, runner.Permanent(errors.New("it cannot work"))
+			case `"panics"`:
+				panic("it breaks")
+			case `"hangs"`:
+				<-hung
+			case `"slow"`:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case `"no JSON"`:
+				return math.NaN(), nil
+			}
+			return "fine", nil
+		})
+	}()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), "executions.start.poison.poison.node", []byte("no protobuf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{fmt.Sprint("message-", ack.Sequence): api.DeadLetterUndecodable}
+	asJSON := map[string]string{"Content-Type": "application/json"}
+	for _, c := range []struct {
+		input, reason string
+		attempts      int32
+	}{
+		{`"fails"`, "it never works", 3},
+		{`"permanent"`, "it cannot work", 1},
+		{`"panics"`, "panic: it breaks", 3},
+		{`"hangs"`, "the handler did not return within 200ms", 3},
+		{`"slow"`, "deadline exceeded", 3},
+		{`"no JSON"`, "the output is no JSON", 1},
+	} {
+		e := ended(t, l, url, c.input, asJSON, "failed", "", c.reason)
+		n, _ := attempts.Load(c.input)
+		if count, _ := n.(*atomic.Int32); count.Load() != c.attempts {
+			t.Errorf("%s: %d attempts, want %d", c.input, count.Load(), c.attempts)
+		}
+		want[e.ExecutionID] = api.DeadLetterFailed
+		ended(t, l, url, `"fine"`, asJSON, "succeeded", `"fine"`, "")
+	}
+	if got := deadLetters(t, l); !maps.Equal(got, want) {
+		t.Errorf("dead letters: %v, want %v", got, want)
+	}
+	close(hung)
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	// The group has acknowledged or given up everything.
+	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-poison-group")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := consumer.CachedInfo(); info.NumAckPending != 0 || info.NumPending != 0 {
+		t.Errorf("left behind: %d, %d", info.NumAckPending, info.NumPending)
+	}
+}
+
+// The example's real program, and GitHub's real events: signed as GitHub does it, and as it does not.
+func TestGitHubExample(t *testing.T) {
+	l := launchLocal(t, t.TempDir())
+	t.Setenv("GITHUB_WEBHOOK_SECRET", "a secret of the tests")
+	url := makeQueue(t, l, "github")
+	example := launch(t, buildProgram(t, "github.com/hookstart/hookstart/shared/runner/examples/github"), "-nats-url", l.nats)
+	example.Await("(runner is ready)")
+
+	push, err := os.ReadFile("testdata/payloads/github-push.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(secret string) string {
+		mac := hmac.New(sha256.New, []byte(secret))
+		_, _ = mac.Write(push)
+		return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	}
+	headers := func(signature string) map[string]string {
+		return map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "push", "X-Hub-Signature-256": signature}
+	}
+	signed := ended(t, l, url, string(push), headers(sign("a secret of the tests")), "succeeded", "", "")
+	if !strings.Contains(string(signed.Output), `"event":"push"`) || !strings.Contains(string(signed.Output), `"repository":"`) {
+		t.Errorf("output %s", signed.Output)
+	}
+	forged := ended(t, l, url, string(push), headers(sign("another")), "failed", "", "is not that of this body")
+	unsigned := ended(t, l, url, string(push), headers(""), "failed", "", "there is no X-Hub-Signature-256")
+	changed := ended(t, l, url, string(push)+" ", headers(sign("a secret of the tests")), "failed", "", "is not that of this body")
+	list := deadLetters(t, l)
+	for _, e := range []api.ExecutionDetail{forged, unsigned, changed} {
+		if list[e.ExecutionID] != api.DeadLetterFailed {
+			t.Errorf("%s is no dead letter: %v", e.ExecutionID, list)
+		}
+	}
+	example.Terminate()
+	if strings.Contains(example.Output(), "a secret of the tests") {
+		t.Error("the secret is in the log")
+	}
+}
+
+const nodeExample = "../../shared/runner/examples/node"
+
+// requireNode skips, or fails where HOOKSTART_TEST_REQUIRE says so, unless the example in
+// Node.js is installed.
+func requireNode(t *testing.T) {
+	t.Helper()
+	const install = "npm ci --ignore-scripts --prefix shared/runner/examples/node"
+	_, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(nodeExample + "/node_modules")
+	}
+	if err == nil {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("HOOKSTART_TEST_REQUIRE"), ","), "node") {
+		t.Fatalf("node is required: %v; %s", err, install)
+	}
+	t.Skipf("the example in Node.js is not installed: %s", install)
+}
+
+// The example's real program, on the official client.
+func TestNodeExample(t *testing.T) {
+	requireNode(t)
+	l := launchLocal(t, t.TempDir(), "--max-body-bytes=200000")
+	url := makeQueue(t, l, "node")
+	t.Setenv("HOOKSTART_NATS_URL", l.nats)
+	asJSON := map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "ping"}
+	early, err := post(t.Context(), url, asJSON, strings.NewReader("0"))
+	if err != nil || early.status != 200 {
+		t.Fatalf("POST: %+v, %v", early, err)
+	}
+	example := launch(t, "node", nodeExample+"/main.js")
+	example.Await("(runner is ready)")
+	// What came before it did, too.
+	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+
+	const bytes = `"bytes":`
+	ended(t, l, url, `{"a": "ü"}`, asJSON, "succeeded", `{"ranBy":"node","event":"ping",`+bytes+`11,"input":{"a":"ü"}}`, "")
+	ended(t, l, url, "text ü", nil, "succeeded", `{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
+	ended(t, l, url, "\xff", nil, "succeeded", `{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
+	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
+	// Its output is the input, in which each byte is written as six: no report can hold that.
+	ended(t, l, url, strings.Repeat("\x01", 200_000), nil, "failed", "", "the output has 12000")
+	js := jetStream(t, l.nats)
+	if _, err := js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf")); err != nil {
+		t.Fatal(err)
+	}
+	example.Await(`("result":"unreadable")`)
+	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // that blocked nothing
+	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed || len(list) != 3 {
+		t.Errorf("dead letters: %v", list)
+	}
+	// The consumer is that of the kit in Go: a group may have members in both.
+	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-node-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := consumer.CachedInfo().Config; c.AckPolicy != jetstream.AckExplicitPolicy || c.AckWait != 15*time.Second ||
+		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
+		t.Errorf("%+v", c)
+	}
+	example.Terminate()
+	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.NumPending != 0 {
+		t.Errorf("left behind: %+v, %v", info, err)
+	}
+}
+
+// deadLetters are the kinds of the dead letters, by ID.
+func deadLetters(t *testing.T, l *localProgram) map[string]string {
+	t.Helper()
+	list, err := l.client().DeadLetters(t.Context(), "", apiclient.Page{Limit: api.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{}
+	for _, d := range list.Items {
+		kinds[d.ID] = d.Kind
+	}
+	return kinds
+}

@@ -1,0 +1,395 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// TestScreenshots writes a picture of every page to a folder, light and dark, for a desk and for a
+// phone, for people to look at:
+//
+//	HOOKSTART_SCREENSHOTS=/tmp/pictures go test -run TestScreenshots ./deploy/e2e
+func TestScreenshots(t *testing.T) {
+	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
+	if folder == "" {
+		t.Skip("HOOKSTART_SCREENSHOTS names no folder")
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("empty", func(t *testing.T) {
+		c := newCamera(t, folder, launch(t, "hookstart-local", "--data-dir", t.TempDir(), "--no-demo", "--ingress-addr=127.0.0.1:0",
+			"--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken))
+		c.takeAll("empty-", []scene{
+			{name: "overview", path: "/"},
+			{name: "workflows", path: "/workflows"},
+			{name: "executions", path: "/executions"},
+			{name: "dead-letters", path: "/dead-letters"},
+			{name: "refusals", path: "/refusals"},
+			{name: "accounts", path: "/accounts"},
+			{name: "new-workflow", path: "/new-workflow"},
+		})
+	})
+	t.Run("busy", func(t *testing.T) {
+		l := launchLocal(t, t.TempDir())
+		c := newCamera(t, folder, l.process)
+		ids := fill(t, l)
+		c.takeAll("", []scene{
+			{name: "overview", path: "/"},
+			{name: "workflows", path: "/workflows"},
+			{name: "workflows-none-found", path: "/workflows?q=nothing"},
+			{name: "workflows-of-account", path: "/workflows?account=acme"},
+			{name: "workflow", path: "/workflows/orders"},
+			{name: "workflow-open", path: "/workflows/orders", do: func(b *tab) {
+				b.click("[data-show-token]")
+				b.text("#webhook-url", "hst_")
+				b.click(".rotate summary")
+				b.click("#refusals summary")
+				b.click("#tab-python")
+			}},
+			{name: "workflow-limit", path: "/workflows/invoices", do: func(b *tab) {
+				b.click("[data-switch]")
+				b.text("[data-switch-refusal]", "change the plan")
+			}},
+			{name: "workflow-over", path: "/workflows/shrunk"},
+			{name: "workflow-saved", path: "/workflows/ledger", do: func(b *tab) {
+				b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), "7"), chromedp.SetValue(chromedp.CSS("[name=seconds]"), "10"))
+				b.click("[data-settings] button")
+				b.text("[data-settings] [data-said]", "Saved.")
+			}},
+			{name: "workflow-delete", path: "/workflows/orders", do: func(b *tab) {
+				b.click("[data-delete]")
+				b.see("dialog[open]")
+			}},
+			{name: "workflow-github", path: "/workflows/demo", do: func(b *tab) { b.click("#tab-github") }},
+			{name: "execution-succeeded", path: "/executions/" + ids["succeeded"]},
+			{name: "execution-failed", path: "/executions/" + ids["failed"]},
+			{name: "execution-queued", path: "/executions/" + ids["queued"]},
+			{name: "execution-rejected", path: "/executions/" + ids["rejected"]},
+			{name: "execution-rerun", path: "/executions/" + ids["rerun"]},
+			{name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
+				b.click("#input-raw-tab")
+				b.click("[data-run-again]")
+				b.text("[data-said]", "Started")
+			}},
+			{name: "executions", path: "/executions"},
+			{name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},
+			{name: "executions-no-filter", path: "/executions?status=broken"},
+			{name: "executions-no-match", path: "/executions?delivery=none"},
+			{name: "dead-letters", path: "/dead-letters"},
+			{name: "refusals", path: "/refusals"},
+			{name: "refusals-no-place", path: "/refusals?within=1h&after=nonsense"},
+			{name: "accounts-chosen", path: "/accounts#account-acme"},
+			{name: "accounts", path: "/accounts"},
+			{name: "accounts-created", path: "/accounts", do: func(b *tab) {
+				b.evaluate(`sessionStorage.setItem("hookstart-done", "“Acme Inc.” is created.") ?? ""`)
+				b.visit("/accounts")
+				b.text("[data-done]", "created")
+			}},
+			{name: "accounts-downgrade", path: "/accounts", do: func(b *tab) {
+				b.do(chromedp.SetValue(chromedp.CSS("#account-acme select"), "none"))
+				b.click("#account-acme button")
+				b.text("dialog[open]", "senders get 403 webhooks_not_in_plan")
+			}},
+			{name: "new-workflow", path: "/new-workflow", do: func(b *tab) {
+				b.click("summary")
+				b.write("#name", "Demo")
+				b.click("[data-create-workflow] .primary")
+				b.text("[data-create-workflow] [data-refusal]", "already")
+			}},
+			{name: "not-found", path: "/no/such/page"},
+			{name: "execution-not-found", path: "/executions/none"},
+		})
+		c.takeForREADME("overview", "/")
+		c.takeForREADME("workflow", "/workflows/orders")
+		signOut(c.tab)
+		c.takeAll("", []scene{
+			{name: "sign-in", path: "/sign-in"},
+			{name: "sign-in-used", path: "/sign-in?once=used"},
+			{name: "sign-in-wrong", path: "/sign-in", do: func(b *tab) {
+				b.write("#token", "wrong")
+				b.do(chromedp.Submit(chromedp.CSS("#token")))
+				b.text("[role=alert]", "not the admin token")
+			}},
+		})
+	})
+}
+
+const windowHeight = 900
+
+// scene is a page, and what is done on it first.
+type scene struct {
+	name, path string
+	do         func(*tab)
+}
+
+type camera struct {
+	*tab
+	folder string
+}
+
+// newCamera signs in.
+func newCamera(t *testing.T, folder string, p *process) *camera {
+	t.Helper()
+	link := p.Await(`\nConsole +(\S+)`)
+	base, _, _ := strings.Cut(link, "/sign-in")
+	c := &camera{openBrowser(t, base), folder}
+	c.do(chromedp.Navigate(link))
+	c.page("Overview")
+	return c
+}
+
+func (c *camera) takeAll(prefix string, scenes []scene) {
+	c.t.Helper()
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
+		c.look(look.scheme, look.width, windowHeight)
+		for _, s := range scenes {
+			c.visit(s.path)
+			if s.do != nil {
+				s.do(c.tab)
+			}
+			c.wait(fragmentsAreThere)
+			picture := c.picture(look.width)
+			name := fmt.Sprintf("%s%s-%s-%d.png", prefix, s.name, look.scheme, look.width)
+			c.check(os.WriteFile(filepath.Join(c.folder, name), picture, 0o600))
+		}
+	}
+}
+
+// picture is the whole page, in a window as high as that: what lies beyond a window is not
+// always painted. Where a dialog lies over the page, it is what the window shows.
+func (c *camera) picture(width int64) []byte {
+	c.t.Helper()
+	if c.evaluate(`document.querySelector("dialog[open]") ? "yes" : "no"`) == "no" {
+		height, err := chromedp.Run(c.ctx, chromedp.Evaluate[int64](`document.documentElement.scrollHeight`))
+		c.check(err)
+		c.do(chromedp.EmulateViewport(width, height))
+		defer c.do(chromedp.EmulateViewport(width, windowHeight))
+	}
+	picture, err := chromedp.Run(c.ctx, chromedp.CaptureScreenshot())
+	c.check(err)
+	return picture
+}
+
+// takeForREADME takes what is seen first. Those in testdata/screenshots are such pictures, copied.
+func (c *camera) takeForREADME(name, path string) {
+	c.t.Helper()
+	c.look("light", 1120, 800)
+	c.visit(path)
+	c.wait(fragmentsAreThere)
+	picture, err := chromedp.Run(c.ctx, chromedp.CaptureScreenshot())
+	c.check(err)
+	c.check(os.WriteFile(filepath.Join(c.folder, "readme-"+name+".png"), picture, 0o600))
+}
+
+func (c *camera) look(scheme string, width, height int64) {
+	c.t.Helper()
+	_, err := chromedp.Call(c.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	c.check(err)
+	c.do(chromedp.EmulateViewport(width, height))
+}
+
+// fill makes some of everything that pages show, and returns an execution in each state.
+func fill(t *testing.T, l *localProgram) map[string]string {
+	t.Helper()
+	ctx := t.Context()
+	client := l.client()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	nc, err := nats.Connect(l.nats)
+	check(err)
+	t.Cleanup(nc.Close)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- runner.Run(running, nc, runner.Options{Queue: "bills", Group: "bills"}, func(context.Context, runner.Execution) (any, error) {
+			return nil, runner.Permanent(errors.New("the ledger is closed: period 2026-10 was settled on 2 November"))
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+
+	for id, plan := range map[string]string{"acme": "free", "umbrella": "pro", "globex": "none"} {
+		_, err := client.PutAccount(ctx, id, api.PutAccount{Name: strings.ToUpper(id[:1]) + id[1:] + " Inc.", Plan: plan})
+		check(err)
+	}
+	urls := map[string]string{}
+	for _, w := range []struct{ id, name, account, queue string }{
+		{"orders", "New orders", "acme", ""},
+		{"invoices", "Invoices", "acme", ""},
+		{"ledger", "Book into the ledger", "umbrella", "bills"},
+		{"shrunk", "A workflow with a rather long name that somebody gave it", "umbrella", "a-queue-with-a-long-name"},
+		{"off", "Switched off", "globex", ""},
+	} {
+		_, err := client.PutWorkflow(ctx, w.id, api.PutWorkflow{AccountID: w.account, Name: w.name, Queue: w.queue, Triggers: []api.PutTrigger{
+			{NodeID: "webhook", Name: "Webhook", SamplePayload: []byte(`{"order": 17, "customer": {"name": "Ada", "vip": true}, "items": [{"sku": "A-1", "n": 2}]}`)},
+		}})
+		check(err)
+		trigger, err := client.Trigger(ctx, w.id, "webhook")
+		check(err)
+		urls[w.id] = trigger.URL
+	}
+	for _, id := range []string{"orders", "ledger", "shrunk"} {
+		_, err := client.Activate(ctx, id)
+		check(err)
+	}
+	_, err = client.PutWorkflow(ctx, "shrunk", api.PutWorkflow{AccountID: "umbrella", Name: "A workflow with a rather long name that somebody gave it", Triggers: []api.PutTrigger{{NodeID: "webhook"}, {NodeID: "second", Name: "From the shop"}}})
+	check(err)
+
+	send := func(url, delivery, body string) string {
+		t.Helper()
+		header := map[string]string{"Content-Type": "application/json", "User-Agent": "GitHub-Hookshot/044aadd", "X-GitHub-Event": "push"}
+		if delivery != "" {
+			header["X-GitHub-Delivery"] = delivery
+		}
+		a, err := post(ctx, url, header, strings.NewReader(body))
+		check(err)
+		return a.ExecutionID
+	}
+	order := `{"order": 12345678901234567890, "customer": {"name": "Ada Lovelace", "email": "ada@example.com", "vip": true, "note": null}, "items": [{"sku": "A-1", "n": 2}, {"sku": "B-7", "n": 1, "tags": []}]}`
+	ids := map[string]string{"rejected": send(urls["off"], "", order)}
+	_, err = client.PutAccount(ctx, "globex", api.PutAccount{Name: "Globex Inc.", Plan: "free"})
+	check(err)
+	ids["rejected"] = send(urls["off"], "9f1c7d30-6e7b-11ef-9b4c-1d2e3f4a5b6c", order)
+	for i := range 30 {
+		ids["queued"] = send(urls["orders"], fmt.Sprintf("72d3162e-cc78-11e3-81ab-4c9367dc%04d", i), order)
+	}
+	for range 3 {
+		send(urls["orders"], "72d3162e-cc78-11e3-81ab-4c9367dc0029", order)
+	}
+	for range 4 {
+		ids["failed"] = send(urls["ledger"], "", order)
+		ids["succeeded"] = send(l.webhook, fmt.Sprint("delivery-", time.Now().UnixNano()), order)
+	}
+	for range 17 {
+		send(urls["orders"]+"x", "", order)
+	}
+	send(urls["orders"], "", "{")
+	send(strings.Split(urls["orders"], "?")[0], "", order)
+	send(urls["shrunk"], "", order)
+	for i := range 6 {
+		send(strings.Replace(urls["orders"], "orders", fmt.Sprint("order", i), 1), "", order)
+	}
+	check(past(ctx, nc))
+	awaitShown(t, client, ids)
+	again, err := client.RerunExecution(ctx, ids["succeeded"])
+	check(err)
+	ids["rerun"] = again.ExecutionID
+	_, err = client.RotateToken(ctx, "orders", "webhook", time.Hour)
+	check(err)
+	_, err = client.PutAccount(ctx, "umbrella", api.PutAccount{Name: "Umbrella Inc.", Plan: "free"})
+	check(err)
+	send(urls["shrunk"], "", order)
+	awaitShown(t, client, ids)
+	return ids
+}
+
+// past puts into the streams what a day would have left there.
+func past(ctx context.Context, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Minute)
+	publish := func(msg *nats.Msg, err error) error {
+		if err == nil {
+			_, err = js.PublishMsg(ctx, msg)
+		}
+		return err
+	}
+	start := func(n int, at time.Time) error {
+		id := uuid.NewString()
+		payload, err := execution.NewPayload("application/json", []byte(`{}`))
+		if err != nil {
+			return err
+		}
+		progress := execution.Progress{ID: id, Status: execution.Succeeded, At: at.Add(time.Duration(n%7) * time.Second)}
+		if n%13 == 0 {
+			progress.Status, progress.Error = execution.Failed, "no luck"
+		}
+		return errors.Join(publish(stream.StartMessage(execution.Start{
+			ID: id, WorkflowID: "ledger", NodeID: "webhook", AccountID: "umbrella", Queue: "past", Source: execution.Webhook, AcceptedAt: at, Payload: payload,
+		})), publish(stream.ProgressMessage("past", "ledger", "webhook", "", progress)))
+	}
+	for m := 2; m < 60; m++ {
+		at := now.Add(-time.Duration(m) * time.Minute)
+		for n := range 4 + (m*m)%9 {
+			if err := start(m+n, at.Add(time.Duration(n)*time.Second)); err != nil {
+				return err
+			}
+		}
+		refused := []stream.RefusalCount{{Code: "workflow_not_found", Minute: at, Count: 1 + int64(m*m%3), Last: stream.RefusedRequest{At: at}}}
+		if m > 20 && m < 30 {
+			refused = append(refused, stream.RefusalCount{WorkflowID: "ledger", Code: "rate_limited", Minute: at, Count: int64(m*m) % 7, Last: stream.RefusedRequest{At: at}})
+		}
+		if err := publish(stream.RefusalsMessage(uuid.NewString(), at, refused)); err != nil {
+			return err
+		}
+	}
+	for h := 1; h < 24; h++ {
+		for n := range 20 + (h*h)%37 {
+			if err := start(h+n, now.Add(-time.Duration(h)*time.Hour-time.Duration(n)*time.Second)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitShown waits until all is recorded and counted.
+func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !shown(ctx, client, ids) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("not all is recorded and counted")
+		}
+	}
+}
+
+// shown says whether every execution is in its state, and what was refused is counted.
+func shown(ctx context.Context, client *apiclient.Client, ids map[string]string) bool {
+	for state, id := range ids {
+		if e, err := client.Execution(ctx, id); err != nil || (state != "rerun" && e.Status != state) {
+			return false
+		}
+	}
+	refused, err := client.Refusals(ctx, "orders", time.Time{}, apiclient.Page{})
+	return err == nil && len(refused.Items) == 3
+}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package child
-
-import "syscall"
-
-// EndsWithParent keeps the terminal's Ctrl-C from a child. Elsewhere than on Linux a child
-// outlives this process if that is killed with SIGKILL.
-func EndsWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

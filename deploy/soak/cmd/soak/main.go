@@ -1,0 +1,23 @@
+// Command soak runs hookstart in the production shape under load and faults, and prints a
+// ledger of what senders were told and what became of it.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/hookstart/hookstart/deploy/soak"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+func main() {
+	if soak.BeProgram() {
+		return
+	}
+	var c soak.Config
+	program.Main("soak", "hookstart in the production shape, under load and faults; then a ledger.", &c,
+		func(ctx context.Context) error {
+			c.Out = os.Stdout
+			return soak.Run(ctx, c)
+		})
+}

@@ -1,0 +1,164 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/child"
+)
+
+// endTimeout is how long a program may take to end after SIGTERM: longer than it gives
+// its requests in flight.
+const endTimeout = 60 * time.Second
+
+// restartPause is how long a supervisor waits before it starts a program again that ended
+// by itself.
+const restartPause = 500 * time.Millisecond
+
+// process is one of the programs, which can be started again under the same flags.
+type process struct {
+	name string
+	args []string // the first one is its role
+	log  string   // the file that it writes to
+
+	mu       sync.Mutex
+	run      *child.Process // nil while it does not run
+	wanted   bool           // a run that ends by itself is followed by another one
+	problems []string
+}
+
+func newProcess(folder, name string, args ...string) *process {
+	return &process{name: name, args: args, log: filepath.Join(folder, name+".log")}
+}
+
+// start starts the process unless it runs.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = true
+	return p.launch()
+}
+
+// launch is start with mu held.
+func (p *process) launch() error {
+	if p.run != nil {
+		return nil
+	}
+	cmd, err := child.Self(p.args[0], p.args[1:]...)
+	if err != nil {
+		return err
+	}
+	r, err := child.StartLogging(cmd, p.log)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.run = r
+	go func() {
+		<-r.Exited()
+		p.ended(r)
+	}()
+	return nil
+}
+
+// ended starts the process again if nobody wanted this run to end.
+func (p *process) ended(r *child.Process) {
+	p.mu.Lock()
+	byItself := p.run == r
+	if byItself {
+		p.run = nil
+		p.problems = append(p.problems, fmt.Sprintf("%s ended by itself: %s: %s", p.name, r.State(), p.lastLine()))
+	}
+	p.mu.Unlock()
+	if !byItself {
+		return
+	}
+	<-time.After(restartPause)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted {
+		return
+	}
+	if err := p.launch(); err != nil {
+		p.problems = append(p.problems, err.Error())
+	}
+}
+
+// take gives the run to somebody who ends it.
+func (p *process) take() *child.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.run
+	p.run, p.wanted = nil, false
+	return r
+}
+
+// kill ends the process with SIGKILL, also one that is paused.
+func (p *process) kill() {
+	if r := p.take(); r != nil {
+		r.Kill()
+	}
+}
+
+// terminate ends the process with SIGTERM; that it does not end well is a problem.
+func (p *process) terminate() {
+	r := p.take()
+	if r == nil {
+		return
+	}
+	if err := r.Terminate(endTimeout); err != nil {
+		p.problem(p.name + " " + err.Error())
+	}
+}
+
+// signal sends SIGSTOP or SIGCONT.
+func (p *process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return nil
+	}
+	if err := p.run.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
+
+func (p *process) problem(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problems = append(p.problems, text)
+}
+
+// complaints are what went wrong with the process, and the first line of a panic or a
+// data race that it wrote.
+func (p *process) complaints() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.problems
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return all
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "DATA RACE") {
+			return append(all, p.name+" wrote "+strings.TrimSpace(line))
+		}
+	}
+	return all
+}
+
+// lastLine is the last that the process wrote.
+func (p *process) lastLine() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}

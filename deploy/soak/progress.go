@@ -1,0 +1,30 @@
+package soak
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/terminal"
+)
+
+// showProgress writes how it goes until the context ends: every second on a terminal, else
+// every ten seconds.
+func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
+	line := terminal.NewLine(out)
+	defer line.Done()
+	every := 10 * time.Second
+	if line.Rewrites() {
+		every = time.Second
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			line.Show("%6s  %s", time.Since(began).Round(time.Second), status())
+		}
+	}
+}

@@ -1,0 +1,9 @@
+package child
+
+import "syscall"
+
+// endsWithParent makes a child end with this process even if that is killed, and keeps
+// the terminal's Ctrl-C from it: who ends it is decided here.
+func endsWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
