@@ -145,9 +145,10 @@ func run(ctx context.Context, c Config) error {
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
 	r := recorder.New(js, records, changed, o, log)
-	r.SendersFirst = c.SendersFirst
+	r.SendersFirst, r.Retention = c.SendersFirst, c.Retention
 	background.Go(func() { r.Run(working) })
 	background.Go(func() { r.RunReports(working) })
+	background.Go(func() { r.EndLost(working) })
 	background.Go(func() {
 		keepRegistry(working, log, func(ctx context.Context) error {
 			err := ensureRegistry(ctx, nc, js, c)

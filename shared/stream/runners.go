@@ -31,8 +31,11 @@ func ParseRunnerGroup(text string) (RunnerGroup, error) {
 	return RunnerGroup{queue, group}, nil
 }
 
+// RunnerConsumerPrefix is what the names of runner groups' consumers begin with.
+const RunnerConsumerPrefix = "runner-"
+
 // Consumer is the name of the group's durable consumer.
-func (g RunnerGroup) Consumer() string { return "runner-" + g.Queue + "-" + g.Group }
+func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
 
 // ConsumerConfig is that of the group's consumer. A group that is new begins with all that
 // the stream still holds.

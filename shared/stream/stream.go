@@ -37,6 +37,9 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
+// IsProgress says whether a subject is one of progress.
+func IsProgress(subject string) bool { return strings.HasPrefix(subject, progressPrefix) }
+
 // QueueSubject is the wildcard for all starts of one queue: what a pool of runners subscribes to.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 

@@ -91,6 +91,9 @@ func (e *entry) decode(now time.Time) {
 	e.take(event, now)
 }
 
+// executionID is that of the execution that a message is about, by its header.
+func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
+
 // take makes an entry of what a message says.
 func (e *entry) take(event stream.Event, now time.Time) {
 	switch {

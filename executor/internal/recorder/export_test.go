@@ -7,4 +7,5 @@ func (r *Recorder) Hurry() {
 	r.suspects.time, r.suspectPause = 100*time.Millisecond, 30*time.Millisecond
 	r.ackWait, r.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
 	r.watchEvery = 50 * time.Millisecond
+	r.lostAfter, r.lostAgain = 100*time.Millisecond, 10*time.Millisecond
 }

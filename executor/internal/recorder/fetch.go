@@ -58,6 +58,10 @@ const (
 // fetch passes messages on until the consumer fails or the context ends; then what the
 // server has sent already is still passed on.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstream.Msg) error {
+	connection := r.connection()
+	if err := r.rewind(ctx, from); err != nil {
+		return err
+	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, from.consumer)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
@@ -74,8 +78,12 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstr
 	defer stopWatching(nil)
 	go r.watch(watching, from.stream, consumer, &waiting, func(why error) {
 		stopWatching(why)
+		if errors.Is(why, errReconnected) {
+			messages.Drain() // what the server has sent already is recorded
+			return
+		}
 		messages.Stop()
-	})
+	}, connection)
 	for {
 		r.letStartsPass(ctx, from)
 		waiting.Store(time.Now().UnixNano())
@@ -105,12 +113,20 @@ func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
 	}
 }
 
-var errSilent = errors.New("nothing comes although messages wait")
+var (
+	errSilent      = errors.New("nothing comes although messages wait")
+	errReconnected = errors.New("the connection was lost, and the stream may be another one")
+)
 
 // watch asks how much is not recorded yet, and how much there is. It lets the consumer be
-// made anew when it is gone, or silent: nats.go itself goes on asking for ever.
-func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, waiting *atomic.Int64, anew func(why error)) {
+// made anew when it is gone or silent, for nats.go itself goes on asking for ever, and after the connection was
+// lost, so that it is rewound if the stream was taken back meanwhile.
+func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, waiting *atomic.Int64, anew func(why error), connection uint64) {
 	for ctx.Err() == nil {
+		if r.js.Conn().IsConnected() && r.connection() != connection {
+			anew(errReconnected)
+			return
+		}
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		info, err := consumer.Info(asking)
 		switch {

@@ -5,6 +5,7 @@ package recorder
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,9 @@ type Recorder struct {
 	// batches, so that a burst of requests is answered first and recorded right after. It is
 	// to be set before Run.
 	SendersFirst bool
+	// Retention is how long records are kept: what is older is not missed. It is to be set
+	// before Run; 0: for ever.
+	Retention time.Duration
 
 	js      jetstream.JetStream
 	store   store.Store
@@ -47,11 +51,12 @@ type Recorder struct {
 
 	database *database
 	suspects suspects
+	marks    marks
 	// startsWaiting is how many messages of EXECUTIONS nobody was given when it was last heard.
 	startsWaiting atomic.Uint64
 
 	// Constants of this name, but in tests.
-	ackWait, applyTimeout, suspectPause, watchEvery time.Duration
+	ackWait, applyTimeout, suspectPause, watchEvery, lostAfter, lostAgain time.Duration
 }
 
 // New records what is on the stream into s.
@@ -62,6 +67,7 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 		database: &database{ready: o.Ready, failures: m.failures, log: log},
 		suspects: suspects{tries: suspectTries, time: suspectTime, seen: map[origin]*suspect{}},
 		ackWait:  ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
+		lostAfter: lostAfter, lostAgain: lostAgain,
 	}
 }
 
@@ -101,6 +107,9 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 		err := consume(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, errReconnected) {
+			continue
 		}
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
@@ -142,7 +151,11 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began)
 	applied := r.commit(ctx, entries)
+	connection := r.connection()
 	for _, e := range entries {
+		if e.verdict == recorded {
+			r.marks.acknowledged(connection, e)
+		}
 		if err := r.acknowledge(e); err != nil {
 			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
 		}
@@ -177,6 +190,9 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		"changed": len(applied.Changed), "duration_ms": float64(took.Microseconds()) / 1000,
 	}).Info("recorded")
 }
+
+// connection counts how often the connection to NATS was made again.
+func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
 
 // acknowledge tells the stream what became of an entry.
 func (r *Recorder) acknowledge(e *entry) error {

@@ -90,6 +90,8 @@ type rig struct {
 	ops   *ops.Ops
 	logs  *logtest.Buffer
 	told  <-chan []string
+	stop  func()
+	again func() (stop func()) // runs another recorder
 }
 
 func start(t *testing.T) *rig {
@@ -120,15 +122,20 @@ func start(t *testing.T) *rig {
 	r.told, cancelWatch = changed.Watch()
 	log := logtest.Quiet()
 	log.SetOutput(r.logs)
-	rec := recorder.New(r.js, r.store, changed, r.ops, log)
-	rec.Hurry()
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { rec.Run(ctx) })
-	running.Go(func() { rec.RunReports(ctx) })
+	r.again = func() (stop func()) {
+		r.ops = ops.New()
+		rec := recorder.New(r.js, r.store, changed, r.ops, log)
+		rec.Hurry()
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { rec.Run(ctx) })
+		running.Go(func() { rec.RunReports(ctx) })
+		running.Go(func() { rec.EndLost(ctx) })
+		return func() { cancel(); running.Wait() }
+	}
+	r.stop = r.again()
 	t.Cleanup(func() {
-		cancel()
-		running.Wait()
+		r.stop()
 		cancelWatch()
 		changed.Stop()
 		_ = r.db.Close()

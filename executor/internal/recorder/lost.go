@@ -1,0 +1,168 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// lostReason is what the record of an execution says whose start is gone.
+	lostReason = "its start was lost: the stream no longer has the message, after a power cut or a restored copy; nothing can run it"
+	// lostAfter is how long after the start, or after a connection is back, starts are looked for: the
+	// recorder catches up first, and a runner that has the message may finish.
+	lostAfter = 10 * time.Second
+	// lostAgain is when a start that was not found is looked for again: a replica may lag behind.
+	lostAgain = 5 * time.Second
+	// lostAtOnce is how many messages are asked for at once.
+	lostAtOnce = 8
+)
+
+// EndLost ends executions as failed whose starts the stream has lost: nobody would ever run them. It looks
+// for them now and whenever the connection to NATS is back, until the context ends.
+func (r *Recorder) EndLost(ctx context.Context) {
+	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
+	defer r.js.Conn().RemoveStatusListener(connected)
+	for ctx.Err() == nil {
+		before := time.Now()
+		pause(ctx, r.lostAfter)
+		for ctx.Err() == nil {
+			err := r.endLost(ctx, before)
+			if err == nil {
+				break
+			}
+			r.log.WithError(err).Debug("lost starts could not be looked for; it is tried again")
+			pause(ctx, time.Second)
+		}
+		select {
+		case <-ctx.Done():
+		case <-connected:
+		}
+	}
+}
+
+// endLost looks for the starts of what was accepted before a time.
+func (r *Recorder) endLost(ctx context.Context, before time.Time) error {
+	s, err := r.js.Stream(ctx, stream.Name)
+	if err != nil {
+		return err
+	}
+	if err := r.caughtUp(ctx, s.CachedInfo().State.LastSeq); err != nil {
+		return err
+	}
+	lost, err := r.findLost(ctx, s, before)
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	pause(ctx, r.lostAgain)
+	if lost, err = r.stillLost(ctx, s, lost); err != nil || len(lost) == 0 {
+		return err
+	}
+	ended, err := r.store.EndLost(ctx, lost, time.Now(), lostReason)
+	if err != nil {
+		return err
+	}
+	r.log.WithField("executions", len(ended)).Error("executions were ended as failed: the stream has lost their starts")
+	if err := r.changes.Tell(ended); err != nil {
+		r.log.WithError(err).Debug("watchers were not told of changes")
+	}
+	return nil
+}
+
+var errBehind = errors.New("the recorder has not caught up")
+
+// caughtUp fails until what the stream holds up to a sequence is recorded: a delivery that was sent again is
+// then recorded under its new sequence.
+func (r *Recorder) caughtUp(ctx context.Context, sequence uint64) error {
+	consumer, err := r.js.Consumer(ctx, stream.Name, Durable)
+	if err != nil {
+		return err
+	}
+	if info := consumer.CachedInfo(); info.AckFloor.Stream < sequence && info.NumPending+uint64(info.NumAckPending) > 0 { //nolint:gosec // a count
+		return errBehind
+	}
+	return nil
+}
+
+// findLost looks for the start of every execution that is not over. Those that are older than the stream's
+// messages are left: their starts have expired, and were not lost.
+func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time.Time) (lost []store.Lost, err error) {
+	const page = 500
+	filter := store.Filter{Until: before}
+	if age := s.CachedInfo().Config.MaxAge; age > 0 {
+		filter.Since = before.Add(-age).Add(time.Minute)
+	}
+	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
+		var after store.Position
+		for {
+			records, err := r.store.List(ctx, filter, after, page)
+			if err != nil {
+				return nil, err
+			}
+			candidates := make([]store.Lost, len(records))
+			for i, record := range records {
+				candidates[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
+				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
+			}
+			found, err := r.stillLost(ctx, s, candidates)
+			if err != nil {
+				return nil, err
+			}
+			if lost = append(lost, found...); len(records) < page {
+				break
+			}
+		}
+	}
+	return lost, nil
+}
+
+// stillLost are those executions whose start the stream does not have at their sequence.
+func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates []store.Lost) ([]store.Lost, error) {
+	var (
+		asking sync.WaitGroup
+		next   = make(chan store.Lost)
+		mu     sync.Mutex
+		lost   []store.Lost
+		failed error
+	)
+	for range min(lostAtOnce, len(candidates)) {
+		asking.Go(func() {
+			for one := range next {
+				gone, err := isLost(ctx, s, one)
+				mu.Lock()
+				if failed = errors.Join(failed, err); gone {
+					lost = append(lost, one)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, one := range candidates {
+		next <- one
+	}
+	close(next)
+	asking.Wait()
+	return lost, failed
+}
+
+func isLost(ctx context.Context, s jetstream.Stream, one store.Lost) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	msg, err := s.GetMsg(ctx, one.StreamSequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("message %d: %w", one.StreamSequence, err)
+	}
+	return msg.Header.Get(stream.HeaderExecutionID) != one.ID, nil
+}

@@ -1,0 +1,285 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A power cut, or a restored copy, can take a stream back behind what its consumers have acknowledged: their
+// state is kept in files of its own. The sequences are then used again, and a consumer passes over the new
+// messages, which it takes for acknowledged ones. So before the recorder goes on with a consumer it looks
+// whether the last message that was acknowledged is recorded. If it is not, and other records show that the
+// stream was taken back, the consumer is rewound to the first message that is not recorded. What is recorded
+// already is recorded once.
+//
+// If it is not, and nothing shows that, then the database was lost or restored: the consumer is left as it is.
+
+// marks are the last messages that this process has acknowledged, one for each time that it was connected:
+// while it was not, the stream may have been taken back, and have grown again.
+type marks struct {
+	mu   sync.Mutex
+	last map[string][]mark // by stream
+}
+
+type mark struct {
+	connection uint64 // how often it was connected again by then
+	sequence   uint64
+	id         string // of the execution
+}
+
+func (m *marks) acknowledged(connection uint64, e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil {
+		m.last = map[string][]mark{}
+	}
+	stream, now := e.meta.Stream, mark{connection, e.meta.Sequence.Stream, e.executionID()}
+	switch all := m.last[stream]; {
+	case len(all) == 0 || all[len(all)-1].connection != connection:
+		m.last[stream] = append(all, now)
+	case all[len(all)-1].sequence < now.sequence:
+		all[len(all)-1] = now
+	}
+}
+
+func (m *marks) of(stream string) []mark {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.last[stream])
+}
+
+// checked forgets all but the newest mark of a stream.
+func (m *marks) checked(stream string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if all := m.last[stream]; len(all) > 1 {
+		m.last[stream] = all[len(all)-1:]
+	}
+}
+
+// rewind takes a stream's consumer back to the first message that it would pass over. It does nothing
+// to a consumer that does not exist yet.
+func (r *Recorder) rewind(ctx context.Context, from source) error {
+	consumer, err := r.js.Consumer(ctx, from.stream, from.consumer.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := r.js.Stream(ctx, from.stream)
+	if err != nil {
+		return err
+	}
+	floor := consumer.CachedInfo().AckFloor.Stream
+	first, err := r.firstPassedOver(ctx, s, floor)
+	if err != nil || first == 0 {
+		return err
+	}
+	takenBack, err := r.wasTakenBack(ctx, s, floor)
+	if err != nil || !takenBack {
+		return err
+	}
+	if _, err := r.js.ResetConsumerToSequence(ctx, from.stream, from.consumer.Durable, first); err != nil {
+		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", from.consumer.Durable, from.stream, first, err)
+	}
+	r.marks.checked(from.stream)
+	r.log.WithFields(logrus.Fields{"stream": from.stream, "acknowledged": floor, "first": first}).
+		Error("the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there")
+	if from.stream == stream.Name {
+		return r.rewindRunners(ctx, s, first)
+	}
+	return nil
+}
+
+// firstPassedOver is the first message that a consumer would pass over, which has acknowledged all up to
+// floor; 0: none.
+func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floor uint64) (first uint64, err error) {
+	state := s.CachedInfo().State
+	if floor > state.LastSeq {
+		first = state.LastSeq + 1
+	}
+	sequences := []uint64{floor}
+	for _, mark := range r.marks.of(s.CachedInfo().Config.Name) {
+		sequences = append(sequences, mark.sequence)
+	}
+	for _, sequence := range sequences {
+		passed, err := r.passedOver(ctx, s, min(sequence, state.LastSeq), max(state.FirstSeq, 1))
+		if err != nil {
+			return 0, err
+		}
+		if passed > 0 && (first == 0 || passed < first) {
+			first = passed
+		}
+	}
+	return first, nil
+}
+
+// passedOver is the first of those messages up to last that are not recorded; 0 if last is. Messages that
+// are passed over stand side by side, so it looks back in growing steps, and then between.
+func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, oldest uint64) (uint64, error) {
+	missing := uint64(0) // the first one that is known not to be recorded
+	low := oldest        // what is before it is recorded, or gone
+	for step := uint64(1); ; step *= 2 {
+		at := last + 1 - min(step, last)
+		if at < oldest || at > last {
+			break
+		}
+		done, err := r.isRecordedAt(ctx, s, at)
+		if err != nil {
+			return 0, err
+		}
+		if done {
+			low = at + 1
+			break
+		}
+		missing = at
+		if at == oldest {
+			break
+		}
+	}
+	for missing > 0 && low < missing {
+		middle := low + (missing-low)/2
+		done, err := r.isRecordedAt(ctx, s, middle)
+		if err != nil {
+			return 0, err
+		}
+		if done {
+			low = middle + 1
+		} else {
+			missing = middle
+		}
+	}
+	return missing, nil
+}
+
+// wasTakenBack says whether the stream holds something else where messages were acknowledged, by what this
+// process remembers and by the newest records.
+func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor uint64) (bool, error) {
+	info := s.CachedInfo()
+	if floor > info.State.LastSeq {
+		return true, nil
+	}
+	for _, mark := range r.marks.of(info.Config.Name) {
+		other, err := isLost(ctx, s, store.Lost{ID: mark.id, StreamSequence: mark.sequence})
+		if err != nil || other {
+			return other, err
+		}
+	}
+	if info.Config.Name != stream.Name {
+		return true, nil // progress that its record does not show
+	}
+	const newest = 500
+	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(info))}, store.Position{}, newest)
+	if err != nil {
+		return false, err
+	}
+	candidates := make([]store.Lost, len(records))
+	for i, record := range records {
+		candidates[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
+	}
+	gone, err := r.stillLost(ctx, s, candidates)
+	return len(gone) > 0, err
+}
+
+// maxAge is how old a message may be that must be there.
+func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
+	age := info.Config.MaxAge
+	if r.Retention > 0 {
+		age = min(age, r.Retention)
+	}
+	return age - min(time.Minute, age/10)
+}
+
+// isRecordedAt says whether the message of a sequence is recorded. One that was deleted, or is older than
+// records are kept, is not missed.
+func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	msg, err := s.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("message %d: %w", sequence, err)
+	}
+	if time.Since(msg.Time) > r.maxAge(s.CachedInfo()) {
+		return true, nil
+	}
+	return r.isRecorded(ctx, msg)
+}
+
+// isRecorded says whether a message is in the database: as a record, as progress that a record has made, or
+// put aside.
+func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
+	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	switch {
+	case err == nil && event.Progress != nil:
+		return r.isApplied(ctx, event.Progress)
+	case err != nil && stream.IsProgress(msg.Subject):
+		return true, nil // nothing tells
+	}
+	if id := msg.Header.Get(stream.HeaderExecutionID); id != "" {
+		_, err := r.store.Get(ctx, id)
+		if !errors.Is(err, store.ErrNotFound) {
+			return err == nil, err
+		}
+	}
+	_, err = r.store.GetUnreadable(ctx, msg.Sequence)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// isApplied says whether progress would change nothing any more. That of an execution that is not recorded
+// is kept until it is.
+func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, error) {
+	record, err := r.store.Get(ctx, p.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	foreign := record.Queue != p.Queue || record.WorkflowID != p.WorkflowID
+	return foreign || !p.Status.Follows(record.Status), err
+}
+
+// rewindRunners takes the consumers of runner groups back, too: they would pass over the same messages. A
+// group may run again what it has finished since; what it would never run is worse.
+func (r *Recorder) rewindRunners(ctx context.Context, s jetstream.Stream, first uint64) error {
+	names := s.ConsumerNames(ctx)
+	var groups []string
+	for name := range names.Name() {
+		if strings.HasPrefix(name, stream.RunnerConsumerPrefix) {
+			groups = append(groups, name)
+		}
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("list the consumers of runners: %w", err)
+	}
+	for _, name := range groups {
+		consumer, err := s.Consumer(ctx, name)
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", name, err)
+		}
+		if consumer.CachedInfo().AckFloor.Stream < first {
+			continue
+		}
+		if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, name, first); err != nil {
+			return fmt.Errorf("rewind the consumer %s to %d: %w", name, first, err)
+		}
+		r.log.WithField("consumer", name).WithField("first", first).Warn("the runners' consumer is rewound, too")
+	}
+	return nil
+}
