@@ -12,7 +12,7 @@ const (
 // DeadLetter is what nobody works on any more: an execution that failed and was not
 // requeued, or a message that could not be decoded, or not be recorded.
 type DeadLetter struct {
-	ID             string    `json:"id" doc:"failed: the execution's ID. refused, undecodable: message- and the stream sequence."`
+	ID             string    `json:"id" doc:"failed: the execution's ID. refused, undecodable: message-, or report- for a runner's report, and the stream sequence."`
 	Kind           string    `json:"kind" enum:"failed,refused,undecodable" doc:"failed: its runners gave it up; a requeue starts it again. refused: the database refused what it holds; a requeue records it. undecodable: a message that is not what its subject says; it cannot be requeued, unless this version can decode it."`
 	At             time.Time `json:"at" doc:"When it was accepted, or the message stored. The list's order."`
 	FailedAt       time.Time `json:"failedAt,omitzero" doc:"Only of failed."`

@@ -289,15 +289,17 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		aside.StreamSequence, aside.Subject = n, "executions.progress.default.wf."+map[uint64]string{reported: id(1), lost: id(2)}[n]
 		r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
 	}
-	r.post(fmt.Sprint("/executions/message-", reported, "/requeue"), "").is(200)
+	r.post(fmt.Sprint("/executions/report-", reported, "/requeue"), "").is(200)
 	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200)); detail.Status != "failed" {
 		t.Errorf("%+v", detail)
 	}
-	r.post(fmt.Sprint("/executions/message-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
+	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
 
 	// Of what the stream has no more, and of what never was.
-	r.check(r.streamHandle().DeleteMsg(t.Context(), lost))
-	r.post(fmt.Sprint("/executions/message-", lost, "/requeue"), "").refused(409, api.CodeInputExpired)
+	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
+	r.check(err)
+	r.check(reports.DeleteMsg(t.Context(), lost))
+	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(409, api.CodeInputExpired)
 	r.post("/executions/message-99/requeue", "").refused(404, api.CodeNotFound)
 	r.post("/executions/message-x/requeue", "").refused(404, api.CodeNotFound)
 }

@@ -12,8 +12,25 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// messagePrefix begins the ID of a dead letter that is no execution.
-const messagePrefix = "message-"
+// These begin the IDs of dead letters that are no executions: of a start or a rejection, and of a report,
+// which has a stream of its own.
+const (
+	messagePrefix = "message-"
+	reportPrefix  = "report-"
+)
+
+// messageKey reads the ID of a dead letter that is no execution.
+func messageKey(id string) (key store.MessageKey, is bool) {
+	number, is := strings.CutPrefix(id, messagePrefix)
+	if !is {
+		if number, is = strings.CutPrefix(id, reportPrefix); !is {
+			return key, false
+		}
+		key.Progress = true
+	}
+	key.StreamSequence, _ = strconv.ParseUint(number, 10, 64) // none has the sequence 0
+	return key, true
+}
 
 // DeadLetters lists the dead letters of a workflow, or all when workflowID is empty, the
 // newest first.
@@ -35,7 +52,11 @@ func deadLetterID(d store.DeadLetter) string {
 	if d.Record != nil {
 		return d.Record.ID
 	}
-	return messagePrefix + strconv.FormatUint(d.Message.StreamSequence, 10)
+	prefix := messagePrefix
+	if stream.IsProgress(d.Message.Subject) {
+		prefix = reportPrefix
+	}
+	return prefix + strconv.FormatUint(d.Message.StreamSequence, 10)
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
@@ -43,15 +64,14 @@ func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
 	if err != nil || at.IsZero() {
 		return none, err
 	}
-	number, isMessage := strings.CutPrefix(id[0], messagePrefix)
+	key, isMessage := messageKey(id[0])
 	if !isMessage {
 		return store.DeadLetter{Record: &store.Record{AcceptedAt: at, ID: id[0]}}, nil
 	}
-	sequence, err := strconv.ParseUint(number, 10, 64)
-	if err != nil {
+	if key.StreamSequence == 0 {
 		return none, badCursor()
 	}
-	return store.DeadLetter{Message: &store.Unreadable{At: at, StreamSequence: sequence}}, nil
+	return store.DeadLetter{Message: &store.Unreadable{At: at, StreamSequence: key.StreamSequence}}, nil
 }
 
 func deadLetterOf(d store.DeadLetter) api.DeadLetter {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,29 +17,23 @@ import (
 // recoverMessage records a message that was put aside, under the execution ID that its sender was
 // told, and takes it off the dead letters. Nothing is started: the message was never withheld
 // from the runners. Asked for again, it changes nothing and answers the same.
-func (s *Service) recoverMessage(ctx context.Context, id, number string) (none api.Started, err error) {
-	sequence, err := strconv.ParseUint(number, 10, 64)
-	if err != nil {
+func (s *Service) recoverMessage(ctx context.Context, id string, key store.MessageKey) (none api.Started, err error) {
+	if key.StreamSequence == 0 {
 		return none, notFound("dead letter", id, "")
 	}
-	aside, err := s.config.Store.GetUnreadable(ctx, sequence)
+	aside, err := s.config.Store.GetUnreadable(ctx, key)
 	known := err == nil
 	if !known && !errors.Is(err, store.ErrNotFound) {
 		return none, s.databaseError(ctx, err)
 	}
-	from, err := s.executionsStream(ctx)
-	if err != nil {
-		return none, err
-	}
-	msg, err := from.GetMsg(ctx, sequence)
+	msg, err := s.putAside(ctx, key, aside.Subject)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound) && !known:
-		return none, notFound("dead letter", id, "")
-	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && known && store.Text(msg.Subject) != aside.Subject:
-		// No message, or another one: the stream was made anew.
+	case errors.Is(err, jetstream.ErrMsgNotFound) && known:
 		return none, &Error{Code: api.CodeInputExpired}
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return none, notFound("dead letter", id, "")
 	case err != nil:
-		return none, fmt.Errorf("read message %d: %w", sequence, err)
+		return none, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
 	}
 	batch, err := recorder.Recovering(msg, time.Now())
 	if errors.Is(err, stream.ErrUnreadable) && known {
@@ -70,4 +63,27 @@ func (s *Service) recoverMessage(ctx context.Context, id, number string) (none a
 	}
 	_ = s.config.Changes.Tell(applied.Changed) // watchers who miss it see it when they look
 	return api.Started{ExecutionID: executionID}, nil
+}
+
+// putAside reads a message that was put aside. subject is the message's, or empty if that is not known. Where
+// the stream has another message, or none, it fails with jetstream.ErrMsgNotFound.
+func (s *Service) putAside(ctx context.Context, key store.MessageKey, subject string) (*jetstream.RawStreamMsg, error) {
+	names := []string{stream.Name}
+	if key.Progress { // before progress had a stream of its own, it was among the starts
+		names = []string{stream.ProgressName, stream.Name}
+	}
+	for _, name := range names {
+		from, err := s.config.JetStream.Stream(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		msg, err := from.GetMsg(ctx, key.StreamSequence)
+		switch {
+		case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+			return nil, err
+		case err == nil && stream.IsProgress(msg.Subject) == key.Progress && (subject == "" || store.Text(msg.Subject) == subject):
+			return msg, nil
+		}
+	}
+	return nil, jetstream.ErrMsgNotFound
 }

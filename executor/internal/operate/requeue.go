@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -17,8 +16,8 @@ import (
 // after a crash between the publishing and the marking all get the same execution.
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
-		if number, isMessage := strings.CutPrefix(id, messagePrefix); isMessage {
-			return s.recoverMessage(ctx, id, number)
+		if key, isMessage := messageKey(id); isMessage {
+			return s.recoverMessage(ctx, id, key)
 		}
 		record, err := s.record(ctx, id)
 		if err != nil {

@@ -18,6 +18,6 @@ func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error)
 	}
 	e := entry{meta: &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: msg.Sequence}, Timestamp: msg.Time}}
 	e.take(event, store.Time(now))
-	e.batch.Recovered = []uint64{msg.Sequence}
+	e.batch.Recovered = []store.MessageKey{{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)}}
 	return e.batch, nil
 }

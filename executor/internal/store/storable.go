@@ -55,7 +55,7 @@ func Sequence(n uint64) int64 {
 // caller's batch is not touched. Output is bytes, kept as they are.
 func (b Batch) Storable() Batch {
 	s := Batch{
-		Recovered:  slices.Sorted(slices.Values(b.Recovered)),
+		Recovered:  slices.Clone(b.Recovered),
 		New:        make([]Record, len(b.New)),
 		Progress:   make([]execution.Progress, len(b.Progress)),
 		Unreadable: make([]Unreadable, len(b.Unreadable)),

@@ -66,9 +66,9 @@ type Batch struct {
 	// Unreadable are messages that are put aside. One whose stream sequence and subject are kept
 	// already is left as it is.
 	Unreadable []Unreadable
-	// Recovered are the stream sequences of unreadable messages that the rest of the batch
-	// records: they are no longer kept as unreadable.
-	Recovered []uint64
+	// Recovered are the unreadable messages that the rest of the batch records: they are no longer
+	// kept as unreadable.
+	Recovered []MessageKey
 }
 
 // Applied is what a batch did.
@@ -103,6 +103,13 @@ type Unreadable struct {
 	Subject        string
 	Reason         string
 	At             time.Time
+}
+
+// MessageKey names an unreadable message. Progress has a stream of its own, so that a message of it and
+// one of a start may have the same sequence.
+type MessageKey struct {
+	StreamSequence uint64
+	Progress       bool
 }
 
 // Refused says that the database refused it: the message itself can be decoded.
@@ -198,8 +205,8 @@ type Store interface {
 	// false, and changes nothing, for any other record, and for none.
 	MarkRequeued(ctx context.Context, id, as string) (marked bool, err error)
 
-	// GetUnreadable returns the unreadable message of a stream sequence, or ErrNotFound.
-	GetUnreadable(ctx context.Context, sequence uint64) (Unreadable, error)
+	// GetUnreadable returns an unreadable message, or ErrNotFound.
+	GetUnreadable(ctx context.Context, key MessageKey) (Unreadable, error)
 
 	// ListUnreadable returns at most limit unreadable messages after a position, the newest
 	// first: by At, then by stream sequence, both descending. workflowID is the one in their

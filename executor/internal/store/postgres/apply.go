@@ -60,8 +60,8 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 				return err
 			}
 		}
-		if len(batch.Recovered) > 0 {
-			if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE stream_sequence = ANY ($1) AND subject NOT LIKE 'executions.progress.%'`, column(batch.Recovered, store.Sequence)); err != nil {
+		for _, key := range batch.Recovered { // one, as a rule
+			if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE stream_sequence = $1 AND subject LIKE 'executions.progress.%' = $2`, store.Sequence(key.StreamSequence), key.Progress); err != nil {
 				return err
 			}
 		}

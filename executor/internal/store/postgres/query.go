@@ -119,9 +119,9 @@ func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[stri
 }
 
 // GetUnreadable implements store.Store.
-func (s *Store) GetUnreadable(ctx context.Context, sequence uint64) (store.Unreadable, error) {
+func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
 	found, err := read(ctx, s, "get unreadable", pgx.RowToStructByPos[store.Unreadable],
-		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = $1 AND subject NOT LIKE 'executions.progress.%'`, store.Sequence(sequence))
+		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = $1 AND subject LIKE 'executions.progress.%' = $2`, store.Sequence(key.StreamSequence), key.Progress)
 	if err != nil {
 		return store.Unreadable{}, err
 	}

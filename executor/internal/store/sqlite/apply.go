@@ -41,8 +41,8 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		}); err != nil {
 			return err
 		}
-		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ? AND subject NOT LIKE 'executions.progress.%'`, batch.Recovered, func(sequence uint64) []any {
-			return []any{store.Sequence(sequence)}
+		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`, batch.Recovered, func(key store.MessageKey) []any {
+			return []any{store.Sequence(key.StreamSequence), key.Progress}
 		}); err != nil {
 			return err
 		}

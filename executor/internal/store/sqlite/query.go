@@ -149,9 +149,9 @@ func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after sto
 }
 
 // GetUnreadable implements store.Store.
-func (s *Store) GetUnreadable(ctx context.Context, sequence uint64) (store.Unreadable, error) {
+func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
 	found, err := s.unreadable(ctx, "get unreadable",
-		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = ? AND subject NOT LIKE 'executions.progress.%'`, store.Sequence(sequence))
+		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`, store.Sequence(key.StreamSequence), key.Progress)
 	if err != nil {
 		return store.Unreadable{}, err
 	}

@@ -56,20 +56,20 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 	"recovered with the record that it becomes": func(t *testing.T, s store.Store) {
 		want := store.Unreadable{StreamSequence: 2, Subject: "executions.start.q.wf.node", Reason: store.RefusedReason + "why", At: epoch}
 		apply(t, s, store.Batch{Unreadable: []store.Unreadable{want, {StreamSequence: 3, At: epoch}}})
-		if got, err := s.GetUnreadable(t.Context(), 2); err != nil || got != want || !got.Refused() {
+		if got, err := s.GetUnreadable(t.Context(), store.MessageKey{StreamSequence: 2}); err != nil || got != want || !got.Refused() {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for range 2 { // once more, nothing changes
-			apply(t, s, store.Batch{New: []store.Record{queued(1)}, Recovered: []uint64{2, 99}})
+			apply(t, s, store.Batch{New: []store.Record{queued(1)}, Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}}})
 			wantRecord(t, get(t, s, id(1)), queued(1))
-			if _, err := s.GetUnreadable(t.Context(), 2); !errors.Is(err, store.ErrNotFound) {
+			if _, err := s.GetUnreadable(t.Context(), store.MessageKey{StreamSequence: 2}); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%v", err)
 			}
-			if got, err := s.GetUnreadable(t.Context(), 3); err != nil || got.Refused() {
+			if got, err := s.GetUnreadable(t.Context(), store.MessageKey{StreamSequence: 3}); err != nil || got.Refused() {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
-		apply(t, s, store.Batch{Recovered: []uint64{3}})
+		apply(t, s, store.Batch{Recovered: []store.MessageKey{{StreamSequence: 3}}})
 		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 0 {
 			t.Errorf("left: %+v", left)
 		}
@@ -80,6 +80,14 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 		}})
 		if found := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(found) != 2 {
 			t.Errorf("%+v", found)
+		}
+		report := store.MessageKey{StreamSequence: 1, Progress: true}
+		if got, err := s.GetUnreadable(t.Context(), report); err != nil || got.Subject != "executions.progress.q.wf.id" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		apply(t, s, store.Batch{Recovered: []store.MessageKey{report}})
+		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 1 || left[0].Subject != "executions.start.q.wf.node" {
+			t.Errorf("left: %+v", left)
 		}
 	},
 	"of one workflow": func(t *testing.T, s store.Store) {

@@ -92,7 +92,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 		return err
 	}
 	return s.print(func() error {
-		if strings.HasPrefix(id, "message-") {
+		if strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-") {
 			return s.line("%s is recorded, from %s", started.ExecutionID, id)
 		}
 		if before.RequeuedAs == started.ExecutionID {
