@@ -1,0 +1,97 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Prepare makes a release of the commit that is checked out at root: a commit beside the branch, which
+// differs in the go.mod files alone, and its tags. The branch and its work tree stay as they are, and
+// nothing is pushed; out is told what to push.
+func Prepare(ctx context.Context, root, version string, out io.Writer) (err error) {
+	if err := CheckVersion(version); err != nil {
+		return err
+	}
+	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md")) //nolint:gosec // in the checkout
+	if err != nil {
+		return err
+	}
+	if err := CheckChangelog(string(changelog), version); err != nil {
+		return err
+	}
+	switch changes, err := git(ctx, root, "status", "--porcelain"); {
+	case err != nil:
+		return err
+	case changes != "":
+		return errors.New("there are changes that are not committed: a release is made of a commit")
+	}
+	tags := Tags(version)
+	switch there, err := git(ctx, root, append([]string{"tag", "--list"}, tags...)...); {
+	case err != nil:
+		return err
+	case there != "":
+		return fmt.Errorf("there is a tag already: %s", strings.ReplaceAll(there, "\n", ", "))
+	}
+
+	scratch, err := os.MkdirTemp("", "hookstart-release-")
+	if err != nil {
+		return err
+	}
+	tree := filepath.Join(scratch, "tree")
+	defer func() {
+		_, removing := git(context.WithoutCancel(ctx), root, "worktree", "remove", "--force", tree)
+		err = errors.Join(err, removing, os.RemoveAll(scratch))
+	}()
+	if _, err := git(ctx, root, "worktree", "add", "--quiet", "--detach", tree); err != nil {
+		return err
+	}
+	for _, folder := range Modules {
+		content, err := GoMod(tree, folder, version)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tree, folder, "go.mod"), content, 0o600); err != nil { //nolint:gosec // in our own folder
+			return err
+		}
+	}
+	if _, err := git(ctx, tree, "commit", "--quiet", "--all", "--message", "release: "+version); err != nil {
+		return err
+	}
+	for _, tag := range tags {
+		if _, err := git(ctx, tree, "tag", "--annotate", "--message", "hookstart "+version, tag); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s is prepared, here alone. To publish it:\n  git push origin %s\nTo take it back:\n  git tag --delete %[2]s\n",
+		version, strings.Join(tags, " "))
+	return err
+}
+
+// Tags are the names of a release's tags: that of the whole, and one for each module.
+func Tags(version string) []string {
+	tags := []string{version}
+	for _, folder := range Modules {
+		tags = append(tags, path.Join(folder, version))
+	}
+	return tags
+}
+
+// git runs git in a folder and returns what it says.
+func git(ctx context.Context, folder string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = folder
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	said, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(said)), nil
+}

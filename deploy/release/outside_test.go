@@ -1,0 +1,127 @@
+package release_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/deploy/release"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+)
+
+const (
+	root    = "../.."
+	version = "v0.0.1"
+)
+
+// outside is a folder outside of the repository, and a go command that knows our modules by a
+// proxy alone.
+type outside struct {
+	t      *testing.T
+	folder string
+	env    []string
+}
+
+// newOutside makes a folder with one file for each of ours in testdata.
+func newOutside(t *testing.T, testdata string) *outside {
+	t.Helper()
+	// Everything that a runner needs, into the ordinary module cache.
+	download := exec.CommandContext(t.Context(), "go", "mod", "download")
+	download.Dir, download.Env = filepath.Join(root, "shared"), append(os.Environ(), "GOWORK=off")
+	if said, err := download.CombinedOutput(); err != nil {
+		t.Fatalf("go mod download: %v\n%s", err, said)
+	}
+	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := t.TempDir()
+	if err := release.Proxy(root, version, proxy); err != nil {
+		t.Fatal(err)
+	}
+	o := &outside{t: t, folder: t.TempDir()}
+	// A module cache of its own, so that ours leave nothing behind; without paths in what is
+	// compiled, so that the next run finds it in the build cache.
+	o.env = append(os.Environ(),
+		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
+		"GOMODCACHE="+filepath.Join(t.TempDir(), "modules"),
+		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(strings.TrimSpace(string(cache)))+"/cache/download")
+	if err := os.CopyFS(o.folder, os.DirFS(testdata)); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// run runs a go command and returns what it writes to stdout.
+func (o *outside) run(args ...string) string {
+	o.t.Helper()
+	cmd := exec.CommandContext(o.t.Context(), "go", args...)
+	cmd.Dir, cmd.Env = o.folder, o.env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	said, err := cmd.Output()
+	if err != nil {
+		o.t.Fatalf("go %s: %v\n%s%s", strings.Join(args, " "), err, said, &stderr)
+	}
+	return string(said)
+}
+
+func (o *outside) read(name string) string {
+	o.t.Helper()
+	content, err := os.ReadFile(filepath.Join(o.folder, name))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return string(content)
+}
+
+// A runner in an empty module: it is built, tested with the kit, and runs.
+func TestARunnerFromOutside(t *testing.T) {
+	t.Parallel()
+	o := newOutside(t, "testdata/runner")
+	o.run("mod", "init", "example.com/shouter")
+	o.run("get", "github.com/hookstart/hookstart/shared/runner@"+version)
+	o.run("get", "-t", ".") // and not go mod tidy, which also wants what the tests of others import
+	o.run("vet", "./...")
+	o.run("test", "./...")
+	o.run("build", "-o", "shouter", ".")
+
+	nc := natstest.Start(t)
+	hookstart := runnertest.NewIngress(t, nc.Connect(t))
+	id := hookstart.Start(t, runnertest.Post{Body: "hello"})
+	cmd := exec.CommandContext(t.Context(), filepath.Join(o.folder, "shouter"))
+	cmd.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+nc.URL())
+	childtest.Launch(t, cmd)
+	if got := hookstart.Await(t, id); string(got.Output) != `{"shouted":"HELLO"}` {
+		t.Errorf("%+v", got)
+	}
+	checkLinks(t, o)
+}
+
+// What a runner links: nothing that serves, stores or reads flags.
+func checkLinks(t *testing.T, o *outside) {
+	t.Helper()
+	linked := strings.Fields(o.run("list", "-deps", "."))
+	if !slices.Contains(linked, "github.com/hookstart/hookstart/shared/stream") {
+		t.Fatalf("the program links no stream: %v", linked)
+	}
+	for _, one := range linked {
+		for _, not := range []string{
+			"github.com/alecthomas/kong", "github.com/jackc/pgx", "github.com/nats-io/nats-server", "github.com/prometheus",
+			"github.com/hookstart/hookstart/shared/embednats", "github.com/hookstart/hookstart/shared/program", "github.com/hookstart/hookstart/shared/registry",
+			"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc", "modernc.org", "database/sql", "testing",
+		} {
+			if one == not || strings.HasPrefix(one, not+"/") {
+				t.Errorf("a runner links %s", one)
+			}
+		}
+	}
+	sums := o.read("go.sum")
+	t.Logf("a runner links %d packages; its go.sum has %d lines, its go.mod is\n%s", len(linked), strings.Count(sums, "\n"), o.read("go.mod"))
+}
