@@ -1,12 +1,12 @@
 # `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/, and needs npm.
 
-MODULES  := deploy/bench deploy/e2e deploy/local deploy/powercut deploy/soak executor ingress proto shared
+MODULES  := deploy/bench deploy/e2e deploy/local deploy/powercut deploy/release deploy/soak executor ingress proto shared
 PACKAGES := $(MODULES:%=./%/...)
 PROGRAMS := ./ingress/cmd/ingress ./executor/cmd/executor ./executor/cmd/hookstart ./deploy/local/cmd/hookstart-local
 
 # Without git, or without a commit, the version is dev. Stamped here and not by go build, which refuses
 # a checkout that belongs to another user.
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+VERSION := $(shell git describe --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
 LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
 
 FUZZTIME  ?= 30s
@@ -29,7 +29,7 @@ BUF_GENERATE_NODE = cd $(NODE_EXAMPLE) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test soak soak-runners powercut lint bench microbench fuzz generate clean
+.PHONY: help run build test soak soak-runners powercut lint bench microbench fuzz generate release clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -105,6 +105,9 @@ fuzz: ## run every fuzz test for FUZZTIME each: make fuzz FUZZTIME=2m
 generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the example's JavaScript, from proto/
 	cd proto && $(BUF_GENERATE)
 	$(BUF_GENERATE_NODE)
+
+release: ## a release of the commit that is checked out, as a commit beside the branch with a tag for each module; pushes nothing: make release VERSION=v0.1.0
+	go run -buildvcs=false ./deploy/release/cmd/release $(VERSION)
 
 clean: ## remove bin/ (the tools in .tools/ and the data in .hookstart/ stay)
 	rm -rf bin

@@ -57,7 +57,7 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(tree, folder, "go.mod"), content, 0o600); err != nil { //nolint:gosec // in our own folder
+		if err := os.WriteFile(filepath.Join(tree, folder, "go.mod"), content, 0o600); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func Tags(version string) []string {
 
 // git runs git in a folder and returns what it says.
 func git(ctx context.Context, folder string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd := exec.CommandContext(ctx, "git", args...) //nolint:gosec // arguments of our own
 	cmd.Dir = folder
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

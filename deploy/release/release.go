@@ -183,7 +183,7 @@ func CheckChangelog(text, version string) error {
 	heading := "## [" + strings.TrimPrefix(version, "v") + "] - "
 	_, after, found := strings.Cut("\n"+text, "\n"+heading)
 	if !found {
-		return fmt.Errorf("CHANGELOG.md has no section %qYYYY-MM-DD: give Unreleased that heading, and begin a new Unreleased", heading)
+		return fmt.Errorf("CHANGELOG.md has no section %q: give Unreleased that heading, and begin a new Unreleased", heading+"YYYY-MM-DD")
 	}
 	date, section, _ := strings.Cut(after, "\n")
 	if _, err := time.Parse(time.DateOnly, strings.TrimSpace(date)); err != nil {
