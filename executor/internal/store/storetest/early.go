@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -137,7 +136,7 @@ func pruneEarly(t *testing.T, s store.Store) int {
 
 // startsAndReportsAtOnce lets some stores record starts while others record their reports: no
 // report may be missed, whoever comes first.
-func startsAndReportsAtOnce(ctx context.Context, t *testing.T, stores ...store.Store) {
+func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
 	inParallel(t, 2*len(stores), func(worker int) error {
@@ -151,7 +150,7 @@ func startsAndReportsAtOnce(ctx context.Context, t *testing.T, stores ...store.S
 					b.Progress = append(b.Progress, succeeded(i, epoch, "1"))
 				}
 			}
-			if _, err := s.Apply(ctx, b); err != nil {
+			if _, err := s.Apply(t.Context(), b); err != nil {
 				return err
 			}
 		}

@@ -53,7 +53,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 	},
 	"starts and their reports at once": func(t *testing.T, open opener) {
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
-		startsAndReportsAtOnce(t.Context(), t, one, other)
+		startsAndReportsAtOnce(t, one, other)
 	},
 	"of two that requeue at once one does": func(t *testing.T, open opener) {
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
