@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// maxREADME is how many lines a newcomer reads.
+const maxREADME = 150
+
+const repository = "../.."
+
+// documents are the Markdown files of the repository, by path below it.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && path != repository):
+			return filepath.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(path, ".md"):
+			all[path] = string(file(t, path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestREADMEIsShort(t *testing.T) {
+	if lines := strings.Count(string(file(t, repository+"/README.md")), "\n"); lines > maxREADME {
+		t.Errorf("README.md has %d lines; at most %d: move details to deploy/docs", lines, maxREADME)
+	}
+}
+
+// The type of a problem is a URL with its code as the fragment, which the README must explain.
+func TestEveryCodeIsExplained(t *testing.T) {
+	readme := string(file(t, repository+"/README.md"))
+	codes := []string{
+		api.CodeUnauthorized, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
+		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeNotFailed, api.CodeInputExpired,
+		api.CodeUndecodable, api.CodeRefused, api.CodeNotConfirmed, api.CodeUnavailable, api.CodeInternal,
+	}
+	for _, code := range []webhook.Code{
+		webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing, webhook.TokenMissing, webhook.BodyTooLarge, webhook.WorkflowNotFound,
+		webhook.TokenInvalid, webhook.WebhooksNotInPlan, webhook.PlanLimitExceeded, webhook.RateLimited, webhook.WorkflowInactive, webhook.DeliveryIDInvalid,
+		webhook.BodyUnreadable, webhook.JSONInvalid, webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.Internal,
+	} {
+		codes = append(codes, string(code))
+	}
+	for _, code := range codes {
+		if n := strings.Count(readme, `<a id="`+code+`"></a>`); n == 0 {
+			t.Errorf("README.md does not explain the code %s", code)
+		}
+	}
+}
+
+// Links between documents lead somewhere, also to a heading or an anchor.
+func TestDocumentsLinkToWhatIsThere(t *testing.T) {
+	all := documents(t)
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for path, text := range all {
+		for _, found := range link.FindAllStringSubmatch(text, -1) {
+			target, fragment, _ := strings.Cut(found[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			to := path
+			if target != "" {
+				to = filepath.Join(filepath.Dir(path), target)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, found[1])
+			} else if fragment != "" && !hasHeading(all[to], fragment) {
+				t.Errorf("%s links to %s: no such heading", path, found[1])
+			}
+		}
+	}
+}
+
+func hasHeading(text, fragment string) bool {
+	if strings.Contains(text, `<a id="`+fragment+`"></a>`) {
+		return true
+	}
+	drop := regexp.MustCompile("[^a-z0-9 _-]")
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		if strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-") == fragment {
+			return true
+		}
+	}
+	return false
+}
+
+// A promise names the test that shows it; a test that was renamed is found here.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	tests := map[string]bool{}
+	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".") && path != repository):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			for _, found := range declared.FindAllStringSubmatch(string(file(t, path)), -1) {
+				tests[found[1]] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test[A-Z]\\w+)`")
+	for path, text := range documents(t) {
+		for _, found := range named.FindAllStringSubmatch(text, -1) {
+			if !tests[found[1]] {
+				t.Errorf("%s names %s, which is not there", path, found[1])
+			}
+		}
+	}
+}
