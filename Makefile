@@ -20,16 +20,20 @@ GOLANGCI_LINT := .tools/golangci-lint@v2.15.0/golangci-lint
 BUF           := .tools/buf@v1.72.0/buf
 PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
 
-# The example in JavaScript brings its plugin for buf, and its compiler.
+# The kit in JavaScript brings its plugin for buf, and its compiler. The example installs the kit as anybody
+# does: from the package.
+NODE_KIT     := shared/runner/node
+NODE_PACKAGE := $(NODE_KIT)/hookstart-runner.tgz
 NODE_EXAMPLE := shared/runner/examples/node
-NODE_MODULES := $(NODE_EXAMPLE)/node_modules/.all-of-them
-BUF_GENERATE_NODE = cd $(NODE_EXAMPLE) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/proto" --path "$(CURDIR)/proto/hookstart/v1/execution.proto"
+NODE_MODULES := $(NODE_KIT)/node_modules/.all-of-them
+NODE_EXAMPLE_MODULES := $(NODE_EXAMPLE)/node_modules/.all-of-them
+BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/proto" --path "$(CURDIR)/proto/hookstart/v1/execution.proto"
 
 # buf finds its plugin on the PATH.
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test soak soak-runners powercut lint bench microbench fuzz generate release clean
+.PHONY: help run build test soak soak-runners powercut lint bench microbench fuzz generate node release clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -59,7 +63,7 @@ soak-runners: ## RUNNERS=20000 executions by four runners, of which one is kille
 powercut: ## CUTS=50 power cuts of hookstart-local under load, on a FUSE file system that forgets what was not synced; with --sync-always, then without: SEED=7
 	CGO_ENABLED=0 go build -o bin/powercut ./deploy/powercut/cmd/powercut && exec bin/powercut --cuts=$(CUTS) $(if $(SEED),--seed=$(SEED)) $(ARGS)
 
-lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node ## check style, import rules, modules, generated code and the types of the example in JavaScript (make -k lint: all findings)
+lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node ## check style, import rules, modules, generated code and the types of the kit in JavaScript (make -k lint: all findings)
 
 lint-format:
 	@unformatted=$$(gofmt -l $(MODULES)) || exit; test -z "$$unformatted" || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; }
@@ -88,10 +92,13 @@ lint-generated: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES)
 	cp -R proto "$$scratch" && find "$$scratch" -name '*.pb.go' -delete && \
 	(cd "$$scratch/proto" && $(BUF_GENERATE)) && \
 	($(BUF_GENERATE_NODE) --output "$$scratch") && \
-	diff -r proto "$$scratch/proto" && diff -r $(NODE_EXAMPLE)/gen "$$scratch/gen" || { echo 'generated code is stale: run make generate'; exit 1; }
+	diff -r proto "$$scratch/proto" && diff -r $(NODE_KIT)/gen "$$scratch/gen" || { echo 'generated code is stale: run make generate'; exit 1; }
 
-lint-node: $(NODE_MODULES)
+lint-node: $(NODE_MODULES) $(NODE_EXAMPLE_MODULES)
+	cd $(NODE_KIT) && npm run --silent check
 	cd $(NODE_EXAMPLE) && node_modules/.bin/tsc
+
+node: $(NODE_EXAMPLE_MODULES) ## pack the kit for runners in Node.js, and install it in its example
 
 bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"; other measurements: ARGS="--help"
 	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
@@ -102,7 +109,7 @@ microbench: ## run the Go benchmarks of all packages
 fuzz: ## run every fuzz test for FUZZTIME each: make fuzz FUZZTIME=2m
 	.ci/fuzz $(FUZZTIME) $(PACKAGES)
 
-generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the example's JavaScript, from proto/
+generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the kit's JavaScript, from proto/
 	cd proto && $(BUF_GENERATE)
 	$(BUF_GENERATE_NODE)
 
@@ -112,7 +119,17 @@ release: ## a release of the commit that is checked out, as a commit beside the 
 clean: ## remove bin/ (the tools in .tools/ and the data in .hookstart/ stay)
 	rm -rf bin
 
-$(NODE_MODULES): $(NODE_EXAMPLE)/package-lock.json
+$(NODE_MODULES): $(NODE_KIT)/package-lock.json
+	npm ci --ignore-scripts --no-audit --no-fund --prefix $(NODE_KIT)
+	touch $@
+
+# npm names the package by its version; the example needs a name that stays.
+$(NODE_PACKAGE): $(NODE_MODULES) $(wildcard $(NODE_KIT)/*.js $(NODE_KIT)/gen/hookstart/v1/*) $(NODE_KIT)/package.json $(NODE_KIT)/README.md
+	rm -f $(NODE_KIT)/*.tgz
+	cd $(NODE_KIT) && npm pack --silent
+	mv $(NODE_KIT)/hookstart-runner-*.tgz $@
+
+$(NODE_EXAMPLE_MODULES): $(NODE_PACKAGE) $(NODE_EXAMPLE)/package-lock.json
 	npm ci --ignore-scripts --no-audit --no-fund --prefix $(NODE_EXAMPLE)
 	touch $@
 

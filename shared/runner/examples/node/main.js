@@ -1,7 +1,7 @@
 // An example of a runner in Node.js: it returns what came in, in short. README.md says how
 // to try it.
 import { connect } from "@nats-io/transport-node";
-import { Permanent, run } from "./runner.js";
+import { Permanent, run } from "hookstart-runner";
 
 const env = process.env;
 const queue = env.HOOKSTART_QUEUE ?? "node";
@@ -10,7 +10,7 @@ const log = (/** @type {object} */ event) => console.log(JSON.stringify({ time: 
 
 /**
  * handler is what an execution does. It may be done twice, so let it depend on e.executionId.
- * @type {import("./runner.js").Handler}
+ * @type {import("hookstart-runner").Handler}
  */
 async function handler(e, signal) {
   const input = JSON.parse(e.input);
