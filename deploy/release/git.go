@@ -13,7 +13,7 @@ import (
 )
 
 // Prepare makes a release of the commit that is checked out at root: a commit beside the branch, which
-// differs in the go.mod files alone, and its tags. The branch and its work tree stay as they are, and
+// differs in the versions alone, and its tags. The branch and its work tree stay as they are, and
 // nothing is pushed; out is told what to push.
 func Prepare(ctx context.Context, root, version string, out io.Writer) (err error) {
 	if err := CheckVersion(version); err != nil {
@@ -61,6 +61,9 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 			return err
 		}
 	}
+	if err := setNodeVersion(tree, version); err != nil {
+		return err
+	}
 	if _, err := git(ctx, tree, "commit", "--quiet", "--all", "--message", "release: "+version); err != nil {
 		return err
 	}
@@ -72,6 +75,24 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 	_, err = fmt.Fprintf(out, "%s is prepared, here alone. To publish it:\n  git push origin %s\nTo take it back:\n  git tag --delete %[2]s\n",
 		version, strings.Join(tags, " "))
 	return err
+}
+
+// nodeManifest is that of the kit for Node.js, which has the same version.
+const nodeManifest = "shared/runner/node/package.json"
+
+func setNodeVersion(root, version string) error {
+	path := filepath.Join(root, nodeManifest)
+	text, err := os.ReadFile(path) //nolint:gosec // in the checkout
+	if err != nil {
+		return err
+	}
+	const unreleased = `"version": "0.0.0"`
+	before, after, found := strings.Cut(string(text), unreleased)
+	if !found {
+		return fmt.Errorf("%s does not say %s", nodeManifest, unreleased)
+	}
+	released := before + `"version": "` + strings.TrimPrefix(version, "v") + `"` + after
+	return os.WriteFile(path, []byte(released), 0o600)
 }
 
 // Tags are the names of a release's tags: that of the whole, and one for each module.

@@ -94,12 +94,16 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	versioned := []string{"shared/runner/node/package.json"}
 	for _, folder := range release.Modules {
-		text, err := os.ReadFile(filepath.Join(root, folder, "go.mod"))
+		versioned = append(versioned, filepath.Join(folder, "go.mod"))
+	}
+	for _, name := range versioned {
+		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(filepath.Join(folder, "go.mod"), string(text))
+		write(name, string(text))
 	}
 	write("CHANGELOG.md", "# Changelog\n\n## [0.1.0] - 2026-11-22\n- All of it.\n")
 	git("init", "--quiet", "--initial-branch=main")
@@ -133,6 +137,9 @@ func TestPrepare(t *testing.T) {
 	}
 	if text := git("show", "shared/v0.1.0:shared/go.mod"); !strings.Contains(text, release.Root+"/proto v0.1.0") || strings.Contains(text, "replace") {
 		t.Errorf("shared/go.mod of the release:\n%s", text)
+	}
+	if text := git("show", "v0.1.0:shared/runner/node/package.json"); !strings.Contains(text, `"version": "0.1.0"`) {
+		t.Errorf("package.json of the release:\n%s", text)
 	}
 	if err := release.Prepare(t.Context(), checkout, "v0.1.0", &out); err == nil || !strings.Contains(err.Error(), "there is a tag") {
 		t.Errorf("a second time: %v", err)
