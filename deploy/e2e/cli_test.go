@@ -173,6 +173,9 @@ func testHelpExamples(t *testing.T, bin string) {
 				watching.Terminate()
 				continue
 			}
+			if strings.HasSuffix(example[1], " message-12") { // there is such a dead letter only after a fault of the database
+				continue
+			}
 			shell(t, example[1])
 		}
 	}

@@ -145,7 +145,11 @@ func TestRealInput(t *testing.T) {
 			}
 			checkInput(t, l, a.ExecutionID, d)
 			for name, value := range d.header {
-				if !slices.Equal(record.Headers[http.CanonicalHeaderKey(name)], []string{value}) {
+				want := []string{value}
+				if name == "X-Gitlab-Token" { // a secret in clear: it does not travel on
+					want = nil
+				}
+				if !slices.Equal(record.Headers[http.CanonicalHeaderKey(name)], want) {
 					t.Errorf("header %s: %q", name, record.Headers[http.CanonicalHeaderKey(name)])
 				}
 			}

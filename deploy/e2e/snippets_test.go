@@ -15,7 +15,7 @@ import (
 func TestSnippetsRun(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
-	l := launchLocal(t, t.TempDir())
+	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(l.Await(`\nConsole +(\S+)`)))
 	b.page("Overview")
