@@ -146,7 +146,7 @@ func checkURLs(urls string) error {
 			_, err = strconv.ParseUint(u.Port(), 10, 16)
 		}
 		if err != nil || u.Hostname() == "" {
-			return fmt.Errorf("--nats-url: %q is no server's URL; write nats://host:port, and commas between several", Redact(one)) // err may show a password
+			return fmt.Errorf("--nats-url: %q is not the URL of a NATS server; write nats://host:port, separated by commas", Redact(one)) // err may show a password
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package durable makes folders and files that are still there after a power cut: what is new is
+// Package durable makes folders and files that survive a power cut: what is new is
 // synced, and so is each folder that has a new name in it.
 package durable
 

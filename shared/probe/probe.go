@@ -37,7 +37,7 @@ type Question struct {
 	keys  [][]byte
 }
 
-// Ask makes a question.
+// Ask makes a new question for the holders of any of the keys.
 func Ask(keys [][]byte) Question {
 	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
 }
@@ -51,7 +51,7 @@ func (q Question) Header() string {
 	return strings.Join(parts, ".")
 }
 
-// AnsweredBy says whether an answer is of somebody who has one of the keys.
+// AnsweredBy reports whether the answer was made with one of the keys.
 func (q Question) AnsweredBy(answer string) bool {
 	return slices.ContainsFunc(q.keys, func(key []byte) bool { return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce))) })
 }
@@ -65,18 +65,18 @@ type Answerer struct {
 	next  int
 }
 
-// remembered is after how many further questions one could be asked again, by who has
-// seen it.
+// remembered is the number of nonces that are kept to refuse replays. Someone who has seen a
+// question could replay it after that many others.
 const remembered = 1000
 
-// NewAnswerer answers questions to who has the key.
+// NewAnswerer returns an Answerer for questions that are signed with the key.
 func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
 
 // longest is the length of a question to maxKeys.
 const longest = 2 << 10
 
-// Answer answers a question. What is no question to this ingress, or was asked before, has
-// no answer: "".
+// Answer answers a question. It returns "" for a question that is malformed, was not asked with
+// this ingress's key, or was asked before.
 func (a *Answerer) Answer(question string) string {
 	if question == "" || len(question) > longest {
 		return ""
@@ -93,7 +93,7 @@ func (a *Answerer) Answer(question string) string {
 	return sign(a.key, "answer", nonce)
 }
 
-// first says whether a nonce comes for the first time.
+// first reports whether a nonce is new, and remembers it.
 func (a *Answerer) first(nonce string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

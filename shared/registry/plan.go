@@ -26,7 +26,7 @@ type RateLimit struct {
 	Window   time.Duration
 }
 
-// Plan is what an account may do.
+// Plan says what an account may do.
 type Plan struct {
 	ID              string
 	WebhookTriggers bool

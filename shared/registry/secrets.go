@@ -181,9 +181,9 @@ type secretsOf struct {
 	sample []byte // nil: none was given
 }
 
-// secure stores the secrets of new nodes once more, now that the workflow's record has
-// the nodes. Whoever has deleted a node of the same name before may still be deleting its
-// secrets: that was done before this and is made good, or finds another revision.
+// secure stores the secrets of new nodes again, now that the workflow's record has the nodes. A
+// concurrent deletion of an earlier node of the same name may still delete its secrets. If it came
+// first, this write restores them; if it comes later, its revision no longer matches and it fails.
 func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
 	for _, node := range added {
 		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *hookstartv1.TriggerSecrets) {

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// hangGrace is how long a handler may take to return after its context has ended. Then
-// it is left alone: its place is given to others, and its execution is tried again.
+// hangGrace is how long a handler may take to return after its context has ended. Then the
+// runner abandons it: its place is free for others, and its execution gets another attempt.
 const hangGrace = time.Second
 
 // maxError bounds the reason in a report.
@@ -27,14 +27,14 @@ const maxError = 4000
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 << 10
 
-// run runs one message. When it returns, the handler has, or is left alone; the message is
-// acknowledged, or will be when its report is stored: then done is called.
+// run handles one message. When it returns, the handler has returned or was abandoned. The
+// message is acknowledged when its report is stored; then run calls done.
 func (r *runner) run(msg jetstream.Msg, done func()) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
-		// The executor records it as unreadable; no attempt would make it better.
+		// The executor lists it as a dead letter; another attempt would not help.
 		r.note(nil, 0, began, Unreadable, err)
 		_ = msg.TermWithReason(err.Error())
 		done()
@@ -53,8 +53,8 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 	r.report(start, execution.Progress{Status: execution.Running})
 	output, err := r.call(ctx, start, attempt)
 	if most := r.nc.MaxPayload() - reportOverhead; err == nil && int64(len(output)) > most {
-		// The NATS server would take no report of it, however often it is tried.
-		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, and a report takes %d at most: keep it elsewhere, and return where it is", len(output), most))
+		// The NATS server would refuse the report each time.
+		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(output), most))
 	}
 	endSpan(span, err)
 
@@ -73,7 +73,7 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 	}
 }
 
-// call calls the handler, and returns when it has, or when it is out of time.
+// call calls the handler, and returns when the handler returns or its time is over.
 func (r *runner) call(ctx context.Context, start *execution.Start, attempt int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -101,7 +101,7 @@ func (r *runner) call(ctx context.Context, start *execution.Start, attempt int) 
 	}
 }
 
-// protect turns a panic, and an output that is no JSON, into an error.
+// protect calls the handler, and turns a panic or an output that cannot be marshalled into an error.
 func protect(ctx context.Context, handler Handler, e Execution) (output []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -113,13 +113,13 @@ func protect(ctx context.Context, handler Handler, e Execution) (output []byte, 
 		return nil, err
 	}
 	if output, err = json.Marshal(value); err != nil {
-		return nil, Permanent(fmt.Errorf("the output is no JSON: %w", err))
+		return nil, Permanent(fmt.Errorf("the output is not valid JSON: %w", err))
 	}
 	return output, nil
 }
 
-// end reports a final state, and acknowledges once the stream has it. Without that, the
-// message comes again: better twice than never.
+// end reports a final state, and acknowledges the message when the stream has confirmed the
+// report. Without the confirmation the execution runs again: better twice than never.
 func (r *runner) end(m *message, start *execution.Start, attempt int, began time.Time, p execution.Progress, reason error, done func()) {
 	report, err := r.progress(start, p)
 	if err != nil {
@@ -141,14 +141,15 @@ func (r *runner) end(m *message, start *execution.Start, attempt int, began time
 	})
 }
 
-// handBack lets the message come again after a while, to any member.
+// handBack returns the message to the group: any member gets it after the delay.
 func (r *runner) handBack(m *message, after time.Duration, done func()) {
 	r.underway.remove(m)
 	_ = m.NakWithDelay(after)
 	done()
 }
 
-// report tells of a state that is not final; if it gets lost, the final one says more.
+// report publishes a state that is not final, without a confirmation: the final report makes up
+// for a lost one.
 func (r *runner) report(start *execution.Start, p execution.Progress) {
 	if msg, err := r.progress(start, p); err == nil {
 		_ = r.nc.PublishMsg(msg)
@@ -164,7 +165,7 @@ func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.M
 	return stream.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
-// note tells what became of an attempt, and writes its one line.
+// note reports an attempt to Observe, and writes its log line.
 func (r *runner) note(start *execution.Start, attempt int, began time.Time, what Result, err error) {
 	took := time.Since(began)
 	if r.Observe != nil {

@@ -13,10 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// underway are the messages that are being worked on, until they are acknowledged: it says
-// of each that it is in good hands, and brings final reports into the stream. It is one
-// loop and one subscription for all of them; goroutines, timers and futures for each would
-// cost more than the work of a quick handler.
+// underway holds the messages in flight, until they are acknowledged. It sends a heartbeat for
+// each, and publishes final reports. One loop and one subscription serve all of them:
+// goroutines, timers and futures for each message would cost more than a quick handler.
 type underway struct {
 	nc      *nats.Conn
 	ackWait time.Duration
@@ -30,11 +29,11 @@ type underway struct {
 	messages map[uint64]*message
 }
 
-// message is one of them.
+// message is a message in flight.
 type message struct {
 	jetstream.Msg
 	token uint64
-	said  time.Time // that it is in good hands
+	said  time.Time // the last heartbeat
 
 	report    *nats.Msg // nil until there is a final state
 	began     time.Time // to report it
@@ -62,7 +61,7 @@ func (u *underway) close() {
 	_ = u.replies.Unsubscribe()
 }
 
-// add begins to take care of a message, until it is removed or its report is published.
+// add sends heartbeats for a message until it is removed or its report is published.
 func (u *underway) add(msg jetstream.Msg) *message {
 	m := &message{Msg: msg, said: time.Now()}
 	u.mu.Lock()
@@ -79,9 +78,9 @@ func (u *underway) remove(m *message) {
 	delete(u.messages, m.token)
 }
 
-// publish brings a report into the stream. published is called once: with nil when the
-// stream has confirmed it, or with an error when it has not for as long as AckWait. A
-// report that comes twice does no harm, so it is sent again until then.
+// publish publishes a report, and repeats it until the stream confirms it; repeated reports are
+// harmless. It calls published once: with nil after the confirmation, or with an error when there is
+// none within AckWait.
 func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
 	report.Reply = u.inbox + strconv.FormatUint(m.token, 36)
 	u.mu.Lock()
@@ -99,7 +98,7 @@ func (u *underway) failed(m *message, err error) {
 	m.err = err
 }
 
-// confirmed gets the stream's answers.
+// confirmed handles the stream's PubAcks.
 func (u *underway) confirmed(reply *nats.Msg) {
 	token, err := strconv.ParseUint(strings.TrimPrefix(reply.Subject, u.inbox), 36, 64)
 	if err != nil {
@@ -114,7 +113,7 @@ func (u *underway) confirmed(reply *nats.Msg) {
 	case stored:
 		delete(u.messages, token)
 	default:
-		m.err = fmt.Errorf("the stream does not take it: %s%.500s", reply.Header.Get("Status"), reply.Data)
+		m.err = fmt.Errorf("the stream refused it: %s%.500s", reply.Header.Get("Status"), reply.Data)
 	}
 	u.mu.Unlock()
 	if m != nil && stored {
@@ -122,7 +121,7 @@ func (u *underway) confirmed(reply *nats.Msg) {
 	}
 }
 
-// tend does in rounds what must be done in time.
+// tend runs round regularly until stop.
 func (u *underway) tend() {
 	defer close(u.stopped)
 	tick := time.NewTicker(max(u.ackWait/10, time.Millisecond))

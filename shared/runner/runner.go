@@ -1,40 +1,40 @@
-// Package runner is the kit for programs that run workflows: it takes executions from
-// the stream, calls a handler for each, and reports what became of it.
+// Package runner is the kit for programs that run workflows. It takes executions from
+// the stream, calls a handler for each, and reports its result.
 //
 // # What a runner can rely on
 //
 // Every execution that was accepted reaches every group of its queue at least once; the
 // members of a group share the work. A handler can run twice for one execution: when its
-// process died or was cut off before it had reported, when it did not return in time, and
-// after an error, which is tried again. To be safe, make what it does depend on the
-// execution's ID: an insert with the ID as its key, an idempotency key for a call.
+// process died or lost its connection before the report was stored, when it did not return in
+// time, and after an error. Make its effects idempotent, with the execution's ID as the key: the
+// primary key of an insert, the idempotency key of a call.
 // There is no order, not even within a workflow.
 //
-// An execution ends as succeeded or failed, once; what is reported later changes nothing.
+// An execution ends once, as succeeded or failed; later reports change nothing.
 //
-// # What becomes of what goes wrong
+// # Errors and faults
 //
-//	the handler returns an error,       tried again after Options.Backoff; the last of
-//	panics, or is out of time           Options.Attempts fails the execution
+//	the handler returns an error,       another attempt after Options.Backoff; after
+//	panics, or exceeds its time         Options.Attempts the execution fails
 //	it returns a Permanent error, or    the execution fails at once
-//	an output that is no JSON
-//	it does not heed its context        it is left alone a second later, and its place given
-//	                                    to others: a handler that hangs blocks nothing, but
-//	                                    leaks what it holds
-//	the process dies, or is cut off     another member gets it after Options.AckWait. One that
-//	                                    kills Options.Attempts of them fails
-//	the report cannot be stored         it is sent again for as long as AckWait; then the
-//	                                    execution runs again
-//	the message cannot be decoded       it is terminated
+//	an output that is not valid JSON
+//	it ignores the end of its context   the runner abandons it a second later and uses its
+//	                                    place for others: a handler that hangs blocks nothing,
+//	                                    but leaks its goroutine
+//	the process dies, or is cut off     another member gets the execution after
+//	                                    Options.AckWait. After Options.Attempts it fails
+//	the report cannot be stored         the runner repeats it for as long as AckWait; then
+//	                                    the execution runs again
+//	the message cannot be decoded       the runner terminates it
 //
-// What has failed, and what cannot be decoded, is on the operators' list of dead letters. A
-// failed one can be requeued: that is another execution, with another ID and RerunOf set.
+// Failed executions and undecodable messages are dead letters, which operators see. A failed
+// execution can be requeued: that starts another execution, with another ID and RerunOf set.
 //
-// # What a kill repeats
+// # What runs again after a kill
 //
-// A message is acknowledged when the stream has confirmed the final report. If a process is
-// killed, what its handlers worked on runs again, and what waited for the confirmation: at
-// most Options.Concurrency of each, and what was on its way to the server.
+// The runner acknowledges a message when the stream has confirmed the final report. If a process
+// is killed, these executions run again: those in its handlers, and those whose report was not
+// confirmed yet (at most Options.Concurrency of each), and those whose acknowledgement was in flight.
 package runner
 
 import (
@@ -64,50 +64,50 @@ type Execution struct {
 	Attempt int
 }
 
-// Handler runs one execution. What it returns is the output, and must be a value that
-// encoding/json can marshal, or a json.RawMessage; nil is none. One that is longer than the
-// NATS server's largest message, 1 MB by default, makes the execution fail. An error, or a
-// panic, is tried again until Options.Attempts, unless it is Permanent. The context ends at
-// Options.Timeout, and when the runner stops and can wait no longer.
+// Handler runs one execution. It returns the output: a value that encoding/json can marshal, a
+// json.RawMessage, or nil for none. The execution fails if the output does not fit into a NATS
+// message (max_payload, 1 MB by default). After an error or a panic there is another attempt, up
+// to Options.Attempts, unless the error is Permanent. The context ends at Options.Timeout, and
+// when the runner's DrainTimeout is over.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
-// Permanent makes an error that is not tried again.
+// Permanent marks an error after which there is no further attempt.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// Options say how a runner works. Only Group is required.
+// Options configure a runner. Only Group is required.
 type Options struct {
-	// Queue is the queue whose executions are run. "" means the default queue.
+	// Queue is the queue whose executions the runner takes. "" means the default queue.
 	Queue string
-	// Group is the name that the members of a group share, [A-Za-z0-9_-]{1,64}. It is also
-	// that of the durable consumer: a group that comes back goes on where it was.
+	// Group is the name that the members of a group share, [A-Za-z0-9_-]{1,64}. It is part
+	// of the durable consumer's name: a group that restarts continues where it stopped.
 	Group string
-	// OnlyNew lets a new group begin with what is accepted from now on, not with all that
-	// the stream still holds. It makes no difference to a group that exists.
+	// OnlyNew makes a new group start with executions that are accepted from now on, and not with
+	// the oldest that the stream holds. It has no effect on an existing group.
 	OnlyNew bool
 	// Concurrency is how many handlers run at once. 0 means 10.
 	Concurrency int
-	// Attempts is how often an execution is tried before it is failed. 0 means 5.
+	// Attempts is the number of attempts before an execution fails. 0 means 5.
 	Attempts int
 	// Backoff is how long to wait after the given attempt failed. nil means 1 s, doubled
 	// each time, at most 1 min.
 	Backoff func(attempt int) time.Duration
 	// Timeout is how long one attempt may take. 0 means 5 min.
 	Timeout time.Duration
-	// AckWait is how long it takes until the work of a runner that died is given to another.
-	// A handler that works longer is no problem: the runner says that it is alive. 0 means 15 s.
-	// A group that exists keeps what it has.
+	// AckWait is the time after which another member gets the work of a runner that died.
+	// Handlers may work longer: the runner sends heartbeats for them. 0 means 15 s.
+	// An existing group keeps its value.
 	AckWait time.Duration
-	// DrainTimeout is how long handlers may finish after the context of Run has ended; then
-	// their own contexts end, and what they worked on is handed back. 0 means 30 s.
+	// DrainTimeout is how long handlers may take to finish after the context of Run has ended. Then
+	// their contexts end, and other members get their executions. 0 means 30 s.
 	DrainTimeout time.Duration
-	// Log gets one line for each attempt. nil means that nobody hears it.
+	// Log gets one line for each attempt. nil means no log.
 	Log logrus.FieldLogger
 	// Observe is called at the end of each attempt, by several goroutines at once; it must
-	// be quick. runnermetrics.New makes one that counts for Prometheus. nil: nobody is told.
+	// be quick. runnermetrics.New makes one that counts for Prometheus. nil: not called.
 	Observe func(Attempt)
 	// Traces makes a span for each attempt, in the trace of the request that started the
 	// execution. The handler's context has it, so a handler's own spans are below it. nil means
@@ -115,7 +115,7 @@ type Options struct {
 	Traces trace.TracerProvider
 }
 
-// Attempt is what became of one attempt.
+// Attempt describes one attempt and its result.
 type Attempt struct {
 	Execution *execution.Start // nil: the message could not be read
 	Result    Result
@@ -124,17 +124,17 @@ type Attempt struct {
 	Err       error // nil: it succeeded
 }
 
-// Result is one of these.
+// Result is the result of an attempt.
 type Result string
 
-// What can become of an attempt.
+// The results of an attempt.
 const (
 	Succeeded   Result = "succeeded"
-	Failed      Result = "failed"       // for good: the execution is failed
-	TriedAgain  Result = "tried again"  // it failed, and there will be another one
+	Failed      Result = "failed"       // final: the execution has failed
+	TriedAgain  Result = "tried again"  // it failed, and there will be another attempt
 	HandedBack  Result = "handed back"  // the runner stopped: another member takes it
-	NotReported Result = "not reported" // the stream did not take the final report: it comes again
-	Unreadable  Result = "unreadable"   // the message is none that a runner knows
+	NotReported Result = "not reported" // the final report was not stored: the execution runs again
+	Unreadable  Result = "unreadable"   // the message cannot be decoded
 )
 
 func (o Options) withDefaults() (Options, error) {
@@ -169,7 +169,7 @@ func (o Options) group() stream.RunnerGroup {
 // consumer is the name of the group's durable consumer.
 func (o Options) consumer() string { return o.group().Consumer() }
 
-// runner is a Run under way.
+// runner is the state of one Run.
 type runner struct {
 	Options
 	nc       *nats.Conn
@@ -185,8 +185,8 @@ type runner struct {
 }
 
 // Run runs executions until the context ends, then lets handlers finish, and returns nil.
-// It goes on through lost connections. At the start it waits 30 s for the stream, which the
-// executor makes.
+// It continues after lost connections. At the start it waits up to 30 s for the stream, which the
+// executor creates.
 func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -198,7 +198,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	}
 	consumer, err := ensureConsumer(ctx, js, options)
 	if ctx.Err() != nil {
-		return nil // who is asked to end while still waiting has not failed
+		return nil // ended by the caller while waiting: not a failure
 	}
 	if err != nil {
 		return err
@@ -219,15 +219,15 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	defer context.AfterFunc(taking, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
 	err = r.take(taking, stop, consumer)
 	r.unacknowledged.Wait()
-	// What was acknowledged last must reach the server.
+	// The last acknowledgements must reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }
 
-// waitAtStart is how long Run waits for what the executor makes.
+// waitAtStart is how long Run waits for what the executor creates.
 const waitAtStart = 30 * time.Second
 
-// ensureConsumer makes the group's consumer if it may, or waits until the executor has. Where
-// runners have an account of their own, only the executor may.
+// ensureConsumer creates the group's consumer, or waits until the executor has. Where runners
+// have an account of their own, only the executor may create it.
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Consumer, error) {
 	config := o.group().ConsumerConfig(o.AckWait)
 	if o.OnlyNew {
@@ -241,7 +241,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("runner: %w; the executor makes the stream, and for a runner that may not itself, the consumer: --runner-groups=%s/%s", err, o.Queue, o.Group)
+		return nil, fmt.Errorf("runner: %w; the executor creates the stream, and, with --runner-groups=%s/%s, the consumer of a runner that may not create it", err, o.Queue, o.Group)
 	}
 	return consumer, nil
 }
@@ -249,7 +249,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 // take hands executions to handlers until the context ends, and returns when they have
 // returned. It calls stop when it fails: handlers may take as long to finish as always.
 func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
-	// No more is fetched than there are places: the rest is for the other members.
+	// Fetch no more messages than there are free handlers: the rest is for the other members.
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullHeartbeat(5*time.Second))
 	if err != nil {
 		return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
@@ -281,7 +281,7 @@ func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consu
 			stop()
 			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
 		case ctx.Err() != nil:
-			_ = msg.Nak() // fetched, not begun: for another member, at once
+			_ = msg.Nak() // not begun: another member gets it at once
 			<-free
 		default:
 			r.unacknowledged.Add(1)

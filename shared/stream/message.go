@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The headers of every message, besides Nats-Msg-Id and Content-Type.
+// The headers of every message, in addition to Nats-Msg-Id and Content-Type.
 const (
 	HeaderExecutionID = "Hookstart-Execution-Id"
 	HeaderWorkflowID  = "Hookstart-Workflow-Id"
@@ -24,15 +24,15 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// contentType is that of every message.
+// contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 
 // StartMessage is the message that starts an execution. Only one with a delivery ID
 // has a Nats-Msg-Id: its execution ID, which is a hash of the delivery.
 func StartMessage(s execution.Start) (*nats.Msg, error) { return StartMessageIn(nil, s) }
 
-// StartMessageIn is StartMessage with its data in buffer, if that has room. Who uses the
-// buffer again must be done with the message.
+// StartMessageIn is StartMessage with its data in buffer, if that is large enough. The caller may
+// reuse the buffer only when the message is no longer needed.
 func StartMessageIn(buffer []byte, s execution.Start) (*nats.Msg, error) {
 	if err := checkUTF8(&s); err != nil {
 		return nil, fmt.Errorf("encode a start: %w", err)
@@ -79,7 +79,7 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// ProgressMessage is what a runner reports. It carries its start's node and trace.
+// ProgressMessage is a runner's report. It has the node and the trace of its start.
 func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
 	if !utf8.ValidString(p.ID) || !utf8.ValidString(p.Error) {
 		return nil, fmt.Errorf("encode progress of %q: the error is not UTF-8", p.ID)
@@ -111,11 +111,10 @@ type Event struct {
 	Progress  *execution.Progress
 }
 
-// ErrUnreadable means that a message on one of the stream's subjects is not what the
-// subject says.
+// ErrUnreadable means that a message cannot be decoded as what its subject says.
 var ErrUnreadable = errors.New("unreadable message")
 
-// Decode reads a message of the stream. All its errors are ErrUnreadable.
+// Decode decodes a message of either stream. All its errors wrap ErrUnreadable.
 func Decode(subject string, header nats.Header, data []byte) (Event, error) {
 	var (
 		event Event

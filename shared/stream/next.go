@@ -8,24 +8,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nudges are how long Next waits before it looks again whether the server was asked for
-// more.
+// nudges are the pauses after which Next starts again, so that a forgotten pull request is sent.
 var nudges = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
-// Next gets the next message of a consumer, however long that takes. It fails when the
-// iterator has ended, or cannot go on; it goes on through missed heartbeats.
+// Next returns the next message of a consumer. It blocks until there is one. It fails when the
+// iterator was stopped or cannot continue; missed heartbeats are not errors.
 //
-// It is there because nats.go 1.55.0 (jetstream/pull.go) can forget to ask the server for
-// more: it does not ask while the last request is still being sent, and when all that this
-// one brings is taken before it counts as sent, the iterator waits for messages that
-// nobody asked for, until it misses a heartbeat. A Next that begins does ask.
+// It works around a bug of nats.go 1.55.0 (jetstream/pull.go): the iterator sends no pull request
+// while the previous one is still being sent. If all messages of that one are consumed before
+// it counts as sent, no request is outstanding, and the iterator waits until it misses a
+// heartbeat. Each call of the iterator's Next sends a request if none is outstanding.
 func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	for {
 		msg, err := next(messages)
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
 			return msg, err
 		}
-		// The iterator asks anew.
+		// The next call sends a new pull request.
 	}
 }
 
@@ -36,6 +35,6 @@ func next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 			return msg, err
 		}
 	}
-	// Only a Next that waits long enough notices that heartbeats are missing.
+	// Only a call without a short limit detects missed heartbeats.
 	return messages.Next()
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RefusalsSubject is where the counts of refused requests travel.
+// RefusalsSubject is the subject of the counts of refused requests.
 const RefusalsSubject = "reports.refusals"
 
 // RefusalCount is how often requests to one workflow were refused with one code, within
 // one minute.
 type RefusalCount struct {
-	WorkflowID string // "": there is none with that ID, or more were called than an ingress counts
+	WorkflowID string // "": no workflow has that ID, or the ingress counts no further workflows
 	Code       string
 	Minute     time.Time // its beginning
 	Count      int64
 	Last       RefusedRequest
 }
 
-// RefusedRequest is what is kept of a request that was refused.
+// RefusedRequest is the part of a refused request that is kept.
 type RefusedRequest struct {
 	At        time.Time
 	BodyBytes int64  // as declared; -1: it was not
 	UserAgent string // printable ASCII, at most MaxUserAgent bytes, without a token
 }
 
-// MaxUserAgent is how much is kept of what a request says sent it.
+// MaxUserAgent is how many bytes of a User-Agent header are kept.
 const MaxUserAgent = 120
 
-// RefusalsMessage is the message for a report. Sent again, it counts once. 2,000 counts
-// fit into the 1 MB that NATS takes.
+// RefusalsMessage encodes a report. It may be sent again; its counts are applied once. 2,000 counts
+// fit into NATS's default max_payload of 1 MB.
 func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nats.Msg, error) {
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {
@@ -50,8 +50,7 @@ func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nat
 	return reportMessage(RefusalsSubject, reportID, report)
 }
 
-// DecodeRefusals reads a report. Counts that cannot be are left out. All its errors are
-// ErrUnreadable.
+// DecodeRefusals decodes a report. It skips invalid counts. All its errors wrap ErrUnreadable.
 func DecodeRefusals(data []byte) (reportID string, at time.Time, counts []RefusalCount, err error) {
 	var report hookstartv1.RefusalReport
 	if err := proto.Unmarshal(data, &report); err != nil {
@@ -76,7 +75,7 @@ func validCode(code string) bool {
 	return code != "" && len(code) <= 64 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// UserAgent is as much of what a request says sent it as is kept: printable ASCII.
+// UserAgent returns the part of a User-Agent header that is kept, as printable ASCII.
 func UserAgent(text string) string {
 	kept := []byte(text[:min(len(text), MaxUserAgent)])
 	for i, c := range kept {

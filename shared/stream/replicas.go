@@ -9,20 +9,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Replication is how far a stream's replicas are.
+// Replication is the state of a stream's replicas.
 type Replication struct {
 	Stream  string
-	Want    int    // replicas that there are to be
+	Want    int    // the configured number of replicas
 	Current int    // replicas that hold everything
-	Lag     uint64 // operations that the slowest one is behind
+	Lag     uint64 // how many operations the slowest one is behind
 }
 
-// Done says whether all replicas hold everything.
+// Done reports whether all replicas hold everything.
 func (r Replication) Done() bool { return r.Current == r.Want }
 
 // SetReplicas changes the number of replicas of existing streams, one after the other,
 // and waits until they hold everything. It calls progress twice a second. A stream that
-// has as many already is only looked at; nothing is lost if it is interrupted.
+// already has that many is not changed. An interrupted call loses nothing and can be repeated.
 func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(Replication)) error {
 	for _, name := range names {
 		s, err := js.Stream(ctx, name)
@@ -43,7 +43,7 @@ func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, re
 	return nil
 }
 
-// ErrTooFewServers means that there are not as many NATS servers as replicas were asked for.
+// ErrTooFewServers means that the cluster has fewer NATS servers than the requested replicas.
 var ErrTooFewServers = errors.New("too few NATS servers")
 
 // The server's error codes; see errors.json of nats-server.
@@ -52,14 +52,14 @@ const (
 	codeNoPeers   = 10005
 )
 
-// tooFewServers says in words what the server says in codes.
+// tooFewServers turns the server's error codes into an error for people.
 func tooFewServers(err error, replicas int) error {
 	api, is := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case is && uint16(api.ErrorCode) == codeNoCluster:
-		return fmt.Errorf("%w: %d replicas need a cluster of %d, and this one is on its own", ErrTooFewServers, replicas, replicas)
+		return fmt.Errorf("%w: %d replicas need a cluster of %d servers, but this server is not in a cluster", ErrTooFewServers, replicas, replicas)
 	case is && uint16(api.ErrorCode) == codeNoPeers:
-		return fmt.Errorf("%w: %d replicas need a cluster of %d that are all there (%s)", ErrTooFewServers, replicas, replicas, api.Description)
+		return fmt.Errorf("%w: %d replicas need a cluster of %d servers that are all up (%s)", ErrTooFewServers, replicas, replicas, api.Description)
 	default:
 		return err
 	}

@@ -14,11 +14,11 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// ReportsName is the stream on which ingresses tell the executors what they counted.
-// It is hookstart's own affair; runners need not know of it.
+// ReportsName is the stream on which ingresses send their counts to the executors. It is
+// internal; runners do not use it.
 const ReportsName = "REPORTS"
 
-// DuplicatesSubject is where the counts of suppressed repeats travel.
+// DuplicatesSubject is the subject of the counts of suppressed repeats.
 const DuplicatesSubject = "reports.duplicates"
 
 // EnsureReports creates the reports' stream if it does not exist.
@@ -45,7 +45,7 @@ func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return err
 }
 
-// DuplicatesMessage is the message for a report. Sent again, it counts once.
+// DuplicatesMessage encodes a report. It may be sent again; its counts are applied once.
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {
@@ -54,7 +54,7 @@ func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (
 	return reportMessage(DuplicatesSubject, reportID, report)
 }
 
-// DecodeDuplicates reads a report. All its errors are ErrUnreadable.
+// DecodeDuplicates decodes a report. All its errors wrap ErrUnreadable.
 func DecodeDuplicates(data []byte) (reportID string, at time.Time, counts map[string]int64, err error) {
 	var report hookstartv1.DuplicateReport
 	if err := proto.Unmarshal(data, &report); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunnerAckWait is how long it takes until the work of a runner that died is given to
-// another member of its group, unless the group was made with another value.
+// RunnerAckWait is the ack wait of a runner group's consumer by default: when a runner dies, another
+// member of its group gets its work after that time.
 const RunnerAckWait = 15 * time.Second
 
 // RunnerGroup is a group of workflow runners: its members share a queue's executions.
@@ -31,14 +31,14 @@ func ParseRunnerGroup(text string) (RunnerGroup, error) {
 	return RunnerGroup{queue, group}, nil
 }
 
-// RunnerConsumerPrefix is what the names of runner groups' consumers begin with.
+// RunnerConsumerPrefix is the prefix of the names of runner groups' consumers.
 const RunnerConsumerPrefix = "runner-"
 
 // Consumer is the name of the group's durable consumer.
 func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
 
-// ConsumerConfig is that of the group's consumer. A group that is new begins with all that
-// the stream still holds.
+// ConsumerConfig is the configuration of the group's consumer. A new group starts with the
+// oldest message that the stream holds.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
@@ -50,8 +50,8 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 	}
 }
 
-// EnsureConsumer creates a durable consumer of the stream, or returns the one that exists as
-// it is: what others have configured is not changed.
+// EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist.
+// It never changes the configuration of an existing one.
 func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	consumer, err := js.Consumer(ctx, Name, config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

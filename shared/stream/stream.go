@@ -1,5 +1,5 @@
 // Package stream is the contract on JetStream: the streams EXECUTIONS and PROGRESS, their
-// subjects, and how executions and what runners report of them travel as messages.
+// subjects, and how starts, rejections and reports are encoded as messages.
 package stream
 
 import (
@@ -22,44 +22,44 @@ const (
 	progressPrefix = "executions.progress."
 )
 
-// StartSubject is where a start travels. Its parts are valid names, so they hold no dot.
+// StartSubject is the subject of a start. Its parts are valid names and so contain no dot.
 func StartSubject(queue, workflowID, nodeID string) string {
 	return startPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// RejectedSubject is where a rejected request travels.
+// RejectedSubject is the subject of a rejected request.
 func RejectedSubject(queue, workflowID, nodeID string) string {
 	return rejectedPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// ProgressSubject is where a runner reports.
+// ProgressSubject is the subject of a runner's reports about one execution.
 func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
-// IsProgress says whether a subject is one of progress.
+// IsProgress reports whether a subject is that of a runner's report.
 func IsProgress(subject string) bool { return strings.HasPrefix(subject, progressPrefix) }
 
-// QueueSubject is the wildcard for all starts of one queue: what a pool of runners subscribes to.
+// QueueSubject is the wildcard for all starts of one queue: a runner group's filter subject.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 
-// Settings are the stream's, as far as they are configurable.
+// Settings are the configurable settings of the streams.
 type Settings struct {
 	Replicas    int           // 1, or 3 on a cluster
 	MaxAge      time.Duration // how long messages stay, consumed or not
 	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
-	MaxBytes    int64         // the stream takes no more past it; 0: no bound
-	// ProgressMaxBytes bounds the stream of reports, which drops the oldest past it; 0: as in
-	// DefaultSettings. It counts when that stream is made.
+	MaxBytes    int64         // when EXECUTIONS is this large, it refuses new messages; 0: no limit
+	// ProgressMaxBytes limits PROGRESS, which drops its oldest messages beyond it; 0: as in
+	// DefaultSettings. It applies when that stream is created.
 	ProgressMaxBytes int64
 }
 
-// DefaultSettings are those of an installation that sets nothing.
+// DefaultSettings are the settings of an installation that configures nothing.
 var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour, ProgressMaxBytes: 1 << 30}
 
-// Config is the stream's configuration. The reasons behind it: the dedup window is
-// rebuilt after a restart from the messages that are still stored, so nothing may
-// remove one before its age (limits retention, DiscardNew).
+// Config is the configuration of EXECUTIONS. The server rebuilds the dedup window after a
+// restart from the stored messages. Therefore nothing may remove a message before its age
+// (limits retention, DiscardNew).
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
@@ -80,7 +80,7 @@ func (s Settings) Config() jetstream.StreamConfig {
 	}
 }
 
-// Validate says what is wrong with the settings, or nil.
+// Validate returns what is wrong with the settings, or nil.
 func (s Settings) Validate() error {
 	switch {
 	case s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
@@ -99,14 +99,14 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// ErrMismatch means that the stream exists with other settings than the configured
-// ones. Ensure never edits a stream: shortening an age deletes messages.
+// ErrMismatch means that a stream exists with other settings than the configured ones. Ensure
+// does not change them: shortening an age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
-// Ensure creates the streams EXECUTIONS and PROGRESS, or checks that those that exist are as
-// configured. A different number of replicas is no mismatch: it is changed on a running
-// installation, by an explicit command. An installation whose reports still travel on
-// EXECUTIONS is changed: see releaseProgress.
+// Ensure creates the streams EXECUTIONS and PROGRESS, or checks that existing ones have the
+// configured settings. A different number of replicas is not a mismatch: an explicit command
+// changes it on a running installation. If reports still travel on EXECUTIONS, Ensure moves their
+// subjects to PROGRESS: see releaseProgress.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
@@ -158,13 +158,13 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	return all
 }
 
-// Wait waits until the stream exists: the executor creates it.
+// Wait waits until the stream exists. The executor creates it.
 func Wait(ctx context.Context, js jetstream.JetStream) error {
 	_, err := Find(ctx, js)
 	return err
 }
 
-// Find is Wait, and returns the stream.
+// Find waits until the stream exists, and returns it.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
 	err = Retry(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, Name)
@@ -173,8 +173,8 @@ func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, 
 	return found, err
 }
 
-// askTimeout is how long one question is waited for. A cluster without a leader does not
-// answer at all: it has to be asked again.
+// askTimeout bounds one request to the server. A cluster without a leader does not answer at
+// all; the request must be repeated.
 const askTimeout = 2 * time.Second
 
 // Retry calls f up to four times a second until it succeeds or the context ends; then it

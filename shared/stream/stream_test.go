@@ -160,15 +160,15 @@ func TestDecodeRefusesWhatIsNotAMessage(t *testing.T) {
 		subject string
 		data    []byte
 	}{
-		"garbage":            {"executions.start.q.wf.node", []byte("\xff\xff")},
-		"nothing":            {"executions.start.q.wf.node", nil},
-		"no UUID":            {"executions.start.q.wf.node", message(func(s *execution.Start) { s.ID = strings.ToUpper(id) })},
-		"a bad workflow":     {"executions.start.q.wf.node", message(func(s *execution.Start) { s.WorkflowID = "a.b" })},
-		"no body kind":       {"executions.start.q.wf.node", message(func(s *execution.Start) { s.Payload.Kind = 0 })},
-		"another subject":    {"executions.other.q.wf.node", good},
-		"output is no JSON":  {progress.Subject, progress.Data},
-		"a state too many":   {queued.Subject, queued.Data},
-		"rejection, garbage": {"executions.rejected.q.wf.node", []byte("x")},
+		"garbage":                  {"executions.start.q.wf.node", []byte("\xff\xff")},
+		"nothing":                  {"executions.start.q.wf.node", nil},
+		"no UUID":                  {"executions.start.q.wf.node", message(func(s *execution.Start) { s.ID = strings.ToUpper(id) })},
+		"a bad workflow":           {"executions.start.q.wf.node", message(func(s *execution.Start) { s.WorkflowID = "a.b" })},
+		"no body kind":             {"executions.start.q.wf.node", message(func(s *execution.Start) { s.Payload.Kind = 0 })},
+		"another subject":          {"executions.other.q.wf.node", good},
+		"output is not valid JSON": {progress.Subject, progress.Data},
+		"a state too many":         {queued.Subject, queued.Data},
+		"rejection, garbage":       {"executions.rejected.q.wf.node", []byte("x")},
 	} {
 		if _, err := stream.Decode(c.subject, nats.Header{}, c.data); !errors.Is(err, stream.ErrUnreadable) {
 			t.Errorf("%s: %v", name, err)

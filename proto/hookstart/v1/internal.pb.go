@@ -23,7 +23,7 @@ const (
 )
 
 // Presence is what every process that follows the registry says of itself on
-// hookstart.presence: twice a second, and whenever it has applied a change.
+// hookstart.presence: at every heartbeat (250 ms), and whenever it has applied a change.
 type Presence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// This process, as long as it lives: a random UUID.
@@ -38,8 +38,8 @@ type Presence struct {
 	Leaving bool `protobuf:"varint,5,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// Of an ingress: what it does with requests.
 	Ingress *IngressSettings `protobuf:"bytes,6,opt,name=ingress,proto3" json:"ingress,omitempty"`
-	// Of an executor that asks for its own voice back: the number of the question. A
-	// message that comes back shows that all earlier ones have been heard.
+	// A ping that an executor sends to itself: its number. When it comes back, all messages
+	// that were sent before it have arrived, too.
 	Echo          uint64 `protobuf:"varint,7,opt,name=echo,proto3" json:"echo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -167,7 +167,7 @@ async function attempt(nc, js, o, handler, working, msg) {
     const size = Buffer.byteLength(output ?? "");
     const most = (nc.info?.max_payload ?? 1024 * 1024) - reportOverhead;
     if (size > most) { // the NATS server would take no report of it, however often it is tried
-      throw new Permanent(`the output has ${size} bytes, and a report takes ${most} at most: keep it elsewhere, and return where it is`);
+      throw new Permanent(`the output has ${size} bytes, but a report takes at most ${most}: store it elsewhere and return a reference`);
     }
   } catch (err) {
     failure = asError(err);
@@ -220,7 +220,7 @@ async function call(handler, execution, timeout, working) {
     }
     const text = JSON.stringify(value);
     if (text === undefined) {
-      throw new Permanent("the output is no JSON");
+      throw new Permanent("the output is not valid JSON");
     }
     return text;
   } finally {
