@@ -11,11 +11,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problemType is where a problem type is explained; the code is the fragment.
+// problemType is the URL of a problem type's explanation, an anchor of the README; the code is the
+// fragment.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problem is what a refusal says to the sender. This table is the only place where a
-// code becomes a status.
+// problem is the sender's answer to a refusal. The table problems is the only place that maps a
+// code to a status.
 type problem struct {
 	status    int
 	title     string
@@ -43,11 +44,11 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.BodyTooLarge: {
 		status: http.StatusRequestEntityTooLarge, title: "Body too large",
-		detail: "The body is longer than this endpoint accepts. Nothing of it was used.", close: true,
+		detail: "The body is longer than this endpoint accepts. Nothing was accepted.", close: true,
 	},
 	webhook.WorkflowNotFound: {
 		status: http.StatusNotFound, title: "Workflow not found",
-		detail: "There is no workflow with this ID. Copy the webhook URL again.",
+		detail: "No workflow has this ID. Copy the webhook URL again.",
 	},
 	webhook.TokenInvalid: {
 		status: http.StatusForbidden, title: "Token invalid",
@@ -63,7 +64,7 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.RateLimited: {
 		status: http.StatusTooManyRequests, title: "Rate limited",
-		detail: "The workflow is called more often than its rate limit allows, or the bodies of its account are longer than its plan allows in a day.", retryable: true,
+		detail: "The workflow is over its rate limit, or its account is over the bytes per day of its plan.", retryable: true,
 	},
 	webhook.WorkflowInactive: {
 		status: http.StatusForbidden, title: "Workflow inactive",
@@ -75,19 +76,19 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.BodyUnreadable: {
 		status: http.StatusBadRequest, title: "Body unreadable",
-		detail: "The body broke off, or did not come in time.", retryable: true, close: true,
+		detail: "The body broke off, or did not arrive in time.", retryable: true, close: true,
 	},
 	webhook.JSONInvalid: {
 		status: http.StatusBadRequest, title: "JSON invalid",
-		detail: "The Content-Type is application/json, and the body is not one JSON text in UTF-8.",
+		detail: "The Content-Type is application/json, but the body is not one JSON text in UTF-8.",
 	},
 	webhook.Unavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable",
-		detail: "The stream cannot be reached now, so nothing was accepted. Send it again.", retryable: true,
+		detail: "The service is unavailable, and the request is not confirmed as stored. Send it again.", retryable: true,
 	},
 	webhook.Overloaded: {
 		status: http.StatusServiceUnavailable, title: "Overloaded",
-		detail: "Too much is going on now, so nothing was accepted. Send it again.", retryable: true,
+		detail: "The service is overloaded, so nothing was accepted. Send it again.", retryable: true,
 	},
 	webhook.StorageFull: {
 		status: http.StatusServiceUnavailable, title: "Storage full",
@@ -130,9 +131,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refus
 	if refusal.Code == webhook.MethodNotAllowed {
 		header.Set("Allow", http.MethodPost)
 	}
-	// A client that waits to be asked for the body is not asked any more. One that has more to
-	// send than is read for the connection's sake is told that it ends: cut off while it
-	// sends, it might not see the answer.
+	// Never send 100 Continue. When the rest of the body is too long to drain, announce the close:
+	// a reset while the client still sends could destroy the answer.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscard
 	e.unread = e.unread && !ends
 	if ends {
@@ -154,7 +154,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refus
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
 }
 
-// wholeSeconds rounds up: one second too late is accepted, one too early is not.
+// wholeSeconds rounds up, so that a request after that time is accepted.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
@@ -165,7 +165,7 @@ var (
 	cacheNothing    = []string{"no-store"}
 )
 
-// accept answers that an execution is started, or was by an earlier delivery.
+// accept answers 200: this request, or an earlier one with the same delivery ID, started the execution.
 func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, duplicate bool) {
 	body := make([]byte, 0, 128)
 	body = append(body, `{"success":true,"executionId":"`...)
@@ -183,8 +183,8 @@ func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, du
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
 
-// answerSoon gives a client that is answered late as long to read the answer as any other. The
-// server's own limit begins with the headers, which is enough for most: setting it anew costs.
+// answerSoon gives a client that is answered late the same time to read the answer as any other. The
+// server's own write deadline starts at the headers; that is enough for most, and resetting it costs time.
 func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
 		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout)) // not supported: there is no limit either

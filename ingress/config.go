@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Config is all that an ingress can be told. The tags are the flags of the program;
-// a zero Config is not valid, the defaults are in the tags.
+// Config configures an ingress. The struct tags define the program's flags and their
+// defaults. A zero Config is not valid.
 type Config struct {
 	Addr    string `help:"Address of the webhook endpoint." default:":8080"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9090"`
@@ -24,20 +24,20 @@ type Config struct {
 	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
 	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
-	ConnectTimeout time.Duration `help:"How long NATS, and what the executor creates there, are waited for at start." default:"30s"`
-	PublishTimeout time.Duration `help:"How long a sender waits for the stream before the answer is 503." default:"5s"`
+	ConnectTimeout time.Duration `help:"How long to wait at start for NATS, and for what the executor creates there." default:"30s"`
+	PublishTimeout time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
 
-	PublicURL         string   `help:"The URL under which senders reach this ingress, without /webhooks: what operators copy." placeholder:"URL"`
-	MaxBodyBytes      int64    `help:"Longest body that is accepted, in bytes." default:"102400"`
-	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery; the first that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
+	PublicURL         string   `help:"The URL under which senders reach this ingress, without /webhooks. Operators copy it." placeholder:"URL"`
+	MaxBodyBytes      int64    `help:"Largest body that is accepted, in bytes." default:"102400"`
+	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
 
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the endpoint speaks HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
 
-	BodyTimeout      time.Duration `help:"How long after the headers the body must be there." default:"30s"`
-	MinBodyRate      int64         `help:"Bytes a second that a body longer than 16 KB, or of unknown length, must bring on average once it has taken 5 s; a slower one is answered 400. 0: any rate." default:"1024"`
-	MaxInFlight      int64         `help:"Requests that are read and published at once; one more is answered 503. One account may hold as many as are free, so half of them if it is alone." default:"4096"`
-	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; past it the answer is 503. One account may hold as many as are free." default:"268435456"`
+	BodyTimeout      time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
+	MinBodyRate      int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
+	MaxInFlight      int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
+	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
 	ShutdownTimeout  time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"35s"`
 
 	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
@@ -48,8 +48,8 @@ type Config struct {
 	Listener net.Listener `kong:"-"`
 	// Log replaces the program's own log. Its level wins over LogLevel.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, which serves it: then there is no
-	// ops listener of the ingress's own.
+	// Ops is shared with other services of this process, which serves it. With it, the ingress
+	// has no ops listener of its own.
 	Ops *ops.Ops `kong:"-"`
 	// OnReady is called once, when requests are accepted. It may be nil.
 	OnReady func(Listening) `kong:"-"`
@@ -67,18 +67,18 @@ func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// What a message needs besides the body: the request's headers and line, bounded by 32 KB and
-// sent as protobuf, IDs and NATS headers. With many short parameters that is up to three times
-// what was sent.
+// What a message needs besides the body: the request line and headers (at most 32 KB) as
+// protobuf, IDs, and NATS headers. With many short parameters it is up to three times as long as
+// the request's.
 const (
 	messageOverhead = 64 << 10  // of an ordinary request, and plenty
 	mostOverhead    = 160 << 10 // of any
 )
 
-// headerCharacters are those that the name of a header is made of (RFC 9110).
+// headerCharacters are the characters of a header name (RFC 9110).
 const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Check says in one line what is wrong, before anything is started. Run does that, too.
+// Check validates the Config. Its error is one line for people. Run calls it, too.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {
@@ -105,7 +105,7 @@ func (c *Config) Check() error {
 	}
 	for _, name := range c.DeliveryIDHeaders {
 		if name == "" || strings.Trim(name, headerCharacters) != "" {
-			problems = append(problems, fmt.Errorf("--delivery-id-headers: %q is no name of a header", name))
+			problems = append(problems, fmt.Errorf("--delivery-id-headers: %q is not a valid header name", name))
 		}
 	}
 	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))

@@ -88,7 +88,7 @@ func FuzzBody(f *testing.F) {
 			return
 		}
 		if !execution.ValidJSON(p.Input()) {
-			t.Fatalf("the input is no JSON: %q", p.Input())
+			t.Fatalf("the input is not valid JSON: %q", p.Input())
 		}
 		if p.Kind == execution.JSON {
 			if !bytes.Equal(p.Input(), body) {

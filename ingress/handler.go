@@ -117,8 +117,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.WorkflowNotFound})
 		return
 	}
-	// A process that was frozen, or cut from NATS, must neither accept nor refuse by what it
-	// knew before: a sender that is told 404 or 403 does not come back.
+	// A process that was frozen, or cut off from NATS, must neither accept nor refuse from its
+	// old copy of the registry: a sender does not retry after 404 or 403.
 	if !h.lease.Valid(e.start) {
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable})
 		return

@@ -186,8 +186,8 @@ func (h hider) forwardedQuery(raw string) execution.Values {
 
 var secretHeaders = webhook.SecretHeaders()
 
-// forwardedHeaders are the request's headers as a runner gets them. They are made of the
-// request's own, which are not those that came any more.
+// forwardedHeaders returns the request's headers as a runner gets them. It modifies r.Header and
+// returns the same map.
 func (h hider) forwardedHeaders(r *http.Request) execution.Values {
 	headers := execution.Values(r.Header)
 	for _, name := range secretHeaders {

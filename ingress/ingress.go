@@ -43,7 +43,7 @@ const (
 func Run(ctx context.Context, c Config) error {
 	err := run(ctx, c)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // who is asked to end while still waiting for others has not failed
+		return nil //nolint:nilerr // ended by the caller while waiting at the start: not a failure
 	}
 	return err
 }
@@ -65,7 +65,7 @@ func run(ctx context.Context, c Config) error {
 		defer stopTraces()
 		o.Traces = traces
 	}
-	// Listen first: a port in use is told at once. Until all is ready nobody is answered.
+	// Listen first: a port in use is reported at once. Requests are served when everything is ready.
 	listener := c.Listener
 	if listener == nil {
 		var err error

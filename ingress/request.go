@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// findToken is the first token of a raw query. It reads no more than it must: whoever asks
-// may be a stranger.
+// findToken returns the first token of a raw query. It reads no more than necessary: the request
+// may come from a stranger.
 func findToken(raw string) string {
 	for raw != "" {
 		var pair string

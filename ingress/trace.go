@@ -75,7 +75,7 @@ func (e *event) startPublish(r *http.Request, subject func(queue, workflowID, no
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish says what came of it.
+// endPublish ends the span with the result of the publish.
 func (e *event) endPublish(duplicate bool, err error) {
 	if e.spans == nil || e.spans.publish == nil {
 		return

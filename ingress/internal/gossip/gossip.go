@@ -21,14 +21,14 @@ import (
 
 const subject = "hookstart.rate"
 
-// interval is how often an ingress tells. All ingresses together exceed a limit by at
+// interval is how often an ingress publishes its counts. All ingresses together exceed a limit by at
 // most what it admits in about this time, at each of them.
 const interval = 100 * time.Millisecond
 
 // maxUsages keeps a message well below the server's limit.
 const maxUsages = 5000
 
-// Gossip tells and listens until Stop.
+// Gossip publishes and receives counts until Stop.
 type Gossip struct {
 	nc       *nats.Conn
 	self     string
@@ -62,7 +62,7 @@ func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log l
 	return g, nil
 }
 
-// Stop tells a last time, and ends.
+// Stop publishes a last time, and ends.
 func (g *Gossip) Stop() {
 	close(g.stop)
 	<-g.done

@@ -14,9 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// acks brings the stream's confirmations to those who wait for them. It does what the
-// futures of nats.go do, with less: no JSON decoding, no timer and no allocation for
-// each message. Measured on a whole request: 0.86 of the CPU.
+// acks hands the stream's PubAcks to the waiting requests. It does what the futures of nats.go
+// do at a lower cost: no JSON decoding, no timer and no allocation for each message. Measured on a whole request: 0.86 of the CPU.
 type acks struct {
 	nc     *nats.Conn
 	prefix string // of reply subjects; a waiter's number follows
@@ -70,7 +69,7 @@ func newAcks(nc *nats.Conn) (*acks, error) {
 	return a, nil
 }
 
-// close fails whoever still waits.
+// close fails all remaining waiters.
 func (a *acks) close() {
 	close(a.stop)
 	<-a.done
@@ -130,7 +129,7 @@ func (a *acks) hear(msg *nats.Msg) {
 	}
 }
 
-// watch fails those who wait for too long, and all when the connection is lost.
+// watch fails waiters after their deadline, and all of them when the connection is lost.
 func (a *acks) watch(lost <-chan nats.Status) {
 	defer close(a.done)
 	tick := time.NewTicker(sweepEvery)

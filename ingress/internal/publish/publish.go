@@ -1,4 +1,5 @@
-// Package publish puts messages into the stream and says honestly what came of it.
+// Package publish publishes messages to the stream. Its results say exactly what is known: stored,
+// not stored, or perhaps stored.
 package publish
 
 import (
@@ -160,13 +161,13 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// outcome is what became of one attempt.
+// outcome is the result of one attempt.
 type outcome int
 
 const (
 	stored       outcome = iota
 	disconnected         // surely not stored: there is no connection
-	noLeader             // surely not stored: the stream has nobody who takes it now
+	noLeader             // surely not stored: the stream has no leader now
 	noAnswer             // perhaps stored
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
