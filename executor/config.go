@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Config is all that an executor can be told. The tags are the flags of the program;
-// a zero Config is not valid, the defaults are in the tags.
+// Config configures an executor. The struct tags define the program's flags and their
+// defaults. A zero Config is not valid.
 type Config struct {
 	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`
@@ -25,27 +25,27 @@ type Config struct {
 	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
 	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
 	DatabaseURL    string        `name:"database-url" help:"sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE." default:"sqlite:hookstart.db"`
-	ConnectTimeout time.Duration `help:"How long NATS and the database are waited for at start." default:"30s"`
+	ConnectTimeout time.Duration `help:"How long to wait at start for NATS and the database." default:"30s"`
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
-	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks: what operators copy. Empty: what the ingress was told." placeholder:"URL"`
-	Plans      string `help:"File with the plan catalog, JSON. Empty: none, free, pro and ultra." type:"path"`
+	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
+	Plans      string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 
 	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
-	StreamMaxBytes int64         `help:"Size of the stream at most, in bytes; past it senders get 503. 0: no bound." default:"0"`
+	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
 	// ProgressMaxBytes counts when the stream of reports is made.
-	ProgressMaxBytes int64         `help:"Size of the stream of runners' reports at most, in bytes; past it the oldest reports are dropped. It counts when that stream is made; a disk with less room gets a smaller one." default:"1073741824"`
+	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 	DedupWindow      time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
-	RegistryCopy     string        `help:"API prefix of the NATS account for the registry's copy, which ingresses read where they may not touch the original: FEED.API with the configuration of deploy/nats. Empty: there is none." placeholder:"PREFIX"`
-	RunnerGroups     []string      `help:"Groups of workflow runners whose consumers are created, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
-	Retention        time.Duration `help:"How long records are kept." default:"720h"`
+	RegistryCopy     string        `help:"API prefix of the NATS account that holds a copy of the registry, for ingresses that may not read the original: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
+	RunnerGroups     []string      `help:"Runner groups whose consumers the executor creates, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
+	Retention        time.Duration `help:"How long execution records are kept." default:"720h"`
 
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
-	// SendersFirst makes the recorder rest while requests come in bursts: for a process that
-	// answers senders, too. Records are a little later then, and never much.
+	// SendersFirst makes the recorder pause during bursts of requests. It is for a process that
+	// also runs the ingress. Records are then slightly delayed; the delay is bounded.
 	SendersFirst bool `kong:"-"`
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
@@ -53,14 +53,14 @@ type Config struct {
 	Listener net.Listener `kong:"-"`
 	// Log replaces the program's own log. Its level wins over LogLevel.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, which serves it: then there is no
-	// ops listener of the executor's own.
+	// Ops is shared with other services of this process, which serves it. With it, the executor
+	// has no ops listener of its own.
 	Ops *ops.Ops `kong:"-"`
-	// SignInOnce signs in to the console without the admin token, once and within ten minutes: a
-	// secret for a link that is shown to whoever started the process. Empty: nothing does.
+	// SignInOnce is the secret of a link that signs in to the console without the admin token, once
+	// and within ten minutes. The link is printed when the process starts. Empty: no such link.
 	SignInOnce string `kong:"-"`
-	// DemoQueue is the queue that the demo runner of this process takes: the console says so
-	// of its workflows. Empty: there is none.
+	// DemoQueue is the queue of this process's demo runner, which the console shows on workflows
+	// of that queue. Empty: no demo runner.
 	DemoQueue string `kong:"-"`
 	// OnReady is called once, when the API answers and the recorder runs. It may be nil.
 	OnReady func(Listening) `kong:"-"`

@@ -41,7 +41,7 @@ import (
 func Run(ctx context.Context, c Config) error {
 	err := run(ctx, c)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // who is asked to end while still waiting for others has not failed
+		return nil //nolint:nilerr // ended by the caller while waiting at the start: not a failure
 	}
 	return err
 }

@@ -2,16 +2,16 @@ package api
 
 import "time"
 
-// Plan is what an account may do.
+// Plan says what an account may do.
 type Plan struct {
 	ID                        string    `json:"id" example:"free"`
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
 	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"How many workflows with webhook triggers may be active at once. null: any number."`
-	RateLimit                 RateLimit `json:"rateLimit" doc:"The limit of each workflow that sets none of its own."`
-	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes all bodies of the account may have in a day. null: any number." example:"1000000000"`
+	RateLimit                 RateLimit `json:"rateLimit" doc:"The limit of each workflow without a limit of its own."`
+	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes the bodies of the account may have in a day, in total. null: any number." example:"1000000000"`
 }
 
-// RateLimit lets Requests requests through at once from idle, then one every
+// RateLimit accepts, from idle, Requests requests at once, then one every
 // WindowSeconds/Requests seconds.
 type RateLimit struct {
 	Requests      int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
@@ -26,7 +26,7 @@ type Account struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// PutAccount is what an operator says of an account.
+// PutAccount is the part of an account that an operator sets.
 type PutAccount struct {
 	Name string `json:"name" maxLength:"200" doc:"For people." example:"Acme Inc."`
 	Plan string `json:"plan" doc:"The ID of a plan. A change takes effect at once." example:"free"`

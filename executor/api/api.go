@@ -1,14 +1,14 @@
-// Package api is the operators' API on the wire: what the executor's API and its
-// clients send each other, as JSON. Beside the json tags, the fields carry what the
-// OpenAPI document says of them.
+// Package api has the types of the operators' API: the JSON that the executor and its clients
+// exchange. In addition to the json tags, the fields have their descriptions for the OpenAPI
+// document.
 //
-// Absent values are left out or null as each type says. Times are RFC 3339, in UTC.
+// Each type says whether absent values are omitted or null. Times are RFC 3339, in UTC.
 package api
 
 // List is one page of a list.
 type List[T any] struct {
 	Items      []T    `json:"items" nullable:"false"`
-	NextCursor string `json:"nextCursor" doc:"Sent as cursor, it brings the next page. Empty: this is the last one."`
+	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this is the last page."`
 }
 
 // The bounds of a page.

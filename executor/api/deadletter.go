@@ -9,11 +9,11 @@ const (
 	DeadLetterRefused     = "refused"
 )
 
-// DeadLetter is what nobody works on any more: an execution that failed and was not
-// requeued, or a message that could not be decoded, or not be recorded.
+// DeadLetter is an execution that failed and was not requeued, or a message that could not be
+// decoded or recorded.
 type DeadLetter struct {
 	ID             string    `json:"id" doc:"failed: the execution's ID. refused, undecodable: message-, or report- for a runner's report, and the stream sequence."`
-	Kind           string    `json:"kind" enum:"failed,refused,undecodable" doc:"failed: its runners gave it up; a requeue starts it again. refused: the database refused what it holds; a requeue records it. undecodable: a message that is not what its subject says; it cannot be requeued, unless this version can decode it."`
+	Kind           string    `json:"kind" enum:"failed,refused,undecodable" doc:"failed: its runners gave up; a requeue starts it again. refused: the database refused its contents; a requeue records it. undecodable: the message cannot be decoded as what its subject says; a requeue works only if this version can decode it."`
 	At             time.Time `json:"at" doc:"When it was accepted, or the message stored. The list's order."`
 	FailedAt       time.Time `json:"failedAt,omitzero" doc:"Only of failed."`
 	Reason         string    `json:"reason" doc:"Why it failed, was refused, or could not be decoded."`

@@ -13,24 +13,24 @@ type Execution struct {
 	NodeID         string    `json:"nodeId" example:"webhook"`
 	Source         string    `json:"source" enum:"webhook,rerun" doc:"What started it."`
 	Status         string    `json:"status" enum:"queued,running,succeeded,failed,rejected" doc:"queued, then running, then succeeded or failed; or rejected. The last three are final."`
-	DeliveryID     string    `json:"deliveryId,omitempty" doc:"The sender's. Absent: it sent none."`
+	DeliveryID     string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
 	RerunOf        string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
-	RequeuedAs     string    `json:"requeuedAs,omitempty" doc:"The execution that an operator started in its place, after it had failed."`
+	RequeuedAs     string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`
 	AcceptedAt     time.Time `json:"acceptedAt" doc:"When the request was answered, or the rerun started."`
 	RecordedAt     time.Time `json:"recordedAt"`
-	StartedAt      time.Time `json:"startedAt,omitzero" doc:"Absent until a runner says so."`
+	StartedAt      time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
 	FinishedAt     time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded or failed."`
 	ContentType    string    `json:"contentType" doc:"Of the body, as sent."`
-	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected: as declared, for it was not read."`
+	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected: as declared, because it was not read."`
 	Duplicates     int64     `json:"duplicates" doc:"How many repeats of its delivery were suppressed."`
 	StreamSequence uint64    `json:"streamSequence" doc:"Of its message in the stream EXECUTIONS."`
 }
 
-// ExecutionDetail is a record with what the stream and the runners know of it.
+// ExecutionDetail is a record with the request from the stream and the runners' results.
 type ExecutionDetail struct {
 	Execution
-	Input        json.RawMessage     `json:"input" doc:"What the workflow got: any JSON value. null: rejected, its body was not read; or see inputExpired."`
-	InputExpired bool                `json:"inputExpired,omitempty" doc:"Present and true: the stream no longer has the message, so that input, headers and query are gone."`
+	Input        json.RawMessage     `json:"input" doc:"The workflow's input: any JSON value. null: rejected, its body was not read; or see inputExpired."`
+	InputExpired bool                `json:"inputExpired,omitempty" doc:"True: the stream no longer has the message, so input, headers and query are lost. Absent: false."`
 	Headers      map[string][]string `json:"headers" doc:"Of the request, without secrets."`
 	Query        map[string][]string `json:"query" doc:"Of the request, without the token."`
 	Error        *string             `json:"error" doc:"Why it failed, or the code with which it was rejected. null: neither."`

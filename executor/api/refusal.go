@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Refusal is how often requests to a workflow were refused for one cause.
+// Refusal counts the refused requests to a workflow with one cause.
 type Refusal struct {
 	Code  string         `json:"code" doc:"What the sender was told." example:"token_invalid"`
 	Count int64          `json:"count" minimum:"1" example:"17"`
@@ -11,13 +11,13 @@ type Refusal struct {
 
 // WorkflowRefusal is a Refusal in a list of all workflows.
 type WorkflowRefusal struct {
-	WorkflowID string `json:"workflowId,omitempty" doc:"Absent: of no workflow that exists, or one of more than an ingress counts apart." example:"orders"`
+	WorkflowID string `json:"workflowId,omitempty" doc:"Absent: no workflow has the ID, or the ingress already counts the maximum number of workflows separately." example:"orders"`
 	Refusal
 }
 
-// RefusedRequest is what is kept of a request that was refused.
+// RefusedRequest is the part of a refused request that is kept.
 type RefusedRequest struct {
 	At        time.Time `json:"at"`
-	BodyBytes *int64    `json:"bodyBytes" doc:"Length of its body, as declared. null: it was not."`
-	UserAgent string    `json:"userAgent" doc:"What it says sent it: printable ASCII, cut short, without its token." example:"curl/8.5.0"`
+	BodyBytes *int64    `json:"bodyBytes" doc:"Declared length of its body. null: not declared."`
+	UserAgent string    `json:"userAgent" doc:"Its User-Agent: printable ASCII, truncated, without the token." example:"curl/8.5.0"`
 }

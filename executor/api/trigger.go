@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Trigger is all that the settings of a webhook trigger node show.
+// Trigger has the settings of a webhook trigger node.
 type Trigger struct {
 	NodeID            string          `json:"nodeId" example:"webhook"`
 	Name              string          `json:"name" doc:"For people."`
@@ -14,7 +14,7 @@ type Trigger struct {
 	Tokens            []Token         `json:"tokens" nullable:"false" doc:"All tokens that work now, the newest first."`
 	SamplePayload     json.RawMessage `json:"samplePayload" doc:"Any JSON value. null: none is configured."`
 	DeliveryIDHeaders []string        `json:"deliveryIdHeaders" nullable:"false" doc:"The headers that may hold the delivery ID; the first that is not empty counts." example:"[\"X-Webhook-Delivery-Id\"]"`
-	MaxBodyBytes      int64           `json:"maxBodyBytes" doc:"The longest body that is accepted." example:"102400"`
+	MaxBodyBytes      int64           `json:"maxBodyBytes" doc:"The largest body that is accepted, in bytes." example:"102400"`
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
 }
 
@@ -22,13 +22,13 @@ type Trigger struct {
 type Token struct {
 	Token      string     `json:"token" example:"hst_…"`
 	CreatedAt  time.Time  `json:"createdAt"`
-	LastUsedAt *time.Time `json:"lastUsedAt" doc:"When it last opened the webhook, by what is recorded. null: never."`
-	ExpiresAt  time.Time  `json:"expiresAt,omitzero" doc:"When it stops to work. Absent: never."`
+	LastUsedAt *time.Time `json:"lastUsedAt" doc:"When it was last used, according to the records. null: never."`
+	ExpiresAt  time.Time  `json:"expiresAt,omitzero" doc:"When it expires. Absent: never."`
 }
 
 // RotateToken says how a token is rotated.
 type RotateToken struct {
-	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the tokens so far still work." example:"3600"`
+	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the current tokens stay valid." example:"3600"`
 }
 
 // Started names an execution that was started.

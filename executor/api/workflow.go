@@ -11,10 +11,10 @@ type Workflow struct {
 	AccountID   string            `json:"accountId" example:"acme"`
 	Name        string            `json:"name" doc:"For people."`
 	Queue       string            `json:"queue" doc:"Which pool of runners gets its executions." example:"default"`
-	Active      bool              `json:"active" doc:"Whether its webhooks start executions. One that is past its plan's limit is active, too, and refuses until it moves up."`
+	Active      bool              `json:"active" doc:"Whether its webhooks start executions. A workflow past its plan's limit is active, too, but refuses requests until there is room."`
 	ActivatedAt time.Time         `json:"activatedAt,omitzero" doc:"Absent while it is not active."`
-	PlanRefusal string            `json:"planRefusal,omitempty" enum:"plan_limit_exceeded,webhooks_not_in_plan" doc:"Why its webhooks are refused although it is active. Absent: they are not."`
-	RateLimit   *RateLimit        `json:"rateLimit,omitempty" doc:"Absent: the plan's holds."`
+	PlanRefusal string            `json:"planRefusal,omitempty" enum:"plan_limit_exceeded,webhooks_not_in_plan" doc:"Why its webhooks are refused although it is active. Absent: they are accepted."`
+	RateLimit   *RateLimit        `json:"rateLimit,omitempty" doc:"Absent: the plan's limit applies."`
 	Triggers    []WorkflowTrigger `json:"triggers" nullable:"false"`
 	CreatedAt   time.Time         `json:"createdAt"`
 	UpdatedAt   time.Time         `json:"updatedAt"`
@@ -26,18 +26,18 @@ type WorkflowTrigger struct {
 	Name   string `json:"name" doc:"For people."`
 }
 
-// PutWorkflow is what an operator says of a workflow.
+// PutWorkflow is the part of a workflow that an operator sets.
 type PutWorkflow struct {
 	AccountID string       `json:"accountId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" doc:"An account that exists." example:"acme"`
 	Name      string       `json:"name" maxLength:"200" doc:"For people." example:"New orders"`
 	Queue     string       `json:"queue,omitempty" doc:"Which pool of runners gets its executions. Absent: default." example:"default"`
-	RateLimit *RateLimit   `json:"rateLimit,omitempty" doc:"Absent: the plan's holds."`
-	Triggers  []PutTrigger `json:"triggers" nullable:"false" minItems:"1" maxItems:"100" doc:"The webhook trigger nodes. One that stays keeps its tokens; one that is left out is deleted."`
+	RateLimit *RateLimit   `json:"rateLimit,omitempty" doc:"Absent: the plan's limit applies."`
+	Triggers  []PutTrigger `json:"triggers" nullable:"false" minItems:"1" maxItems:"100" doc:"The webhook trigger nodes. An existing node keeps its tokens; a node that is left out is deleted."`
 }
 
-// PutTrigger is what an operator says of a trigger node.
+// PutTrigger is the part of a trigger node that an operator sets.
 type PutTrigger struct {
 	NodeID        string          `json:"nodeId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" example:"webhook"`
 	Name          string          `json:"name,omitempty" maxLength:"200" doc:"For people."`
-	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value, at most 512 KiB. Absent or null: the node keeps the one that it has. One that is nested deeper than 10,000 needs the call of its own."`
+	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value, at most 512 KiB. Absent or null: the node keeps its payload. A payload nested deeper than 10,000 levels needs the separate call."`
 }

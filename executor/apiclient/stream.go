@@ -44,7 +44,7 @@ func (c *Client) Watch(ctx context.Context, workflowID string, opened func() err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType != "text/event-stream" {
-		return noConnection("the answer of %s is no stream of events; is it the executor's address?", c.base)
+		return noConnection("the answer of %s is not an event stream; is it the executor's address?", c.base)
 	}
 	if opened != nil {
 		if err := opened(); err != nil {

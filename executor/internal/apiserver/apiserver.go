@@ -36,7 +36,7 @@ func New(c Config) http.Handler {
 func wholeQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			answer(w, r, invalid(api.FieldError{Field: "query", Problem: err.Error() + "; escape what is no letter or digit as %XX"}))
+			answer(w, r, invalid(api.FieldError{Field: "query", Problem: err.Error() + "; percent-encode everything that is not a letter or a digit"}))
 			return
 		}
 		next.ServeHTTP(w, r)

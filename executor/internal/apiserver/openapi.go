@@ -50,7 +50,7 @@ func humaConfig() huma.Config {
 		{Name: tagAccounts, Description: "Who owns workflows, and what they may do."},
 		{Name: tagWorkflows, Description: "What webhooks start."},
 		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
-		{Name: tagExecutions, Description: "What was started, and what became of it."},
+		{Name: tagExecutions, Description: "What was started, and how it ended."},
 		{Name: tagInstallation, Description: "What all workflows share."},
 		{Name: tagDeadLetters, Description: "What nobody works on any more, until an operator requeues it."},
 	}

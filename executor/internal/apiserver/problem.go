@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// problemType is where a problem type is explained; the code is the fragment.
+// problemType is the URL of a problem type's explanation, an anchor of the README; the code is the
+// fragment.
 const problemType = "https://github.com/hookstart/hookstart#"
 
 // problemKind is what all problems of one code have in common.
@@ -39,7 +40,7 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodePlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
-		detail: "The account's plan lets no further workflow be active. Deactivate another one, or change the plan.",
+		detail: "The account's plan allows no further active workflow. Deactivate another one, or change the plan.",
 	},
 	api.CodeWebhooksNotInPlan: {
 		status: http.StatusForbidden, title: "Webhooks not in plan",
@@ -51,7 +52,7 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeTooManyTokens: {
 		status: http.StatusConflict, title: "Too many tokens",
-		detail: fmt.Sprintf("%d tokens of this trigger node still work. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
+		detail: fmt.Sprintf("%d tokens of this trigger node are valid. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
 	},
 	api.CodeNotFailed: {
 		status: http.StatusConflict, title: "Not failed",
@@ -59,24 +60,24 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeInputExpired: {
 		status: http.StatusConflict, title: "Input expired",
-		detail: "The stream no longer has the original message, so its body cannot run again. The sender can send it anew, or run the trigger on its sample payload.",
+		detail: "The stream no longer has the original message, so its body cannot run again. Ask the sender to send it again, or run the trigger on its sample payload.",
 	},
 	api.CodeRefused: {
 		status: http.StatusConflict, title: "Refused",
-		detail: "The database still refuses what the message holds.",
+		detail: "The database still refuses the contents of the message.",
 	},
 	api.CodeUndecodable: {
 		status: http.StatusConflict, title: "Undecodable",
-		detail: "A message that cannot be decoded holds nothing that could run. It goes off the list with its age.",
+		detail: "A message that cannot be decoded cannot run. It leaves the list when it is old enough.",
 	},
 	api.CodeNotConfirmed: {status: http.StatusServiceUnavailable, title: "Not confirmed", retryAfter: 1},
 	api.CodeUnavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
-		detail: "NATS or the database cannot be reached now. If the call was to change something, that may be stored or not.",
+		detail: "NATS or the database cannot be reached now. If the call was a change, it may or may not be stored.",
 	},
 	api.CodeInternal: {
 		status: http.StatusInternalServerError, title: "Internal error",
-		detail: "The call could not be handled. The executor's log says why.",
+		detail: "The call failed. The executor's log says why.",
 	},
 }
 

@@ -36,7 +36,7 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 		p.Within = asked
 		query.Set("within", asked)
 	} else if asked != "" {
-		ignored = append(ignored, "“"+shortened(asked)+"” is no span of time")
+		ignored = append(ignored, "“"+shortened(asked)+"” is not a span of time")
 	}
 	since := time.Now().Add(-spans[p.Within])
 	found, at, err := askList(r, query, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {

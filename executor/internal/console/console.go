@@ -61,8 +61,8 @@ func (c *Console) routes() http.Handler {
 func (c *Console) unknown(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		c.fail(w, r, http.StatusMethodNotAllowed, "Not that way", "Pages are only read. Changes go to the operators' API, below /api/v1.")
+		c.fail(w, r, http.StatusMethodNotAllowed, "Method not allowed", "Pages are read-only. Send changes to the operators' API, below /api/v1.")
 		return
 	}
-	c.fail(w, r, http.StatusNotFound, "There is no such page", "The address may be mistyped, or what it showed is gone.")
+	c.fail(w, r, http.StatusNotFound, "There is no such page", "The address may be mistyped, or the page's subject was deleted.")
 }

@@ -86,7 +86,7 @@ func (c *Console) execution(w http.ResponseWriter, r *http.Request, id string) (
 	switch {
 	case isNotFound(err):
 		c.fail(w, r, http.StatusNotFound, "There is no such execution",
-			"One that was just started is recorded in a moment: load this page again. Old records are deleted.")
+			"A new execution is recorded within a moment: reload this page. Old records are deleted.")
 	case err != nil:
 		c.failed(w, r, err)
 	}

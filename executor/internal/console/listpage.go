@@ -40,7 +40,7 @@ func askList[T any](r *http.Request, query url.Values, ask func(operate.Page) (a
 func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})
 	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeInvalid && after != "" {
-		ignored = []string{"“" + shortened(after) + "” is no place in the list"}
+		ignored = []string{"“" + shortened(after) + "” is not a place in the list"}
 		list, err = ask(operate.Page{Limit: limit})
 	}
 	return list, ignored, err

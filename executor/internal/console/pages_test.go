@@ -108,11 +108,11 @@ func TestEveryPage(t *testing.T) {
 		"/fragments/workflow?workflow=orders": {"1 of 1 active", `aria-checked="true"`, "never used"},
 		"/refusals": {
 			`href="/workflows/orders">orders</a>`, "<b>17</b>", "token_invalid", "give the sender the new URL", "body of 2 KB", "&lt;script&gt;",
-			"<code>deleted-one</code>", "it did not say what sent it", "no workflow", "<b>1,234</b>", "mistyped",
+			"<code>deleted-one</code>", "sender unknown", "no workflow", "<b>1,234</b>", "mistyped",
 		},
-		"/refusals?within=9y&after=nonsense": {"“9y” is no span of time; “nonsense” is no place in the list", "<b>17</b>"},
+		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a place in the list", "<b>17</b>"},
 		"/accounts":                          {"1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
-		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is no status; “x” is no way to start an execution; “9y” is no span of time; “nonsense” is no place in the list", id},
+		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a status; “x” is not a way to start an execution; “9y” is not a span of time; “nonsense” is not a place in the list", id},
 		"/executions?source=rerun":                                    {"Nothing matches"},
 	} {
 		body := r.get(path, session).body
@@ -361,7 +361,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	r := start(t)
 	token := r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
-	if a := r.get("/dead-letters", session); !strings.Contains(a.body, "None. An execution comes here when") {
+	if a := r.get("/dead-letters", session); !strings.Contains(a.body, "None. An execution appears here when") {
 		t.Error("without any, it does not say what one is")
 	}
 	if a := r.get("/fragments/numbers", session); strings.Contains(a.body, "dead letter") {
@@ -390,7 +390,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	first := r.get("/dead-letters", session)
 	wantSecured(t, "dead letters", first)
 	for part, want := range map[string]int{
-		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2, "nobody knows what it was to start": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
+		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2, "the message cannot be decoded": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
 		`/api/v1/executions/id-029/requeue`: 1, `href="/executions/id-031"`: 1, `href="/workflows/deleted-one"`: 0, "&lt;script&gt;": 22, "failed after 1.5 s": 24,
 		token: 0, registry.TokenPrefix: 0, "<script>alert": 0, `rel="next"`: 1, ">Newest<": 0,
 	} {
@@ -424,7 +424,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	if body := r.get("/", session).body; !strings.Contains(body, "<strong>More than 100 dead letters</strong>") {
 		t.Error("the overview counts the dead letters to the end")
 	}
-	if body := r.get("/dead-letters?after=nonsense", session).body; !strings.Contains(body, "“nonsense” is no place in the list") || strings.Count(body, "<tr ") != 26 {
+	if body := r.get("/dead-letters?after=nonsense", session).body; !strings.Contains(body, "“nonsense” is not a place in the list") || strings.Count(body, "<tr ") != 26 {
 		t.Error("what is no place is not said to be none")
 	}
 }

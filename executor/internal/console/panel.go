@@ -79,7 +79,7 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 		if value == "" || is {
 			return value
 		}
-		ignored = append(ignored, "“"+shortened(value)+"” is no "+what)
+		ignored = append(ignored, "“"+shortened(value)+"” is not a "+what)
 		return ""
 	}
 	f.DeliveryID = strings.TrimSpace(query.Get("delivery"))

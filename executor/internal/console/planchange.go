@@ -20,7 +20,7 @@ type planChange struct {
 	Slower     int64  // how many go on working, but with a lower rate limit
 }
 
-// named are workflows, of which the first few are named.
+// named is a number of workflows, with the names of the first few.
 type named struct {
 	First []choice
 	Total int

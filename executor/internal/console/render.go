@@ -83,7 +83,7 @@ type problem struct {
 // fail answers with an error page. Empty texts are those of an internal error.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
 	if title == "" {
-		title, detail = "That did not work", "The page could not be made. The executor's log says why."
+		title, detail = "Internal error", "The page could not be rendered. The executor's log says why."
 	}
 	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
 }
@@ -96,7 +96,7 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 		c.fail(w, r, http.StatusNotFound, "Not found", refused.Detail)
 	case errors.Is(err, context.DeadlineExceeded):
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "That took too long", "The database or NATS does not answer in time. Try again in a moment.")
+		c.fail(w, r, http.StatusServiceUnavailable, "Timeout", "The database or NATS did not answer in time. Try again in a moment.")
 	case is && refused.Code == api.CodeUnavailable:
 		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "NATS or the database cannot be reached now. Try again in a moment.")

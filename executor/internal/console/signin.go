@@ -30,7 +30,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	case nonce != "":
 		c.render(w, r, http.StatusForbidden, "sign-in", page{
 			Title: "Sign in",
-			Body:  signIn{next, "This link signs in only once and within ten minutes: it has been used, or is too old. Sign in with the admin token."},
+			Body:  signIn{next, "This link works once, within ten minutes. It was used before or has expired. Sign in with the admin token."},
 		})
 	default:
 		c.render(w, r, http.StatusOK, "sign-in", page{Title: "Sign in", Body: signIn{Next: next}})
@@ -69,7 +69,7 @@ func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 		case known:
 			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			c.fail(w, r, http.StatusUnauthorized, "You are not signed in", "The session has ended. Sign in, and do it again.")
+			c.fail(w, r, http.StatusUnauthorized, "You are not signed in", "The session has expired. Sign in, then repeat the change.")
 		case strings.HasPrefix(r.URL.Path, "/fragments/"):
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") == "navigate":

@@ -22,7 +22,7 @@ type Execution struct {
 	IsRequeue bool   // it runs on the body of the execution that it is a rerun of, in that one's place
 }
 
-// ExecutionDetail is a record with what the stream and the runners know of it.
+// ExecutionDetail is a record with the request from the stream and the runners' results.
 type ExecutionDetail struct {
 	Execution
 	Input          []byte    // JSON; nil: the body was not read, or InputExpired

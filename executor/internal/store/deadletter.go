@@ -22,8 +22,8 @@ func (d DeadLetter) At() time.Time {
 }
 
 // DeadLetters returns at most limit dead letters after one, the newest first: by At; at
-// one time, records come before messages. Of the last one of the page before, only what
-// its order depends on must be there; without either it is the beginning.
+// one time, records come before messages. last is the last dead letter of the previous page, of
+// which only the fields that determine the order are needed. The zero DeadLetter gives the first page.
 func DeadLetters(ctx context.Context, s Store, workflowID string, last DeadLetter, limit int) ([]DeadLetter, error) {
 	var ofRecords Position
 	var ofMessages UnreadablePosition

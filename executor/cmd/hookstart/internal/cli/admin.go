@@ -17,19 +17,19 @@ import (
 
 type adminVerbs struct {
 	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation."`
-	Replicas adminReplicas `cmd:"" help:"Change how many servers keep the streams and the registry."`
+	Replicas adminReplicas `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
 }
 
 // adminReplicas talks to NATS itself: the number of replicas is none of the executor's
 // business once it has made the streams.
 type adminReplicas struct {
-	Number int `arg:"" help:"1, 3 or 5; as many servers there must be." placeholder:"NUMBER"`
+	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 
 	NATSURL   string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds string        `name:"nats-creds" help:"Credentials file for NATS: the executor's." type:"path"`
 	NATSCA    string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
-	Copy      string        `name:"registry-copy" help:"API prefix of the NATS account for the registry's copy, as executors have it: FEED.API with the configuration of deploy/nats. Empty: there is none." placeholder:"PREFIX"`
-	Wait      time.Duration `help:"How long to wait until the new replicas hold everything. They go on without us." default:"10m"`
+	Copy      string        `name:"registry-copy" help:"API prefix of the NATS account that holds a copy of the registry, as for executors: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
+	Wait      time.Duration `help:"How long to wait until the new replicas hold everything. They continue to catch up after that." default:"10m"`
 }
 
 func (*adminReplicas) Help() string {

@@ -21,16 +21,16 @@ const description = "The command line for operators of hookstart. Start with: ho
 // flags are the verbs, and the flags that all of them have.
 type flags struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
-	AdminToken      string `help:"The admin token. Better in the environment: others may see a command's flags." placeholder:"TOKEN" group:"all"`
-	Output          string `short:"o" help:"table, for people; json, for scripts: what the API answers, unchanged." enum:"table,json" default:"table" group:"all"`
+	AdminToken      string `help:"The admin token. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
+	Output          string `short:"o" help:"table, for people; json, for scripts: the API's answer, unchanged." enum:"table,json" default:"table" group:"all"`
 	program.Version `group:"all"`
 
 	Plan       planVerbs       `cmd:"" help:"What accounts may do."`
 	Account    accountVerbs    `cmd:"" help:"Accounts: each has a plan and owns workflows."`
 	Workflow   workflowVerbs   `cmd:"" help:"Workflows with their webhook trigger nodes."`
 	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
-	Execution  executionVerbs  `cmd:"" help:"What was started, and what came of it."`
-	DeadLetter deadLetterVerbs `cmd:"" help:"What nobody works on any more, until it is requeued."`
+	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
+	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
 	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
 
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`

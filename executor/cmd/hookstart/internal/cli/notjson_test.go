@@ -24,7 +24,7 @@ func TestWhereJSONIsWrong(t *testing.T) {
 		switch {
 		case want == "" && err != nil, want != "" && err == nil:
 			t.Errorf("%.40q: %v", text, err)
-		case err != nil && err.Error() != "--file is no JSON: "+want:
+		case err != nil && err.Error() != "--file is not valid JSON: "+want:
 			t.Errorf("%.40q: got %q, want %q", text, err, want)
 		}
 	}

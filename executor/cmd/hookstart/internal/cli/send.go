@@ -160,9 +160,9 @@ func (v *triggerSend) refused(s *session, p *api.Problem) error {
 	case webhook.WorkflowInactive:
 		hint = "hookstart workflow activate " + v.Workflow
 	case webhook.RateLimited:
-		hint = fmt.Sprintf("wait %d s, or give it more: hookstart workflow put %s --rate-requests N", p.RetryAfter, v.Workflow)
+		hint = fmt.Sprintf("wait %d s, or raise its limit: hookstart workflow put %s --rate-requests N", p.RetryAfter, v.Workflow)
 	case webhook.JSONInvalid:
-		hint = "mend the JSON, or send it as text: --content-type text/plain"
+		hint = "correct the JSON, or send it as text: --content-type text/plain"
 	case webhook.WorkflowNotFound, webhook.TokenInvalid:
 		hint = "is the ingress at that address one of this installation? --public-url says where senders reach it"
 	case webhook.DeliveryIDInvalid:
@@ -187,9 +187,9 @@ func (v *triggerSend) unreachable(request *http.Request, err error) error {
 // retrySafely says how to send again what may have been accepted.
 func retrySafely(deliveryID string) string {
 	if deliveryID != "" {
-		return "sent again with the same --delivery-id, it starts nothing twice"
+		return "sending it again with the same --delivery-id is safe"
 	}
-	return "with a --delivery-id, it could be sent again and start nothing twice"
+	return "with a --delivery-id, sending it again would be safe"
 }
 
 // withoutURL is an error's cause: the URL has the token in it.

@@ -80,7 +80,7 @@ func (v *triggerShow) Run(s *session) error {
 
 type triggerRotate struct {
 	node
-	KeepOld span `help:"How long the tokens so far still work. Default: not at all." placeholder:"DURATION"`
+	KeepOld span `help:"How long the current tokens stay valid. Default: they end at once." placeholder:"DURATION"`
 	secrecy
 }
 

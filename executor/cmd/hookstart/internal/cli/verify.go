@@ -12,7 +12,7 @@ import (
 
 type executionVerify struct {
 	executionArg
-	Wait time.Duration `help:"How long its record is waited for." default:"5s"`
+	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
 func (*executionVerify) Help() string {

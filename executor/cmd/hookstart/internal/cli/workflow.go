@@ -14,7 +14,7 @@ type workflowVerbs struct {
 	Get        workflowGet        `cmd:"" help:"Show a workflow."`
 	List       workflowList       `cmd:"" help:"List the workflows."`
 	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions."`
-	Deactivate workflowDeactivate `cmd:"" help:"Let its webhooks start nothing."`
+	Deactivate workflowDeactivate `cmd:"" help:"Stop its webhooks from starting executions."`
 	Refusals   workflowRefusals   `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
 	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens."`
 }
