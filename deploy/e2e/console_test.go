@@ -236,7 +236,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"}, strings.NewReader("{")); err != nil || a.status != 400 {
-		t.Fatalf("what is no JSON: %+v, %v", a, err)
+		t.Fatalf("what is not valid JSON: %+v, %v", a, err)
 	}
 	b.text("#refusals", "1 refused: json_invalid")
 	b.see(`#refusals [data-code="token_invalid"][open] p`)
@@ -254,7 +254,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.click(`.refusals a[href="/workflows/new-orders"]`)
 	b.page("New orders")
 	b.visit("/executions?status=broken")
-	b.text("main", "“broken” is no status")
+	b.text("main", "“broken” is not a status")
 }
 
 // requeue starts what failed once more, on its own input.

@@ -112,7 +112,7 @@ func TestPoison(t *testing.T) {
 		{`"panics"`, "panic: it breaks", 3},
 		{`"hangs"`, "the handler did not return within 200ms", 3},
 		{`"slow"`, "deadline exceeded", 3},
-		{`"no JSON"`, "the output is no JSON", 1},
+		{`"no JSON"`, "the output is not valid JSON", 1},
 	} {
 		e := ended(t, l, url, c.input, asJSON, "failed", "", c.reason)
 		n, _ := attempts.Load(c.input)

@@ -24,23 +24,23 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
-// Config is all that hookstart-local can be told. The tags are its flags.
+// Config configures hookstart-local. The struct tags define its flags.
 type Config struct {
-	DataDir      string `help:"Folder for everything that is kept." default:".hookstart" type:"path"`
+	DataDir      string `help:"Folder for all data." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
 	ExecutorAddr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	NATSAddr     string `name:"nats-addr" help:"Address of the embedded NATS server. It asks for no password: keep it on loopback." default:"127.0.0.1:4222"`
 	OpsAddr      string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof." default:"127.0.0.1:9090"`
-	AdminToken   string `help:"The token of the operators' API and the console. Made, kept in the data folder and printed when absent." placeholder:"TOKEN"`
-	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// and --ingress-addr." placeholder:"URL"`
-	NoDemo       bool   `help:"Do not make and run the demo workflow."`
+	AdminToken   string `help:"The token of the operators' API and the console. Empty: one is generated, kept in the data folder and printed." placeholder:"TOKEN"`
+	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// with --ingress-addr." placeholder:"URL"`
+	NoDemo       bool   `help:"Do not create and run the demo workflow."`
 
-	MaxBodyBytes int64         `help:"Longest body that is accepted, in bytes." default:"102400"`
+	MaxBodyBytes int64         `help:"Largest body that is accepted, in bytes." default:"102400"`
 	DedupWindow  time.Duration `help:"How long a delivery ID is remembered." default:"24h"`
-	SyncAlways   bool          `help:"Write every message through to the disk before it is acknowledged: that survives a power cut, and is slower."`
+	SyncAlways   bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
 	LogLevel     string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
-	// Out is where people read what was started. Required.
+	// Out gets the text for people that says what was started. Required.
 	Out io.Writer `kong:"-"`
 	// Log replaces the program's own log.
 	Log *logrus.Logger `kong:"-"`
@@ -71,7 +71,7 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	// What is not said here is as the programs have it by default.
+	// Everything else has the programs' defaults.
 	var forExecutor executor.Config
 	var forIngress ingress.Config
 	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
@@ -79,14 +79,14 @@ func Run(ctx context.Context, c Config) error {
 	}
 	forIngress.PublicURL = c.PublicURL
 	forIngress.MaxBodyBytes, forIngress.MaxBufferedBytes = c.MaxBodyBytes, max(forIngress.MaxBufferedBytes, c.MaxBodyBytes)
-	if err := forIngress.Check(); err != nil { // the ingress itself would say it last of all
+	if err := forIngress.Check(); err != nil { // the ingress itself would check it only after the executor is ready
 		return err
 	}
 	adminToken, err := prepareFolder(c)
 	if err != nil {
 		return err
 	}
-	// All addresses are taken first: a port in use is told before anything has begun.
+	// Listen on all addresses first: a port in use is reported before anything starts.
 	ingressListener, err := ops.Listen(ctx, c.IngressAddr, "--ingress-addr")
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	var signInOnce string
 	started.ConsoleURL = started.ExecutorURL + "/"
-	if started.AdminTokenMade { // otherwise what is printed may go to a journal that others read
+	if started.AdminTokenMade { // otherwise the output may go to a journal that others can read
 		signInOnce = rand.Text()
 		started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
 	}
@@ -228,7 +228,7 @@ func (s *service) waitReady(ctx context.Context) error {
 	case <-s.ended:
 		return s.err
 	case <-ctx.Done():
-		return nil // whoever comes next sees that it ended
+		return nil // the caller sees that ctx has ended
 	}
 }
 
@@ -250,12 +250,12 @@ func reachable(addr net.Addr) string {
 	return "http://" + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// print says to people what was started and what to do with it.
+// print tells people what was started and how to use it.
 func (s Started) print(out io.Writer, dataDir string) {
 	if whole, err := filepath.Abs(dataDir); err == nil {
 		dataDir = whole
 	}
-	// A token that somebody gave is not shown: it may open more than this.
+	// A configured token is not printed: it may give access to other installations, too.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
 	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL
 	console := s.ConsoleURL + "\n             (sign in with the admin token)"
@@ -277,7 +277,7 @@ Start an execution:
 hookstart is ready.
 
 %s
-See what became of it:
+See the result:
   curl -H "Authorization: Bearer %s" %s/api/v1/executions
 or with the command line:
   export %s
