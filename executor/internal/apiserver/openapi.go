@@ -52,7 +52,7 @@ func humaConfig() huma.Config {
 		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
 		{Name: tagExecutions, Description: "What was started, and how it ended."},
 		{Name: tagInstallation, Description: "What all workflows share."},
-		{Name: tagDeadLetters, Description: "What nobody works on any more, until an operator requeues it."},
+		{Name: tagDeadLetters, Description: "Failed executions, and messages that were put aside, until an operator requeues them."},
 	}
 	return config
 }

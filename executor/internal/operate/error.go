@@ -58,7 +58,7 @@ func (s *Service) explain(err error) *Error {
 	}
 	if lagging, is := errors.AsType[*registry.LaggingError](err); is {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
-			"The change is stored, but that it is in force is not confirmed yet by: %s. Repeat the call: it changes nothing twice, and waits again.",
+			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
 	switch {

@@ -74,9 +74,9 @@ func (s *Service) rotationFailed(err error) error {
 	failed := s.explain(err)
 	switch failed.Code {
 	case api.CodeNotConfirmed:
-		failed.Final, failed.Detail = true, "The new token is stored, but not in force everywhere yet. Do not repeat the call, which would make another one: GET the trigger node to see it."
+		failed.Final, failed.Detail = true, "The new token is stored, but not every process has confirmed it yet. Do not repeat the call, which would make another token: GET the trigger node to see it."
 	case api.CodeUnavailable:
-		failed.Final, failed.Detail = true, "NATS cannot be reached now. The new token may be stored or not: GET the trigger node before the call is repeated, which would make another one."
+		failed.Final, failed.Detail = true, "NATS cannot be reached now. The new token may or may not be stored: GET the trigger node before you repeat the call, which would make another token."
 	}
 	return failed
 }

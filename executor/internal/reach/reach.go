@@ -132,7 +132,7 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	case len(ingresses) == 0:
 		return Unknown, "No ingress is alive, so there is nobody to reach."
 	case len(keys) == 0:
-		return Unknown, "The ingresses that live are of an older version, which cannot be asked."
+		return Unknown, "The running ingresses have an older version that does not support the check."
 	}
 
 	question := probe.Ask(keys)
@@ -161,13 +161,13 @@ func unexpected(response *http.Response, body []byte) (State, string) {
 		if at, err := response.Request.URL.Parse(to); err == nil && at.Host != "" {
 			where = at.Scheme + "://" + at.Host
 		}
-		return Redirected, fmt.Sprintf("It answers %d and sends callers to %s. Most senders do not follow: make it the URL that answers itself.", response.StatusCode, where)
+		return Redirected, fmt.Sprintf("It answers %d and sends callers to %s. Most senders do not follow redirects: configure the URL that answers without one.", response.StatusCode, where)
 	}
 	var problem struct {
 		Code string `json:"code"`
 	}
 	if json.Unmarshal(body, &problem) == nil && problem.Code == "token_missing" && response.StatusCode == http.StatusBadRequest {
-		return Another, "Another hookstart answers there: no ingress that is connected to the same NATS servers as this executor."
+		return Another, "Another hookstart answers there: an ingress that is not connected to this executor's NATS servers."
 	}
 	return Stranger, fmt.Sprintf("Something else answers there, with status %d. Check that the proxy passes /webhooks/ on to the ingress.", response.StatusCode)
 }
