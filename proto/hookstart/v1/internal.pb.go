@@ -467,7 +467,7 @@ func (x *RefusalCount) GetLast() *RefusedRequest {
 	return nil
 }
 
-// RefusedRequest is what is kept of a request that was refused. There is nothing in it of
+// RefusedRequest is the part of a refused request that is kept. There is nothing in it of
 // its body, its path or its query.
 type RefusedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

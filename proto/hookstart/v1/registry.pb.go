@@ -78,7 +78,7 @@ func (x *RateLimit) GetWindowSeconds() int64 {
 	return 0
 }
 
-// Plan is what an account may do.
+// Plan says what an account may do.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plan's name: none, free, pro, ultra, or what the catalog file says.
