@@ -59,12 +59,14 @@ const (
 // server has sent already is still passed on.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstream.Msg) error {
 	connection := r.connection()
-	if err := r.rewind(ctx, from); err != nil {
-		return err
-	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, from.consumer)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
+	}
+	// Also one that was just made: a server that could not read a consumer's settings makes it with the state
+	// that it finds in its folder.
+	if err := r.rewind(ctx, from, consumer); err != nil {
+		return err
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(from.pull), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
@@ -80,6 +82,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstr
 		stopWatching(why)
 		if errors.Is(why, errReconnected) {
 			messages.Drain() // what the server has sent already is recorded
+			// Lost again at this moment, the connection cannot be told to drain.
+			time.AfterFunc(heartbeat, messages.Stop)
 			return
 		}
 		messages.Stop()

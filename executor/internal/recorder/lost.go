@@ -33,10 +33,9 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
-		before := time.Now()
 		pause(ctx, r.lostAfter)
 		for ctx.Err() == nil {
-			err := r.endLost(ctx, before)
+			err := r.endLost(ctx)
 			if err == nil {
 				break
 			}
@@ -50,18 +49,33 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	}
 }
 
-// endLost looks for the starts of what was accepted before a time.
-func (r *Recorder) endLost(ctx context.Context, before time.Time) error {
+// endLost looks for the starts of what was accepted a while ago.
+func (r *Recorder) endLost(ctx context.Context) error {
+	before := time.Now().Add(-r.lostAgain)
 	s, err := r.js.Stream(ctx, stream.Name)
 	if err != nil {
 		return err
 	}
-	if err := r.caughtUp(ctx, s.CachedInfo().State.LastSeq); err != nil {
+	for _, name := range []string{stream.Name, stream.ProgressName} {
+		if err := r.caughtUp(ctx, name); err != nil {
+			return err
+		}
+	}
+	first, err := r.takenBackTo(ctx, s)
+	if err != nil {
 		return err
 	}
-	lost, err := r.findLost(ctx, s, before)
-	if err != nil || len(lost) == 0 {
+	lost, waiting, err := r.findLost(ctx, s, before, first)
+	if err != nil {
 		return err
+	}
+	if len(waiting) > 0 {
+		if err := r.rewindRunners(ctx, s, waiting); err != nil {
+			return err
+		}
+	}
+	if len(lost) == 0 {
+		return nil
 	}
 	pause(ctx, r.lostAgain)
 	if lost, err = r.stillLost(ctx, s, lost); err != nil || len(lost) == 0 {
@@ -80,49 +94,57 @@ func (r *Recorder) endLost(ctx context.Context, before time.Time) error {
 
 var errBehind = errors.New("the recorder has not caught up")
 
-// caughtUp fails until what the stream holds up to a sequence is recorded: a delivery that was sent again is
-// then recorded under its new sequence.
-func (r *Recorder) caughtUp(ctx context.Context, sequence uint64) error {
-	consumer, err := r.js.Consumer(ctx, stream.Name, Durable)
+// caughtUp fails until what a stream holds now is recorded: a delivery that was sent again is then recorded
+// under its new sequence, and an end that was reported is known.
+func (r *Recorder) caughtUp(ctx context.Context, name string) error {
+	s, err := r.js.Stream(ctx, name)
 	if err != nil {
 		return err
 	}
-	if info := consumer.CachedInfo(); info.AckFloor.Stream < sequence && info.NumPending+uint64(info.NumAckPending) > 0 { //nolint:gosec // a count
+	consumer, err := s.Consumer(ctx, Durable)
+	if err != nil {
+		return err
+	}
+	if info := consumer.CachedInfo(); info.AckFloor.Stream < s.CachedInfo().State.LastSeq && info.NumPending+uint64(info.NumAckPending) > 0 { //nolint:gosec // a count
 		return errBehind
 	}
 	return nil
 }
 
 // findLost looks for the start of every execution that is not over. Those that are older than the stream's
-// messages are left: their starts have expired, and were not lost.
-func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time.Time) (lost []store.Lost, err error) {
+// messages are left: their starts have expired, and were not lost. With first it also returns, by queue, the
+// sequences from there on of starts that are there and that nobody has reported on.
+func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time.Time, first uint64) (lost []store.Lost, waiting map[string][]uint64, err error) {
 	const page = 500
-	filter := store.Filter{Until: before}
-	if age := s.CachedInfo().Config.MaxAge; age > 0 {
-		filter.Since = before.Add(-age).Add(time.Minute)
-	}
+	filter := store.Filter{Until: before, Since: before.Add(-r.maxAge(s.CachedInfo()))}
+	waiting = map[string][]uint64{}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
 		for {
 			records, err := r.store.List(ctx, filter, after, page)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			candidates := make([]store.Lost, len(records))
-			for i, record := range records {
-				candidates[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
-				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
-			}
-			found, err := r.stillLost(ctx, s, candidates)
+			found, err := r.stillLost(ctx, s, messagesOf(records))
 			if err != nil {
-				return nil, err
+				return nil, nil, err
+			}
+			gone := map[string]bool{}
+			for _, one := range found {
+				gone[one.ID] = true
+			}
+			for _, record := range records {
+				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
+				if first > 0 && record.StreamSequence >= first && !gone[record.ID] {
+					waiting[record.Queue] = append(waiting[record.Queue], record.StreamSequence)
+				}
 			}
 			if lost = append(lost, found...); len(records) < page {
 				break
 			}
 		}
 	}
-	return lost, nil
+	return lost, waiting, nil
 }
 
 // stillLost are those executions whose start the stream does not have at their sequence.

@@ -69,13 +69,9 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// rewind takes a stream's consumer back to the first message that it would pass over. It does nothing
-// to a consumer that does not exist yet.
-func (r *Recorder) rewind(ctx context.Context, from source) error {
-	consumer, err := r.js.Consumer(ctx, from.stream, from.consumer.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return nil
-	}
+// rewind takes a stream's consumer back to the first message that it would pass over.
+func (r *Recorder) rewind(ctx context.Context, from source, consumer jetstream.Consumer) error {
+	info, err := consumer.Info(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,24 +79,28 @@ func (r *Recorder) rewind(ctx context.Context, from source) error {
 	if err != nil {
 		return err
 	}
-	floor := consumer.CachedInfo().AckFloor.Stream
+	floor := info.AckFloor.Stream
 	first, err := r.firstPassedOver(ctx, s, floor)
-	if err != nil || first == 0 {
+	if err != nil {
 		return err
 	}
-	takenBack, err := r.wasTakenBack(ctx, s, floor)
-	if err != nil || !takenBack {
-		return err
+	if first > 0 {
+		takenBack, err := r.wasTakenBack(ctx, s, floor)
+		if err != nil {
+			return err
+		}
+		if !takenBack {
+			first = 0
+		}
 	}
-	if _, err := r.js.ResetConsumerToSequence(ctx, from.stream, from.consumer.Durable, first); err != nil {
-		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", from.consumer.Durable, from.stream, first, err)
+	if first > 0 {
+		if _, err := r.js.ResetConsumerToSequence(ctx, from.stream, from.consumer.Durable, first); err != nil {
+			return fmt.Errorf("rewind the consumer %s of %s to %d: %w", from.consumer.Durable, from.stream, first, err)
+		}
+		r.log.WithFields(logrus.Fields{"stream": from.stream, "acknowledged": floor, "first": first}).
+			Error("the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there")
 	}
 	r.marks.checked(from.stream)
-	r.log.WithFields(logrus.Fields{"stream": from.stream, "acknowledged": floor, "first": first}).
-		Error("the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there")
-	if from.stream == stream.Name {
-		return r.rewindRunners(ctx, s, first)
-	}
 	return nil
 }
 
@@ -181,17 +181,34 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 	if info.Config.Name != stream.Name {
 		return true, nil // progress that its record does not show
 	}
+	first, err := r.takenBackTo(ctx, s)
+	return first > 0, err
+}
+
+// takenBackTo is the lowest sequence of the newest records at which the stream does not have their messages;
+// 0: it has them all.
+func (r *Recorder) takenBackTo(ctx context.Context, s jetstream.Stream) (first uint64, err error) {
 	const newest = 500
-	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(info))}, store.Position{}, newest)
+	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(s.CachedInfo()))}, store.Position{}, newest)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	candidates := make([]store.Lost, len(records))
+	gone, err := r.stillLost(ctx, s, messagesOf(records))
+	for _, one := range gone {
+		if first == 0 || one.StreamSequence < first {
+			first = one.StreamSequence
+		}
+	}
+	return first, err
+}
+
+// messagesOf are the messages that started executions.
+func messagesOf(records []store.Record) []store.Lost {
+	messages := make([]store.Lost, len(records))
 	for i, record := range records {
-		candidates[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
+		messages[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
 	}
-	gone, err := r.stillLost(ctx, s, candidates)
-	return len(gone) > 0, err
+	return messages
 }
 
 // maxAge is how old a message may be that must be there.
@@ -255,9 +272,10 @@ func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, 
 	return foreign || !p.Status.Follows(record.Status), err
 }
 
-// rewindRunners takes the consumers of runner groups back, too: they would pass over the same messages. A
-// group may run again what it has finished since; what it would never run is worse.
-func (r *Recorder) rewindRunners(ctx context.Context, s jetstream.Stream, first uint64) error {
+// rewindRunners takes the consumers of runner groups back that have passed over starts, too. waiting are, by
+// queue, the lowest sequences of executions that nobody has reported on. A group may run again what it has
+// finished since; what it would never run is worse.
+func (r *Recorder) rewindRunners(ctx context.Context, s jetstream.Stream, waiting map[string][]uint64) error {
 	names := s.ConsumerNames(ctx)
 	var groups []string
 	for name := range names.Name() {
@@ -273,13 +291,18 @@ func (r *Recorder) rewindRunners(ctx context.Context, s jetstream.Stream, first 
 		if err != nil {
 			return fmt.Errorf("consumer %s: %w", name, err)
 		}
-		if consumer.CachedInfo().AckFloor.Stream < first {
-			continue
+		info := consumer.CachedInfo()
+		for queue, sequences := range waiting {
+			first := slices.Min(sequences)
+			if info.Config.FilterSubject != stream.QueueSubject(queue) || info.AckFloor.Stream < first {
+				continue
+			}
+			if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, name, first); err != nil {
+				return fmt.Errorf("rewind the consumer %s to %d: %w", name, first, err)
+			}
+			r.log.WithFields(logrus.Fields{"consumer": name, "acknowledged": info.AckFloor.Stream, "first": first}).
+				Error("the stream was taken back behind what runners had acknowledged; they are given it from there")
 		}
-		if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, name, first); err != nil {
-			return fmt.Errorf("rewind the consumer %s to %d: %w", name, first, err)
-		}
-		r.log.WithField("consumer", name).WithField("first", first).Warn("the runners' consumer is rewound, too")
 	}
 	return nil
 }
