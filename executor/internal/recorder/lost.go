@@ -56,23 +56,23 @@ func (r *Recorder) endLost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// First of all: runners report before they acknowledge, so what they have acknowledged by now is recorded as
+	// soon as the recorder has caught up.
+	runners, err := runnersOf(ctx, s)
+	if err != nil {
+		return err
+	}
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		if err := r.caughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
-	first, err := r.takenBackTo(ctx, s)
+	lost, err := r.findLost(ctx, s, before, runners)
 	if err != nil {
 		return err
 	}
-	lost, waiting, err := r.findLost(ctx, s, before, first)
-	if err != nil {
+	if err := r.rewindRunners(ctx, runners); err != nil {
 		return err
-	}
-	if len(waiting) > 0 {
-		if err := r.rewindRunners(ctx, s, waiting); err != nil {
-			return err
-		}
 	}
 	if len(lost) == 0 {
 		return nil
@@ -112,39 +112,43 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 }
 
 // findLost looks for the start of every execution that is not over. Those that are older than the stream's
-// messages are left: their starts have expired, and were not lost. With first it also returns, by queue, the
-// sequences from there on of starts that are there and that nobody has reported on.
-func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time.Time, first uint64) (lost []store.Lost, waiting map[string][]uint64, err error) {
+// messages are left: their starts have expired, and were not lost. It shows the starts that are there to runners.
+func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time.Time, runners []*runners) (lost []store.Lost, err error) {
 	const page = 500
 	filter := store.Filter{Until: before, Since: before.Add(-r.maxAge(s.CachedInfo()))}
-	waiting = map[string][]uint64{}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
 		for {
 			records, err := r.store.List(ctx, filter, after, page)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			found, err := r.stillLost(ctx, s, messagesOf(records))
+			messages := make([]store.Lost, len(records))
+			for i, record := range records {
+				messages[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
+				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
+			}
+			gone, err := r.stillLost(ctx, s, messages)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			gone := map[string]bool{}
-			for _, one := range found {
-				gone[one.ID] = true
+			isGone := map[string]bool{}
+			for _, one := range gone {
+				isGone[one.ID] = true
 			}
 			for _, record := range records {
-				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
-				if first > 0 && record.StreamSequence >= first && !gone[record.ID] {
-					waiting[record.Queue] = append(waiting[record.Queue], record.StreamSequence)
+				for _, group := range runners {
+					if !isGone[record.ID] {
+						group.notOver(record)
+					}
 				}
 			}
-			if lost = append(lost, found...); len(records) < page {
+			if lost = append(lost, gone...); len(records) < page {
 				break
 			}
 		}
 	}
-	return lost, waiting, nil
+	return lost, nil
 }
 
 // stillLost are those executions whose start the stream does not have at their sequence.

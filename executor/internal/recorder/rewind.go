@@ -181,34 +181,17 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 	if info.Config.Name != stream.Name {
 		return true, nil // progress that its record does not show
 	}
-	first, err := r.takenBackTo(ctx, s)
-	return first > 0, err
-}
-
-// takenBackTo is the lowest sequence of the newest records at which the stream does not have their messages;
-// 0: it has them all.
-func (r *Recorder) takenBackTo(ctx context.Context, s jetstream.Stream) (first uint64, err error) {
 	const newest = 500
-	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(s.CachedInfo()))}, store.Position{}, newest)
+	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(info))}, store.Position{}, newest)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	gone, err := r.stillLost(ctx, s, messagesOf(records))
-	for _, one := range gone {
-		if first == 0 || one.StreamSequence < first {
-			first = one.StreamSequence
-		}
-	}
-	return first, err
-}
-
-// messagesOf are the messages that started executions.
-func messagesOf(records []store.Record) []store.Lost {
 	messages := make([]store.Lost, len(records))
 	for i, record := range records {
 		messages[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
 	}
-	return messages
+	gone, err := r.stillLost(ctx, s, messages)
+	return len(gone) > 0, err
 }
 
 // maxAge is how old a message may be that must be there.
@@ -272,37 +255,61 @@ func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, 
 	return foreign || !p.Status.Follows(record.Status), err
 }
 
-// rewindRunners takes the consumers of runner groups back that have passed over starts, too. waiting are, by
-// queue, the lowest sequences of executions that nobody has reported on. A group may run again what it has
-// finished since; what it would never run is worse.
-func (r *Recorder) rewindRunners(ctx context.Context, s jetstream.Stream, waiting map[string][]uint64) error {
+// runners is a group of workflow runners, by its consumer.
+type runners struct {
+	consumer string
+	subject  string // of the starts that it gets
+	floor    uint64 // all up to this sequence is acknowledged
+	first    uint64 // the first of these that is not over; 0: none
+}
+
+// runnersOf are the groups of runners of the stream.
+func runnersOf(ctx context.Context, s jetstream.Stream) (groups []*runners, err error) {
 	names := s.ConsumerNames(ctx)
-	var groups []string
+	var all []string
 	for name := range names.Name() {
 		if strings.HasPrefix(name, stream.RunnerConsumerPrefix) {
-			groups = append(groups, name)
+			all = append(all, name)
 		}
 	}
 	if err := names.Err(); err != nil {
-		return fmt.Errorf("list the consumers of runners: %w", err)
+		return nil, fmt.Errorf("list the consumers of runners: %w", err)
 	}
-	for _, name := range groups {
+	for _, name := range all {
 		consumer, err := s.Consumer(ctx, name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("consumer %s: %w", name, err)
+			return nil, fmt.Errorf("consumer %s: %w", name, err)
 		}
 		info := consumer.CachedInfo()
-		for queue, sequences := range waiting {
-			first := slices.Min(sequences)
-			if info.Config.FilterSubject != stream.QueueSubject(queue) || info.AckFloor.Stream < first {
-				continue
-			}
-			if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, name, first); err != nil {
-				return fmt.Errorf("rewind the consumer %s to %d: %w", name, first, err)
-			}
-			r.log.WithFields(logrus.Fields{"consumer": name, "acknowledged": info.AckFloor.Stream, "first": first}).
-				Error("the stream was taken back behind what runners had acknowledged; they are given it from there")
+		groups = append(groups, &runners{consumer: name, subject: info.Config.FilterSubject, floor: info.AckFloor.Stream})
+	}
+	return groups, nil
+}
+
+// notOver shows a group an execution that is not over and whose start the stream has.
+func (g *runners) notOver(record store.Record) {
+	if g.subject == stream.QueueSubject(record.Queue) && record.StreamSequence <= g.floor && (g.first == 0 || record.StreamSequence < g.first) {
+		g.first = record.StreamSequence
+	}
+}
+
+// rewindRunners takes the consumers of groups back that have acknowledged starts of executions that are not
+// over. A runner acknowledges after it has reported the end, so either the stream was taken back and the
+// consumer has passed over these starts, or the report was lost. A group may run again what it has finished
+// since; what it would never run is worse.
+func (r *Recorder) rewindRunners(ctx context.Context, groups []*runners) error {
+	for _, g := range groups {
+		if g.first == 0 {
+			continue
 		}
+		if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, g.consumer, g.first); err != nil {
+			return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, g.first, err)
+		}
+		r.log.WithFields(logrus.Fields{"consumer": g.consumer, "acknowledged": g.floor, "first": g.first}).
+			Error("runners have acknowledged executions that are not over, after a power cut or a restored copy; they are given them again")
 	}
 	return nil
 }
