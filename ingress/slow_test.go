@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -32,7 +33,9 @@ func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended 
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	return listener.Addr().String(), token, closed
 }

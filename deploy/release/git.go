@@ -92,7 +92,7 @@ func setNodeVersion(root, version string) error {
 		return fmt.Errorf("%s does not say %s", nodeManifest, unreleased)
 	}
 	released := before + `"version": "` + strings.TrimPrefix(version, "v") + `"` + after
-	return os.WriteFile(path, []byte(released), 0o600)
+	return os.WriteFile(path, []byte(released), 0o600) //nolint:gosec // a file of the checkout that is released
 }
 
 // Tags are the names of a release's tags: that of the whole, and one for each module.
