@@ -87,6 +87,7 @@ func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 		}
 		return
 	}
+	r.database.works()
 	e.verdict = putAside
 	r.suspects.clear([]*entry{e})
 	r.metrics.refused.Inc()
