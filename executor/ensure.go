@@ -64,10 +64,11 @@ var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
 // ensureStreams creates the streams, and the consumers that are the executor's to create.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
-	if err := stream.Ensure(ctx, js, c.streamSettings()); err != nil {
+	// First the one whose size is fixed: that of PROGRESS follows from the room that is left.
+	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
 		return err
 	}
-	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
+	if err := stream.Ensure(ctx, js, c.streamSettings()); err != nil {
 		return err
 	}
 	groups, err := c.runnerGroups()

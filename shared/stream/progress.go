@@ -65,8 +65,9 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another executor was first, perhaps with another bound
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressBytes:
-			// The server reserves the bound. A small disk gets a smaller stream, not none.
-			want.MaxBytes /= 2
+			// The server reserves the bound. A small disk gets a smaller stream, not none, which leaves
+			// room for others.
+			want.MaxBytes /= 4
 			existing, err = nil, jetstream.ErrStreamNotFound
 		}
 	}

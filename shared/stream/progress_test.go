@@ -85,11 +85,11 @@ func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
+	if err := errors.Join(stream.EnsureReports(t.Context(), js, 1), stream.Ensure(t.Context(), js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), stream.ProgressName)
-	if err != nil || s.CachedInfo().Config.MaxBytes != 64<<20 {
+	if err != nil || s.CachedInfo().Config.MaxBytes != 16<<20 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
