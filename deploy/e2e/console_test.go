@@ -23,7 +23,7 @@ func TestConsole(t *testing.T) {
 	b.page("Overview")
 	signOut(b)
 	b.do(chromedp.Navigate(link))
-	b.text("[role=alert]", "only once")
+	b.text("[role=alert]", "works once")
 
 	// The admin token signs in, and leads to where one was going.
 	b.do(chromedp.Navigate(b.base + "/accounts"))
