@@ -39,7 +39,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 // exactly as often as its messages say.
 func applyOverlapping(t *testing.T, stores ...store.Store) {
 	t.Helper()
-	const n, rounds = 300, 3
+	const n, rounds = 300, 2
 	var mu sync.Mutex
 	changes := make(map[string]int) // by batch kind and ID
 	count := func(kind string, changed []string) {
