@@ -123,12 +123,7 @@ func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time
 			if err != nil {
 				return nil, err
 			}
-			messages := make([]store.Lost, len(records))
-			for i, record := range records {
-				messages[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
-				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
-			}
-			gone, err := r.stillLost(ctx, s, messages)
+			gone, err := r.stillLost(ctx, s, messagesOf(records))
 			if err != nil {
 				return nil, err
 			}
@@ -137,6 +132,7 @@ func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time
 				isGone[one.ID] = true
 			}
 			for _, record := range records {
+				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
 				for _, group := range runners {
 					if !isGone[record.ID] {
 						group.notOver(record)

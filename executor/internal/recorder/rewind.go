@@ -186,12 +186,17 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 	if err != nil {
 		return false, err
 	}
+	gone, err := r.stillLost(ctx, s, messagesOf(records))
+	return len(gone) > 0, err
+}
+
+// messagesOf are the messages that started executions, by their sequences.
+func messagesOf(records []store.Record) []store.Lost {
 	messages := make([]store.Lost, len(records))
 	for i, record := range records {
 		messages[i] = store.Lost{ID: record.ID, StreamSequence: record.StreamSequence}
 	}
-	gone, err := r.stillLost(ctx, s, messages)
-	return len(gone) > 0, err
+	return messages
 }
 
 // maxAge is how old a message may be that must be there.
