@@ -269,20 +269,29 @@ func readPlans(path string) (*hookstartv1.PlanCatalog, error) {
 	return registry.ParsePlans(file)
 }
 
-// putPlans puts the catalog in force. That a process lags behind must not keep this one
-// from starting.
+// planTimeout is how long one attempt to put the plan catalog in force may take.
+const planTimeout = 5 * time.Second
+
+// putPlans puts the catalog in force, trying until the context ends: NATS may be away for a
+// moment. That a process lags behind must not keep this one from starting.
 func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	err := editor.PutPlans(ctx, plans)
-	if _, lagging := errors.AsType[*registry.LaggingError](err); lagging {
-		log.WithError(err).Warn("the plan catalog is stored; not every process has confirmed it yet")
-		return nil
+	for {
+		trying, cancel := context.WithTimeout(ctx, planTimeout)
+		err := editor.PutPlans(trying, plans)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if _, lagging := errors.AsType[*registry.LaggingError](err); lagging {
+			log.WithError(err).Warn("the plan catalog is stored; not every process has confirmed it yet")
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the plan catalog: %w", err)
+		case <-time.After(250 * time.Millisecond):
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("the plan catalog: %w", err)
-	}
-	return nil
 }
 
 // warnOfLostPlans says how many accounts have a plan that the catalog does not have: nothing

@@ -59,9 +59,15 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
 		self: &hookstartv1.Presence{InstanceId: uuid.NewString(), Role: role, Serving: true, Ingress: settings},
 	}
-	a.say()
+	// A server that restarts loses what was said before: it is said again until it surely was heard.
+	heard := func(ctx context.Context) error {
+		if err := a.say(); err != nil {
+			return err
+		}
+		return nc.FlushWithContext(ctx)
+	}
+	err := ask(ctx, heard)
 	go a.run(running) // from now on: to catch up may take longer than lifetime
-	err := nc.FlushTimeout(lifetime)
 	if err == nil {
 		err = ask(ctx, f.CatchUp)
 	}
@@ -77,7 +83,7 @@ func (a *Announcer) Stop() {
 	a.stop()
 	<-a.done
 	a.self.Leaving = true
-	a.say()
+	a.sayAgain()
 	_ = a.nc.FlushTimeout(time.Second) // a goodbye that is not heard costs the others a wait, nothing more
 }
 
@@ -87,7 +93,7 @@ func (a *Announcer) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		moved := a.follower.untilMoved()
-		a.say()
+		a.sayAgain()
 		select {
 		case <-ctx.Done():
 			return
@@ -97,13 +103,18 @@ func (a *Announcer) run(ctx context.Context) {
 	}
 }
 
-func (a *Announcer) say() {
+func (a *Announcer) say() error {
 	a.self.Revision = a.follower.Revision()
 	data, err := proto.Marshal(a.self)
-	if err == nil {
-		err = a.nc.Publish(presenceSubject, data)
-	}
 	if err != nil {
+		return fmt.Errorf("encode the presence: %w", err)
+	}
+	return a.nc.Publish(presenceSubject, data)
+}
+
+// sayAgain is say, when the next heartbeat makes up for one that failed.
+func (a *Announcer) sayAgain() {
+	if err := a.say(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")
 	}
 }

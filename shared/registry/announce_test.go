@@ -1,0 +1,58 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// A server that restarts while a process starts must not end that process.
+func TestAnnounceWaitsForNATS(t *testing.T) {
+	server := natstest.StartProcess(t)
+	nc := server.Connect(t)
+	r := registrytest.Start(t, nc)
+	f, err := registry.Follow(t.Context(), r.JetStream, registry.NewSnapshot(), logtest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Stop()
+	if err := f.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	server.Pause()
+	before := nc.Stats().OutMsgs
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	announced := make(chan error, 1)
+	var a *registry.Announcer
+	go func() {
+		var err error
+		a, err = registry.Announce(ctx, nc, f, registry.RoleIngress, nil, logtest.Quiet())
+		announced <- err
+	}()
+	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // it waits for the frozen server to confirm
+		runtime.Gosched()
+	}
+	server.Kill()
+	server.Restart()
+	if err := <-announced; err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	// Whoever changes the registry from here on waits for it.
+	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	var lagging *registry.LaggingError
+	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) || !strings.Contains(lagging.Error(), registry.RoleIngress) {
+		t.Errorf("nobody waits for a process that has announced itself: %v", err)
+	}
+}
