@@ -38,6 +38,11 @@ const attemptTimeout = time.Second
 // is told to come back: a server that restarts is often back by then.
 const reconnectGrace = time.Second
 
+// lookUpAtLeast is how long it is asked, at least, whether the message that is stored is this
+// request's own. Together with the default --publish-timeout it stays below the ten seconds that
+// senders wait.
+const lookUpAtLeast = 2 * time.Second
+
 // Ack says that a message is stored.
 type Ack struct {
 	// Duplicate: it was stored before, by another request.
@@ -218,10 +223,14 @@ func classify(err error) outcome {
 }
 
 // isOurs says whether the message that is stored is the one that this very request
-// sent: the trace's span is new with every request. While a cluster finds its feet it
-// does not answer, or a replica that lags does; so it is asked again until the deadline.
+// sent: the trace's span is new with every request. While a cluster elects its leaders it
+// does not answer, or a replica that lags does; so it is asked again until the deadline, and
+// for lookUpAtLeast in any case: after an outage, many answers come at the deadline.
 func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) bool {
-	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(attemptTimeout/2))
+	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
+		deadline = least
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	for {
 		asking, stop := context.WithTimeout(ctx, attemptTimeout/2)
