@@ -31,6 +31,9 @@ const (
 //
 // It returns what does not.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
+	// The faults have broken connections that are still taken for idle ones.
+	s.client.CloseIdleConnections()
+	http.DefaultClient.CloseIdleConnections()
 	if err := switchTo(ctx, i.client(), true); err != nil {
 		return nil, err
 	}
