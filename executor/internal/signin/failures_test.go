@@ -31,6 +31,9 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 		f.Failed(t.Context(), AtConsole, fmt.Sprintf("192.0.2.1:%d", i))
 	}
 	want := []int64{100, 200, 400, 800, 1600, 3000, 3000, 3000}
+	if len(*waited) != len(want) {
+		t.Fatalf("%d of %d had to wait", len(*waited), len(want))
+	}
 	for i, d := range *waited {
 		if d.Milliseconds() != want[i] {
 			t.Errorf("the %d. pause is %s, want %d ms", i+1, d, want[i])
