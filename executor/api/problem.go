@@ -30,6 +30,7 @@ func (p *Problem) Error() string {
 // The codes of problems.
 const (
 	CodeUnauthorized         = "unauthorized"
+	CodeForbidden            = "forbidden"
 	CodeNotFound             = "not_found"
 	CodeMethodNotAllowed     = "method_not_allowed"
 	CodeInvalid              = "invalid"

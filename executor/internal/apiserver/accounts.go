@@ -34,12 +34,20 @@ func (s *server) routeAccounts(to huma.API) {
 	}, s.putAccount)
 }
 
-func (s *server) listPlans(ctx context.Context, in *struct{ Paging }) (*listOutput[api.Plan], error) {
-	return listed(s.Operate.Plans(ctx, signin.Caller(ctx), in.page()))
+func (s *server) listPlans(ctx context.Context, in *struct {
+	Paging
+	OfAccount
+},
+) (*listOutput[api.Plan], error) {
+	return listed(s.Operate.Plans(ctx, signin.Caller(ctx), in.AccountID, in.page()))
 }
 
-func (s *server) listAccounts(ctx context.Context, in *struct{ Paging }) (*listOutput[api.Account], error) {
-	return listed(s.Operate.Accounts(ctx, signin.Caller(ctx), in.page()))
+func (s *server) listAccounts(ctx context.Context, in *struct {
+	Paging
+	OfAccount
+},
+) (*listOutput[api.Account], error) {
+	return listed(s.Operate.Accounts(ctx, signin.Caller(ctx), in.AccountID, in.page()))
 }
 
 // AccountID is the path of an account.

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
@@ -20,8 +21,9 @@ func (s *server) routeDeadLetters(to huma.API) {
 
 func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	Paging
+	OfAccount
 	WorkflowID string `query:"workflowId" doc:"Only this workflow's; of a message that could not be decoded, the one in its subject."`
 },
 ) (*listOutput[api.DeadLetter], error) {
-	return listed(s.Operate.DeadLetters(ctx, signin.Caller(ctx), in.WorkflowID, in.page()))
+	return listed(s.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{AccountID: in.AccountID, WorkflowID: in.WorkflowID}, in.page()))
 }

@@ -37,6 +37,7 @@ func (s *server) routeEvents(to huma.API) {
 }
 
 func (s *server) streamExecutions(ctx context.Context, in *struct {
+	OfAccount
 	WorkflowID string `query:"workflowId" doc:"Only this workflow's."`
 },
 ) (*huma.StreamResponse, error) {
@@ -51,7 +52,7 @@ func (s *server) streamExecutions(ctx context.Context, in *struct {
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
 		header.Set("X-Accel-Buffering", "no") // nginx would keep events back
-		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, changed, in.WorkflowID)
+		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, changed, in.AccountID, in.WorkflowID)
 		if !errors.Is(err, errStreamEnded) {
 			weblog.Of(ctx).Err = err
 		}
@@ -62,7 +63,7 @@ func (s *server) streamExecutions(ctx context.Context, in *struct {
 // off because it is too slow, or the executor stops.
 var errStreamEnded = errors.New("the event stream has ended")
 
-func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan []string, workflowID string) error {
+func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan []string, accountID, workflowID string) error {
 	if err := to.write("retry: 1000\n\n"); err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan 
 				return errStreamEnded
 			}
 			for chunk := range slices.Chunk(ids, eventsAtOnce) {
-				events, err := s.executionEvents(ctx, chunk, workflowID)
+				events, err := s.executionEvents(ctx, chunk, accountID, workflowID)
 				if err == nil && events != "" {
 					err = to.write(events)
 				}
@@ -96,8 +97,8 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan 
 }
 
 // executionEvents are the events for records, the oldest first.
-func (s *server) executionEvents(ctx context.Context, ids []string, workflowID string) (string, error) {
-	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, workflowID)
+func (s *server) executionEvents(ctx context.Context, ids []string, accountID, workflowID string) (string, error) {
+	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, accountID, workflowID)
 	if err != nil {
 		return "", err
 	}

@@ -44,6 +44,7 @@ func (s *server) routeExecutions(to huma.API) {
 
 func (s *server) listExecutions(ctx context.Context, in *struct {
 	Paging
+	OfAccount
 	WorkflowID string    `query:"workflowId"`
 	Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected"`
 	Source     string    `query:"source" enum:"webhook,rerun"`
@@ -53,7 +54,7 @@ func (s *server) listExecutions(ctx context.Context, in *struct {
 },
 ) (*listOutput[api.Execution], error) {
 	found, err := s.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
-		WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
+		AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
 	}, in.page())
 	if err != nil {
 		return nil, err

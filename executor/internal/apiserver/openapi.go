@@ -37,11 +37,12 @@ const securityScheme = "adminToken"
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
+	config.RejectUnknownQueryParameters = true // a filter with a typing error would find everything
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
 	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
 		"A change that was answered without an error is in force at every process, from the very next request. " +
-		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
+		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token."},
 	}
@@ -92,7 +93,7 @@ func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*
 	if c.anyBody {
 		op.RequestBody = &huma.RequestBody{}
 	}
-	codes := append([]string{api.CodeUnauthorized, api.CodeUnavailable, api.CodeInternal}, c.codes...)
+	codes := append([]string{api.CodeUnauthorized, api.CodeForbidden, api.CodeUnavailable, api.CodeInternal}, c.codes...)
 	for _, code := range codes {
 		op.Errors = append(op.Errors, problemKinds[code].status)
 	}

@@ -12,6 +12,11 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`
 }
 
+// OfAccount says of which account a list is.
+type OfAccount struct {
+	AccountID string `query:"accountId" doc:"Only this account's. Absent: of all that the caller sees."`
+}
+
 func (in Paging) page() operate.Page { return operate.Page{Limit: in.Limit, Cursor: in.Cursor} }
 
 type listOutput[T any] struct {

@@ -31,6 +31,7 @@ type problemKind struct {
 // problemKinds is the only place where a code becomes a status.
 var problemKinds = map[string]problemKind{
 	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
+	api.CodeForbidden:        {status: http.StatusForbidden, title: "Forbidden"},
 	api.CodeNotFound:         {status: http.StatusNotFound, title: "Not found"},
 	api.CodeMethodNotAllowed: {status: http.StatusMethodNotAllowed, title: "Method not allowed"},
 	api.CodeInvalid:          {status: http.StatusUnprocessableEntity, title: "Invalid"},
@@ -202,6 +203,9 @@ func humaField(err error) api.FieldError {
 	location, what := detail.Location, detail.Message
 	if name, missing := missingProperty(what); missing {
 		location, what = location+"."+name, "is required"
+	}
+	if strings.HasPrefix(location, "query.") && what == "unknown query parameter" {
+		what = "is no parameter of this call; " + root + "/openapi.json lists them"
 	}
 	if strings.HasPrefix(what, "invalid date/time") { // and then Go's way to write a form
 		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"

@@ -35,16 +35,18 @@ type RefusedSince struct {
 func (s *server) listRefusals(ctx context.Context, in *struct {
 	WorkflowID
 	Paging
+	OfAccount
 	RefusedSince
 },
 ) (*listOutput[api.Refusal], error) {
-	return listed(s.Operate.Refusals(ctx, signin.Caller(ctx), in.ID, in.Since, in.page()))
+	return listed(s.Operate.Refusals(ctx, signin.Caller(ctx), in.AccountID, in.ID, in.Since, in.page()))
 }
 
 func (s *server) listAllRefusals(ctx context.Context, in *struct {
 	Paging
+	OfAccount
 	RefusedSince
 },
 ) (*listOutput[api.WorkflowRefusal], error) {
-	return listed(s.Operate.AllRefusals(ctx, signin.Caller(ctx), in.Since, in.page()))
+	return listed(s.Operate.AllRefusals(ctx, signin.Caller(ctx), in.AccountID, in.Since, in.page()))
 }

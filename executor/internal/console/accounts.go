@@ -39,7 +39,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 		return list, err
 	}
 	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.Account], error) {
-		return c.Operate.Accounts(ctx, signin.Caller(ctx), p)
+		return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
 	})
 	if err != nil {
 		return list, err
@@ -59,7 +59,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 const maxPlans = 1000
 
 func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
-	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), operate.Page{Limit: maxPlans})
+	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxPlans})
 	choices := make([]planChoice, 0, len(plans.Items))
 	for _, plan := range plans.Items {
 		limit := rateText(plan.RateLimit)

@@ -40,7 +40,7 @@ func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
 	}
 	since := time.Now().Add(-spans[p.Within])
 	found, at, err := askList(r, query, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {
-		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), since, p)
+		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), "", since, p)
 	})
 	if err != nil {
 		c.failed(w, r, err)

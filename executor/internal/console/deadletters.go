@@ -27,7 +27,7 @@ func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 func (c *Console) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.DeadLetter], error) {
-		return c.Operate.DeadLetters(ctx, signin.Caller(ctx), "", p)
+		return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{}, p)
 	})
 	if err != nil {
 		c.failed(w, r, err)

@@ -64,7 +64,7 @@ func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, er
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	found := refusals{WorkflowID: workflowID}
-	counted, err := c.Operate.Refusals(ctx, signin.Caller(ctx), workflowID, time.Time{}, operate.Page{Limit: api.MaxLimit})
+	counted, err := c.Operate.Refusals(ctx, signin.Caller(ctx), "", workflowID, time.Time{}, operate.Page{Limit: api.MaxLimit})
 	if errors.Is(err, context.DeadlineExceeded) {
 		found.Missing = true
 		return found, nil

@@ -80,7 +80,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 
 // anything says whether there are any accounts and any workflows.
 func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err error) {
-	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), operate.Page{Limit: 1})
+	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: 1})
 	if err != nil {
 		return false, false, err
 	}
@@ -119,7 +119,7 @@ const maxChoices = 500
 
 func (c *Console) newWorkflow(w http.ResponseWriter, r *http.Request) {
 	form := newWorkflow{Account: r.URL.Query().Get("account")}
-	accounts, err := c.Operate.Accounts(r.Context(), signin.Caller(r.Context()), operate.Page{Limit: maxChoices})
+	accounts, err := c.Operate.Accounts(r.Context(), signin.Caller(r.Context()), "", operate.Page{Limit: maxChoices})
 	form.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
 		var of quota

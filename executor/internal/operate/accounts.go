@@ -14,14 +14,17 @@ const (
 	accountsList = "accounts"
 )
 
-// Plans lists the plan catalog, in its own order.
-func (s *Service) Plans(ctx context.Context, by Caller, page Page) (api.List[api.Plan], error) {
-	return read(ctx, s, by, func(context.Context) (none api.List[api.Plan], err error) {
+// Plans lists the plan catalog, in its own order; of it only the plan of an account, unless accountID is empty.
+func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Plan], error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (none api.List[api.Plan], err error) {
 		position, err := page.after(plansList)
 		if err != nil {
 			return none, err
 		}
 		plans := s.config.Directory.Plans().Record.GetPlans()
+		if accountID != "" {
+			plans = s.planFor(by, accountID, plans)
+		}
 		first := 0
 		if position != "" {
 			last := slices.IndexFunc(plans, func(p *hookstartv1.Plan) bool { return p.GetId() == position })
@@ -35,21 +38,43 @@ func (s *Service) Plans(ctx context.Context, by Caller, page Page) (api.List[api
 	})
 }
 
-// Accounts lists the accounts, by ID.
-func (s *Service) Accounts(ctx context.Context, by Caller, page Page) (api.List[api.Account], error) {
-	return read(ctx, s, by, func(context.Context) (none api.List[api.Account], err error) {
+// planFor is the part of a catalog that an account has: its plan.
+func (s *Service) planFor(by Caller, accountID string, catalog []*hookstartv1.Plan) []*hookstartv1.Plan {
+	have, exists := s.config.Directory.Account(accountID)
+	at := slices.IndexFunc(catalog, func(p *hookstartv1.Plan) bool { return p.GetId() == have.Record.GetPlan() })
+	if !exists || !by.sees(accountID) || at < 0 {
+		return nil
+	}
+	return catalog[at : at+1]
+}
+
+// Accounts lists the accounts, by ID; only one, unless accountID is empty.
+func (s *Service) Accounts(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Account], error) {
+	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(context.Context) (none api.List[api.Account], err error) {
 		after, err := page.after(accountsList)
 		if err != nil {
 			return none, err
+		}
+		if accountID != "" {
+			return list(accountsList, s.oneAccount(accountID, after), page, accountOf, (*hookstartv1.Account).GetId), nil
 		}
 		found := s.config.Directory.Accounts(after, page.Limit+1)
 		return list(accountsList, found, page, accountOf, (*hookstartv1.Account).GetId), nil
 	})
 }
 
+// oneAccount is the list of accounts that has only one, from the one after the given ID.
+func (s *Service) oneAccount(id, after string) []*hookstartv1.Account {
+	have, exists := s.config.Directory.Account(id)
+	if !exists || id <= after {
+		return nil
+	}
+	return []*hookstartv1.Account{have.Record}
+}
+
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, by Caller, id string) (api.Account, error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.Account, err error) {
+	return read(ctx, s, by, needs(Viewer, ofAccount(id)), func(ctx context.Context) (none api.Account, err error) {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return none, err
 		}
@@ -69,7 +94,7 @@ type PutResult[T any] struct {
 
 // PutAccount creates an account or replaces it.
 func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount) (PutResult[api.Account], error) {
-	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
+	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
 		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, put.Plan)
 		if err != nil {
 			return none, err

@@ -19,7 +19,7 @@ type Activity struct {
 // Activity counts the executions that a filter shows in the last steps, up to now, the oldest
 // first. Failed and Rejected are part of Total, but are counted after it: one may have moved on.
 func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
-	return read(ctx, s, by, func(ctx context.Context) ([]Activity, error) {
+	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
 		wanted := filter.stored()
 		wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
 		activity := make([]Activity, steps)
@@ -64,9 +64,9 @@ type RequestCount struct {
 	Count   int64
 }
 
-// Requests counts all requests since the minute of a time, the oldest first.
+// Requests counts all requests, of all accounts, since the minute of a time, the oldest first.
 func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]RequestCount, error) {
-	return read(ctx, s, by, func(ctx context.Context) ([]RequestCount, error) {
+	return read(ctx, s, by, needs(Viewer, ofAll), func(ctx context.Context) ([]RequestCount, error) {
 		counts, err := s.config.Store.Minutes(ctx, since)
 		if err != nil {
 			return nil, s.databaseError(ctx, err)
@@ -86,7 +86,7 @@ func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]R
 type Installation struct {
 	PublicURL  string // without a slash at its end; "": nobody has said
 	Ingresses  int    // that are alive
-	Unrecorded *int64 // messages of the stream that have no record yet; nil: NATS did not say
+	Unrecorded *int64 // messages of the stream that have no record yet; nil: NATS did not say, or the caller sees one account
 }
 
 // unrecordedTimeout is how long NATS may take to say what is not recorded yet.
@@ -94,8 +94,11 @@ const unrecordedTimeout = time.Second
 
 // Installation says how it is now.
 func (s *Service) Installation(ctx context.Context, by Caller) (Installation, error) {
-	return read(ctx, s, by, func(ctx context.Context) (Installation, error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(ctx context.Context) (Installation, error) {
 		now := Installation{PublicURL: s.config.Reach.URL(), Ingresses: len(s.config.Roll.Ingress())}
+		if by.AccountID != "" {
+			return now, nil
+		}
 		ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		defer cancel()
 		if consumer, err := s.config.JetStream.Consumer(ctx, stream.Name, s.config.Consumer); err == nil {

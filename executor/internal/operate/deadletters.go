@@ -32,15 +32,20 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 	return key, true
 }
 
-// DeadLetters lists the dead letters of a workflow, or all when workflowID is empty, the
-// newest first.
-func (s *Service) DeadLetters(ctx context.Context, by Caller, workflowID string, page Page) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
+// DeadLetterFilter says which dead letters are wanted. Empty fields do not filter.
+type DeadLetterFilter struct {
+	AccountID  string // leaves out messages that were put aside
+	WorkflowID string
+}
+
+// DeadLetters lists dead letters, the newest first.
+func (s *Service) DeadLetters(ctx context.Context, by Caller, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
+	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
 		last, err := page.afterDeadLetter()
 		if err != nil {
 			return none, err
 		}
-		found, err := store.DeadLetters(ctx, s.config.Store, workflowID, last, page.Limit+1)
+		found, err := store.DeadLetters(ctx, s.config.Store, store.DeadLetterFilter(filter), last, page.Limit+1)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}

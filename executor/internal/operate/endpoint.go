@@ -14,7 +14,7 @@ import (
 
 // CheckPublicURL finds out where the public URL leads.
 func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL, error) {
-	return checked(s, by, func() (api.PublicURL, error) {
+	return checked(ctx, s, by, needs(Viewer, ofNone), func(ctx context.Context) (api.PublicURL, error) {
 		found := s.config.Reach.Check(ctx)
 		return api.PublicURL{
 			URL: found.URL, OnlyThisMachine: found.Loopback, State: string(found.State), Detail: found.Detail, CheckedAt: found.At.UTC(),

@@ -34,13 +34,13 @@ type ExecutionDetail struct {
 
 // ExecutionFilter says which executions are wanted. Zero fields do not filter.
 type ExecutionFilter struct {
-	WorkflowID, Status, Source, DeliveryID string
-	Since, Until                           time.Time // accepted then or later; before
+	AccountID, WorkflowID, Status, Source, DeliveryID string
+	Since, Until                                      time.Time // accepted then or later; before
 }
 
 func (f ExecutionFilter) stored() store.Filter {
 	return store.Filter{
-		WorkflowID: f.WorkflowID, Status: execution.Status(f.Status), Source: execution.Source(f.Source),
+		AccountID: f.AccountID, WorkflowID: f.WorkflowID, Status: execution.Status(f.Status), Source: execution.Source(f.Source),
 		DeliveryID: f.DeliveryID, Since: f.Since, Until: f.Until,
 	}
 }
@@ -49,7 +49,7 @@ const executionsList = "executions"
 
 // Executions lists records, the newest first.
 func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFilter, page Page) (api.List[Execution], error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.List[Execution], err error) {
+	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[Execution], err error) {
 		at, id, err := page.afterTime(executionsList, 1)
 		if err != nil {
 			return none, err
@@ -64,7 +64,7 @@ func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFil
 
 // Execution returns one record.
 func (s *Service) Execution(ctx context.Context, by Caller, id string) (Execution, error) {
-	return read(ctx, s, by, func(ctx context.Context) (Execution, error) {
+	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (Execution, error) {
 		record, err := s.record(ctx, id)
 		return executionOf(record), err
 	})
@@ -73,7 +73,7 @@ func (s *Service) Execution(ctx context.Context, by Caller, id string) (Executio
 // ExecutionDetail returns one record with its input. A stream that cannot be reached is an
 // error: it may well have the message.
 func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (ExecutionDetail, error) {
-	return read(ctx, s, by, func(ctx context.Context) (none ExecutionDetail, err error) {
+	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err
@@ -93,9 +93,13 @@ func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (Ex
 func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
 	record, err := s.config.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return record, notFound("execution", id, " One that was just started is recorded in a moment.")
+		return record, noExecution(id)
 	}
 	return record, s.databaseError(ctx, err)
+}
+
+func noExecution(id string) error {
+	return notFound("execution", id, " One that was just started is recorded in a moment.")
 }
 
 func executionOf(r store.Record) Execution {

@@ -4,7 +4,6 @@
 package operate
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -72,49 +70,4 @@ func New(c Config) *Service {
 	}
 	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	return &Service{config: c}
-}
-
-// Caller is who makes a call. Each method takes one, so that nothing is done for nobody:
-// the zero Caller is refused.
-type Caller struct {
-	Kind Kind
-}
-
-// Kind is how a caller has proved who it is.
-type Kind string
-
-// AdminToken callers have the admin token, or a session that began with it: they may do
-// everything.
-const AdminToken Kind = "admin-token"
-
-func (by Caller) check() error {
-	if by.Kind != AdminToken {
-		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
-	}
-	return nil
-}
-
-// read makes a call that changes nothing.
-func read[T any](ctx context.Context, s *Service, by Caller, call func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return checked(s, by, func() (T, error) { return call(ctx) })
-}
-
-// change makes a call that changes something within a time. A client that goes away does
-// not break it off: half of a change would be left for somebody to confirm.
-func change[T any](ctx context.Context, s *Service, by Caller, within time.Duration, call func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	defer cancel()
-	return checked(s, by, func() (T, error) { return call(ctx) })
-}
-
-func checked[T any](s *Service, by Caller, call func() (T, error)) (result T, err error) {
-	if err = by.check(); err == nil {
-		result, err = call()
-	}
-	if err != nil {
-		return result, s.explain(err)
-	}
-	return result, nil
 }

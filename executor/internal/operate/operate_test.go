@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"testing"
@@ -9,27 +10,90 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// Every call names its caller, and is refused without one before anything is read.
+// mayCall says which role each call needs. A call that is new here needs a rule, and a line.
+var mayCall = map[string]operate.Role{
+	"Account": operate.Viewer, "Accounts": operate.Viewer, "Activity": operate.Viewer, "AllRefusals": operate.Viewer,
+	"Changed": operate.Viewer, "CheckPublicURL": operate.Viewer, "DeadLetters": operate.Viewer, "Execution": operate.Viewer,
+	"ExecutionDetail": operate.Viewer, "Executions": operate.Viewer, "Installation": operate.Viewer, "Origin": operate.Viewer,
+	"Plans": operate.Viewer, "Quota": operate.Viewer, "Refusals": operate.Viewer, "Requests": operate.Viewer, "Trigger": operate.Viewer,
+	"Watch": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
+
+	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
+	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
+	"SetSamplePayload": operate.Editor,
+
+	"PlanChange": operate.Admin, "PutAccount": operate.Admin,
+}
+
+// Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.
 func TestEveryCallNeedsACaller(t *testing.T) {
-	calls := reflect.ValueOf(operate.New(operate.Config{})) // which would panic if it was used
-	caller := reflect.TypeFor[operate.Caller]()
+	calls := reflect.ValueOf(operate.New(operate.Config{})) // which panics if anything of it is used
 	for i := range calls.NumMethod() {
 		name, method := calls.Type().Method(i).Name, calls.Method(i)
-		if name == "Explain" || name == "databaseError" {
-			continue
-		}
-		if method.Type().NumIn() < 2 || method.Type().In(1) != caller {
+		if method.Type().NumIn() < 2 || method.Type().In(1) != reflect.TypeFor[operate.Caller]() {
 			t.Errorf("%s: its second argument is no Caller", name)
 			continue
 		}
-		in := []reflect.Value{reflect.ValueOf(t.Context())}
-		for n := 1; n < method.Type().NumIn(); n++ {
-			in = append(in, reflect.Zero(method.Type().In(n)))
+		least, listed := mayCall[name]
+		if !listed {
+			t.Errorf("%s: mayCall does not say which role it needs", name)
 		}
-		out := method.Call(in)
-		err, _ := reflect.TypeAssert[error](out[len(out)-1])
-		if refused, is := errors.AsType[*operate.Error](err); !is || refused.Code != api.CodeUnauthorized {
-			t.Errorf("%s without a caller: %v", name, err)
+		for _, c := range []struct {
+			caller operate.Caller
+			want   string
+		}{
+			{operate.Caller{}, api.CodeUnauthorized},
+			{operate.Caller{Kind: "stranger", Role: operate.Admin}, api.CodeUnauthorized},
+			{operate.Caller{Kind: operate.User, Role: "owner"}, api.CodeUnauthorized},
+			{operate.Caller{Kind: operate.User}, api.CodeUnauthorized},
+			{operate.Caller{Kind: operate.User, Role: operate.Viewer}, forbiddenUnless(operate.Viewer.Includes(least))},
+			{operate.Caller{Kind: operate.User, Role: operate.Viewer, AccountID: "acme"}, forbiddenUnless(operate.Viewer.Includes(least))},
+			{operate.Caller{Kind: operate.User, Role: operate.Editor}, forbiddenUnless(operate.Editor.Includes(least))},
+		} {
+			if got := codeOf(t.Context(), method, c.caller); c.want != "" && got != c.want || c.want == "" && (got == api.CodeUnauthorized || got == api.CodeForbidden && c.caller.AccountID == "") {
+				t.Errorf("%s for %+v: %q, want %q", name, c.caller, got, c.want)
+			}
+		}
+	}
+}
+
+func forbiddenUnless(allowed bool) string {
+	if allowed {
+		return ""
+	}
+	return api.CodeForbidden
+}
+
+// codeOf is the code with which a call is refused; "": it is not, or it went on to what it needs to answer.
+func codeOf(ctx context.Context, method reflect.Value, by operate.Caller) (code string) {
+	defer func() {
+		if recover() != nil {
+			code = "" // there is nothing to answer from
+		}
+	}()
+	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(by)}
+	for n := 2; n < method.Type().NumIn(); n++ {
+		in = append(in, reflect.Zero(method.Type().In(n)))
+	}
+	out := method.Call(in)
+	err, _ := reflect.TypeAssert[error](out[len(out)-1])
+	if refused, is := errors.AsType[*operate.Error](err); is {
+		return refused.Code
+	}
+	return ""
+}
+
+func TestRoles(t *testing.T) {
+	for _, c := range []struct {
+		role, other operate.Role
+		want        bool
+	}{
+		{operate.Viewer, operate.Viewer, true}, {operate.Viewer, operate.Editor, false}, {operate.Editor, operate.Viewer, true},
+		{operate.Admin, operate.Editor, true}, {operate.Editor, operate.Admin, false}, {operate.Admin, "owner", false},
+		{"owner", operate.Viewer, false}, {"", operate.Viewer, false}, {"", "", false}, {operate.Admin, "", false},
+	} {
+		if got := c.role.Includes(c.other); got != c.want {
+			t.Errorf("%q includes %q: %v", c.role, c.other, got)
 		}
 	}
 }

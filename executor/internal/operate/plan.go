@@ -43,7 +43,7 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account, which need not exist.
 func (s *Service) Quota(ctx context.Context, by Caller, accountID string) (Quota, error) {
-	return read(ctx, s, by, func(context.Context) (Quota, error) { return s.quota(accountID), nil })
+	return read(ctx, s, by, needs(Viewer, ofAccount(accountID)), func(context.Context) (Quota, error) { return s.quota(accountID), nil })
 }
 
 func (s *Service) quota(accountID string) Quota {
@@ -91,7 +91,7 @@ func (s *Some) add(w api.Workflow) {
 
 // PlanChange says what a change of plan would do. It changes nothing.
 func (s *Service) PlanChange(ctx context.Context, by Caller, accountID, planID string) (PlanChange, error) {
-	return read(ctx, s, by, func(context.Context) (none PlanChange, err error) {
+	return read(ctx, s, by, needs(Admin, ofAccount(accountID)), func(context.Context) (none PlanChange, err error) {
 		plan := s.plan(planID)
 		if plan == nil {
 			return none, notFound("plan", planID, "")

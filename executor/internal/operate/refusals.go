@@ -25,19 +25,22 @@ func orLastDay(since time.Time) time.Time {
 }
 
 // Refusals counts a workflow's refused requests since the minute of a time (zero: in the
-// last 24 hours) by code, the last refused first.
-func (s *Service) Refusals(ctx context.Context, by Caller, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.Refusal], err error) {
-		if _, exists := s.config.Directory.Workflow(workflowID); !exists {
+// last 24 hours) by code, the last refused first; none if it belongs to another account, unless accountID is empty.
+func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
+	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.List[api.Refusal], err error) {
+		have, exists := s.config.Directory.Workflow(workflowID)
+		if !exists {
 			return none, notFound("workflow", workflowID, "")
 		}
 		after, err := page.after(refusalsList)
 		if err != nil {
 			return none, err
 		}
-		sums, err := s.config.Store.Refusals(ctx, workflowID, orLastDay(since))
-		if err != nil {
-			return none, s.databaseError(ctx, err)
+		var sums []store.RefusalSum
+		if accountID == "" || accountID == have.Record.GetAccountId() {
+			if sums, err = s.config.Store.Refusals(ctx, workflowID, orLastDay(since)); err != nil {
+				return none, s.databaseError(ctx, err)
+			}
 		}
 		// There are no more than codes.
 		sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool { return sum.Code == after })+1:]
@@ -45,14 +48,15 @@ func (s *Service) Refusals(ctx context.Context, by Caller, workflowID string, si
 	})
 }
 
-// AllRefusals does so for all workflows, by workflow and code.
-func (s *Service) AllRefusals(ctx context.Context, by Caller, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
+// AllRefusals does so for all workflows, or for those that an account has now, by workflow and code.
+func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
+	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 		at, of, err := page.afterTime(allRefusalsList, 2)
 		if err != nil {
 			return none, err
 		}
-		sums, err := s.config.Store.AllRefusals(ctx, orLastDay(since), store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}, page.Limit+1)
+		position := store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}
+		sums, err := s.refusalsOf(ctx, accountID, orLastDay(since), position, page.Limit+1)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
@@ -60,6 +64,34 @@ func (s *Service) AllRefusals(ctx context.Context, by Caller, since time.Time, p
 			return api.WorkflowRefusal{WorkflowID: sum.WorkflowID, Refusal: refusalOf(sum.RefusalSum)}
 		}, func(sum store.WorkflowRefusalSum) string { return timePosition(sum.Last.At, sum.WorkflowID, sum.Code) }), nil
 	})
+}
+
+// refusalsOf reads refusals after a position, of one account's workflows if accountID is not empty: which account
+// a workflow has is not in the database, because it may change.
+func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
+	if accountID == "" {
+		return s.config.Store.AllRefusals(ctx, since, after, limit)
+	}
+	var found []store.WorkflowRefusalSum
+	for {
+		some, err := s.config.Store.AllRefusals(ctx, since, after, searchedAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		for _, sum := range some {
+			have, exists := s.config.Directory.Workflow(sum.WorkflowID)
+			if exists && have.Record.GetAccountId() == accountID {
+				if found = append(found, sum); len(found) == limit {
+					return found, nil
+				}
+			}
+		}
+		if len(some) < searchedAtOnce {
+			return found, nil
+		}
+		last := some[len(some)-1]
+		after = store.RefusalPosition{LastAt: last.Last.At, WorkflowID: last.WorkflowID, Code: last.Code}
+	}
 }
 
 func refusalOf(sum store.RefusalSum) api.Refusal {

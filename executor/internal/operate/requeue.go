@@ -15,7 +15,7 @@ import (
 // original's, and is the message's ID, too. So a repeated call, a concurrent one, and one
 // after a crash between the publishing and the marking all get the same execution.
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
-	return change(ctx, s, by, 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+	return change(ctx, s, by, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if key, isMessage := messageKey(id); isMessage {
 			return s.recoverMessage(ctx, id, key)
 		}
@@ -33,7 +33,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		// The stream forgets message IDs after a while, the database does not.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
-			err = s.startAgain(ctx, record, as)
+			err = s.startAgain(ctx, by, record, as)
 		} else {
 			err = s.databaseError(ctx, err)
 		}
@@ -52,7 +52,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 }
 
 // startAgain starts an execution with another's body, headers and query.
-func (s *Service) startAgain(ctx context.Context, of store.Record, as string) error {
+func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, as string) error {
 	original, err := s.request(ctx, of)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s *Service) startAgain(ctx context.Context, of store.Record, as string) er
 	if original.expired() {
 		return &Error{Code: api.CodeInputExpired}
 	}
-	trigger, err := s.triggerOf(ctx, of.WorkflowID, of.NodeID)
+	trigger, err := s.triggerOf(ctx, by, of.WorkflowID, of.NodeID)
 	if err != nil {
 		return err
 	}

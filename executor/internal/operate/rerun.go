@@ -21,7 +21,7 @@ import (
 // RerunTrigger starts an execution on a trigger node's sample payload. It returns when the
 // stream has confirmed that the start is stored.
 func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Started, error) {
-	return change(ctx, s, by, readTimeout, func(ctx context.Context) (none api.Started, err error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -32,12 +32,12 @@ func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeI
 
 // RerunExecution starts an execution's trigger node again, on its sample payload.
 func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
-	return change(ctx, s, by, 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err
 		}
-		trigger, err := s.triggerOf(ctx, record.WorkflowID, record.NodeID)
+		trigger, err := s.triggerOf(ctx, by, record.WorkflowID, record.NodeID)
 		if err != nil {
 			return none, err
 		}
@@ -45,9 +45,13 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 	})
 }
 
-// triggerOf returns the trigger node of an execution that is to run again.
-func (s *Service) triggerOf(ctx context.Context, workflowID, nodeID string) (*registry.TriggerInfo, error) {
+// triggerOf returns the trigger node of an execution that is to run again. The workflow may belong to
+// another account by now, which the caller does not see.
+func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*registry.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+	if err == nil && !by.sees(trigger.Workflow.GetAccountId()) {
+		trigger, err = nil, &registry.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
+	}
 	if missing, is := errors.AsType[*registry.NotFoundError](err); is {
 		return nil, &Error{Code: api.CodeNotFound, Detail: "The execution cannot run again: its " + missing.What + " is gone."}
 	}

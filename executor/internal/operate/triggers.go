@@ -15,11 +15,24 @@ const MaxTokens = registry.MaxTokens
 // HoldsToken says whether there is a webhook's token in a text, if only by mistake.
 func HoldsToken(text string) bool { return strings.Contains(text, registry.TokenPrefix) }
 
-// Trigger returns a trigger node with its URL and its tokens in clear.
+// Trigger returns a trigger node with its URL and its tokens in clear, which those who may only
+// read do not see.
 func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Trigger, error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.Trigger, err error) {
-		return s.trigger(ctx, workflowID, nodeID)
+	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (api.Trigger, error) {
+		trigger, err := s.trigger(ctx, workflowID, nodeID)
+		if !by.Role.Includes(Editor) {
+			hideTokens(&trigger)
+		}
+		return trigger, err
 	})
+}
+
+// hideTokens leaves out what opens the webhook.
+func hideTokens(of *api.Trigger) {
+	of.URL, of.Token = "", ""
+	for i := range of.Tokens {
+		of.Tokens[i].Token = ""
+	}
 }
 
 func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none api.Trigger, err error) {
@@ -36,7 +49,7 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
 func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
-	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
 			return none, err
 		}
@@ -47,7 +60,7 @@ func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, n
 // RotateToken gives a node a new token. Each call makes another one, so its errors say
 // whether it must be repeated.
 func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
-	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		// What the answer needs besides the new token is fetched first: if that fails, no token
 		// was made that nobody hears of.
 		before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)

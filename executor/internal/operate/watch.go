@@ -9,21 +9,21 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Watch returns a channel of IDs of changed records, of all workflows. It is closed when the
+// Watch returns a channel of IDs of changed records, of all accounts: Changed returns those that the caller sees. It is closed when the
 // watcher is too slow, when changes may have been missed, or when the executor stops. Without
 // an error, cancel must be called.
-func (s *Service) Watch(_ context.Context, by Caller) (changed <-chan []string, cancel func(), err error) {
-	if err := by.check(); err != nil {
-		return nil, nil, err
-	}
-	changed, cancel = s.config.Changes.Watch()
-	return changed, cancel, nil
+func (s *Service) Watch(ctx context.Context, by Caller) (changed <-chan []string, cancel func(), err error) {
+	_, err = read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (none struct{}, err error) {
+		changed, cancel = s.config.Changes.Watch()
+		return none, nil
+	})
+	return changed, cancel, err
 }
 
 // Changed returns the records of some IDs as they are now, the oldest first; only those of
-// one workflow, unless workflowID is empty.
-func (s *Service) Changed(ctx context.Context, by Caller, ids []string, workflowID string) ([]Execution, error) {
-	return read(ctx, s, by, func(ctx context.Context) ([]Execution, error) {
+// one account or workflow, unless it is empty.
+func (s *Service) Changed(ctx context.Context, by Caller, ids []string, accountID, workflowID string) ([]Execution, error) {
+	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
 		records, err := s.config.Store.GetMany(ctx, ids)
 		if err != nil {
 			return nil, s.databaseError(ctx, err)
@@ -33,7 +33,7 @@ func (s *Service) Changed(ctx context.Context, by Caller, ids []string, workflow
 		})
 		var changed []Execution
 		for _, r := range records {
-			if workflowID == "" || r.WorkflowID == workflowID {
+			if (workflowID == "" || r.WorkflowID == workflowID) && (accountID == "" || r.AccountID == accountID) {
 				changed = append(changed, executionOf(r))
 			}
 		}

@@ -31,7 +31,7 @@ func (f WorkflowFilter) matches(w *hookstartv1.Workflow) bool {
 
 // Workflows lists the workflows, by ID.
 func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilter, page Page) (api.List[api.Workflow], error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.List[api.Workflow], err error) {
+	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) (none api.List[api.Workflow], err error) {
 		after, err := page.after(workflowsList)
 		if err != nil {
 			return none, err
@@ -68,7 +68,7 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, by, func(ctx context.Context) (none api.Workflow, err error) {
+	return read(ctx, s, by, needs(Viewer, ofWorkflow(id)), func(ctx context.Context) (none api.Workflow, err error) {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return none, err
 		}
@@ -89,9 +89,9 @@ type Origin struct {
 
 // Origin looks up a trigger node by what is known here, which may be a little old.
 func (s *Service) Origin(ctx context.Context, by Caller, workflowID, nodeID string) (Origin, error) {
-	return read(ctx, s, by, func(context.Context) (of Origin, err error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (of Origin, err error) {
 		have, exists := s.config.Directory.Workflow(workflowID)
-		if exists {
+		if exists && by.sees(have.Record.GetAccountId()) {
 			of = Origin{WorkflowName: have.Record.GetName(), HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
 		}
 		return of, nil
@@ -114,7 +114,7 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 		}
 		spec.Triggers = append(spec.Triggers, trigger)
 	}
-	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+	return change(ctx, s, by, needs(Editor, ofNewWorkflow(id, put.AccountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 		w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
 		if err != nil {
 			return none, err
@@ -125,7 +125,7 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, by Caller, id string) error {
-	_, err := change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
+	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.config.Editor.DeleteWorkflow(ctx, id)
 	})
 	return err
@@ -142,7 +142,7 @@ func (s *Service) Deactivate(ctx context.Context, by Caller, id string) (api.Wor
 }
 
 func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(context.Context, string) (*hookstartv1.Workflow, error)) (api.Workflow, error) {
-	return change(ctx, s, by, s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := to(ctx, id)
 		if err != nil {
 			return none, err

@@ -46,7 +46,7 @@ func (s *SignIn) Call(r *http.Request) (caller operate.Caller, known bool) {
 	switch {
 	case s.isAdminToken(strings.Trim(token, " ")) && strings.EqualFold(scheme, "Bearer"),
 		s.sessions.of(r) && s.origins.Check(r) == nil:
-		return operate.Caller{Kind: operate.AdminToken}, true
+		return operate.TheAdmin(), true
 	case r.Header.Get("Authorization") != "":
 		s.failed(r, AtAPI)
 	}
@@ -56,7 +56,7 @@ func (s *SignIn) Call(r *http.Request) (caller operate.Caller, known bool) {
 // Visit says who asks for a page, by the session.
 func (s *SignIn) Visit(r *http.Request) (caller operate.Caller, known bool) {
 	if s.sessions.of(r) {
-		return operate.Caller{Kind: operate.AdminToken}, true
+		return operate.TheAdmin(), true
 	}
 	return operate.Caller{}, false
 }

@@ -21,10 +21,16 @@ func (d DeadLetter) At() time.Time {
 	return d.Message.At
 }
 
+// DeadLetterFilter says which dead letters a list shows; empty fields do not filter.
+type DeadLetterFilter struct {
+	AccountID  string // leaves out messages: whose they are is not known
+	WorkflowID string
+}
+
 // DeadLetters returns at most limit dead letters after one, the newest first: by At; at
 // one time, records come before messages. last is the last dead letter of the previous page, of
 // which only the fields that determine the order are needed. The zero DeadLetter gives the first page.
-func DeadLetters(ctx context.Context, s Store, workflowID string, last DeadLetter, limit int) ([]DeadLetter, error) {
+func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
 	var ofRecords Position
 	var ofMessages UnreadablePosition
 	switch {
@@ -35,13 +41,15 @@ func DeadLetters(ctx context.Context, s Store, workflowID string, last DeadLette
 		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID of that time
 		ofMessages = UnreadablePosition{At: last.Message.At, StreamSequence: last.Message.StreamSequence}
 	}
-	records, err := s.List(ctx, Filter{WorkflowID: workflowID, DeadLetter: true}, ofRecords, limit)
+	records, err := s.List(ctx, Filter{AccountID: filter.AccountID, WorkflowID: filter.WorkflowID, DeadLetter: true}, ofRecords, limit)
 	if err != nil {
 		return nil, err
 	}
-	messages, err := s.ListUnreadable(ctx, workflowID, ofMessages, limit)
-	if err != nil {
-		return nil, err
+	var messages []Unreadable
+	if filter.AccountID == "" {
+		if messages, err = s.ListUnreadable(ctx, filter.WorkflowID, ofMessages, limit); err != nil {
+			return nil, err
+		}
 	}
 	var merged []DeadLetter
 	for len(merged) < limit && len(records)+len(messages) > 0 {

@@ -117,6 +117,7 @@ func (u Unreadable) Refused() bool { return strings.HasPrefix(u.Reason, RefusedR
 
 // Filter says which records a list shows; zero fields do not filter.
 type Filter struct {
+	AccountID  string
 	WorkflowID string
 	Status     execution.Status
 	Source     execution.Source

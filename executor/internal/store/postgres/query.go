@@ -61,6 +61,9 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 	if filter.WorkflowID != "" {
 		add(`workflow_id = ?`, store.Text(filter.WorkflowID))
 	}
+	if filter.AccountID != "" {
+		add(`account_id = ?`, store.Text(filter.AccountID))
+	}
 	switch filter.Status {
 	case "":
 	case execution.Failed, execution.Rejected:

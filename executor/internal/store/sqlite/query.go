@@ -62,6 +62,9 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 		}
 		add(column+` = ?`, store.Text(filter.WorkflowID))
 	}
+	if filter.AccountID != "" {
+		add(`account_id = ?`, store.Text(filter.AccountID))
+	}
 	if filter.Status != "" {
 		column := `status`
 		if filter.DeliveryID != "" {

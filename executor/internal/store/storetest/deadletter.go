@@ -112,7 +112,7 @@ func deadLetters(t *testing.T, s store.Store, workflowID string, size int) (name
 	var last store.DeadLetter
 	before := time.Time{}
 	for {
-		page, err := store.DeadLetters(t.Context(), s, workflowID, last, size)
+		page, err := store.DeadLetters(t.Context(), s, store.DeadLetterFilter{WorkflowID: workflowID}, last, size)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,6 +66,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		records := several(60, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i/3) * time.Second)
 			r.WorkflowID = []string{"a", "b"}[i%2]
+			r.AccountID = []string{"acme", "other", "acme"}[i/4%3]
 			r.Source = execution.Sources[i/2%2]
 			r.DeliveryID = []string{"", "d", "it's %_ ü"}[i%3]
 			if i%5 == 4 {
@@ -144,6 +145,7 @@ func combinations() []store.Filter {
 			}
 		}
 	}
+	add(func(f *store.Filter) { f.AccountID = "acme" }, func(f *store.Filter) { f.AccountID = "none" })
 	add(func(f *store.Filter) { f.WorkflowID = "a" }, func(f *store.Filter) { f.WorkflowID = "none" })
 	add(func(f *store.Filter) { f.Status = execution.Queued }, func(f *store.Filter) { f.Status = execution.Running },
 		func(f *store.Filter) { f.Status = execution.Failed }, func(f *store.Filter) { f.Status = execution.Rejected })
@@ -155,7 +157,7 @@ func combinations() []store.Filter {
 }
 
 func matches(f store.Filter, r store.Record) bool {
-	return (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) && (f.Status == "" || f.Status == r.Status) &&
+	return (f.AccountID == "" || f.AccountID == r.AccountID) && (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) && (f.Status == "" || f.Status == r.Status) &&
 		(f.Source == "" || f.Source == r.Source) && (f.DeliveryID == "" || f.DeliveryID == r.DeliveryID) &&
 		!r.AcceptedAt.Before(f.Since) && (f.Until.IsZero() || r.AcceptedAt.Before(f.Until))
 }
