@@ -13,6 +13,10 @@ func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
 
+// DerivedDelivery is what stands for a delivery ID that is not a header's text, but was read in the
+// body or is a hash, where an execution's ID is made of it: no header has it.
+func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
+
 // RejectedIDForDelivery is the ID under which a delivery to an inactive workflow
 // is recorded. It differs from IDForDelivery: the same delivery can still start
 // an execution once the workflow is active.

@@ -17,6 +17,9 @@ const (
 	TokenInvalid      Code = "token_invalid"
 	WebhooksNotInPlan Code = "webhooks_not_in_plan"
 	PlanLimitExceeded Code = "plan_limit_exceeded"
+	SignatureMissing  Code = "signature_missing" // with a sender that verifies, after the body
+	SignatureInvalid  Code = "signature_invalid"
+	SignatureExpired  Code = "signature_expired"
 	RateLimited       Code = "rate_limited"
 	WorkflowInactive  Code = "workflow_inactive"
 	DeliveryIDInvalid Code = "delivery_id_invalid"

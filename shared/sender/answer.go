@@ -1,0 +1,249 @@
+package sender
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// Answer is what a provider demands in place of the ordinary answer.
+type Answer struct {
+	Status      int
+	ContentType string            // empty: there is no body
+	Body        []byte            //
+	Header      map[string]string // further headers, by canonical names
+}
+
+// Handshake is a request with which a provider checks a URL. It starts nothing.
+type Handshake struct {
+	Answer Answer
+	// Verdict says whether it is the provider's, where that can be known. Not OK: the request is
+	// refused by it.
+	Verdict Verdict
+	// Secret is one that the provider brought, and that is to be kept; empty for none.
+	Secret string
+}
+
+// handshakeSpec is a handshake in the table. Its answer is one of echo, hmac, json, and status alone.
+type handshakeSpec struct {
+	Title   string            `json:"title"`
+	Method  string            `json:"method"` // POST by default
+	When    map[string]string `json:"when"`
+	Signed  bool              `json:"signed"` // it must verify
+	Check   map[string]string `json:"check"`  // sources that must be equal to secret settings
+	Echo    string            `json:"echo"`   // a source, sent back as text
+	HMAC    *hmacAnswer       `json:"hmac"`
+	JSON    string            `json:"json"`
+	Status  int               `json:"status"`  // 200 by default
+	Headers map[string]string `json:"headers"` // of the answer, by their sources, or text:…
+}
+
+// hmacAnswer is {"plain": token, "encrypted": HMAC-SHA256 of the token by the secret, in hex}.
+type hmacAnswer struct {
+	Token     string `json:"token"`
+	Plain     string `json:"plain"`
+	Encrypted string `json:"encrypted"`
+}
+
+type handshake struct {
+	spec   *handshakeSpec
+	method string
+	when   []condition
+	check  []condition
+	value  source // of echo or of the token; none: neither
+	has    bool   // value is one
+}
+
+func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, error) {
+	all := make([]handshake, 0, len(e.Handshakes))
+	for i := range e.Handshakes {
+		spec := &e.Handshakes[i]
+		h := handshake{spec: spec, method: spec.Method}
+		if h.method == "" {
+			h.method = post
+		}
+		var err error
+		if h.when, err = compileConditions(spec.When); err != nil {
+			return nil, err
+		}
+		if len(h.when) == 0 || spec.Title == "" {
+			return nil, errors.New("a handshake needs a title and what it is recognised by")
+		}
+		for from, setting := range spec.Check {
+			s, err := parseSource(from, true)
+			if err != nil {
+				return nil, err
+			}
+			h.check = append(h.check, condition{s, settings[setting]})
+		}
+		from := spec.Echo
+		if spec.HMAC != nil {
+			from = spec.HMAC.Token
+		}
+		if from != "" {
+			if h.value, err = parseSource(from, true); err != nil {
+				return nil, err
+			}
+			h.has = true
+		}
+		if spec.JSON != "" && !json.Valid([]byte(spec.JSON)) {
+			return nil, fmt.Errorf("the answer %s is no JSON", spec.JSON)
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// maxEcho is the length of the longest value that is sent back.
+const maxEcho = 4 << 10
+
+// HandshakeInBody says that a POST can be recognised as a handshake by its body only.
+func (s *Sender) HandshakeInBody() bool {
+	return slices.ContainsFunc(s.handshakes, func(h handshake) bool { return h.method == post && inBody(h.when) }) || s.Capturing()
+}
+
+func inBody(conditions []condition) bool {
+	return slices.ContainsFunc(conditions, func(c condition) bool {
+		return c.source.kind == fromPointer || c.source.kind == fromForm
+	})
+}
+
+// Handshake recognises a handshake, and answers it. nil: the request is none.
+func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
+	for i := range s.handshakes {
+		h := &s.handshakes[i]
+		if h.method != r.Method || !hold(h.when, r) {
+			continue
+		}
+		value := ""
+		if h.has {
+			if value = h.value.value(r); value == "" || len(value) > maxEcho {
+				continue
+			}
+		}
+		return s.shake(h, value, r, now)
+	}
+	return nil
+}
+
+func (s *Sender) shake(h *handshake, value string, r *Request, now time.Time) *Handshake {
+	done := &Handshake{}
+	if s.Capturing() {
+		from, err := parseSource(s.entry.Secret.Captured, true)
+		if err == nil {
+			done.Secret = from.value(r)
+		}
+		if checkSecret(done.Secret) != nil {
+			return nil
+		}
+	} else if h.spec.Signed {
+		done.Verdict = s.Verify(r, now)
+	}
+	for _, c := range h.check {
+		if c.value == "" || sameText(c.source.value(r), c.value) != 1 {
+			done.Verdict = Verdict{Code: webhook.SignatureInvalid, Reason: c.source.String() + " is not the one that was set"}
+		}
+	}
+	if done.Verdict.OK() {
+		done.Answer = s.answerTo(h, value, r, done.Verdict.SecretID)
+	}
+	return done
+}
+
+// plainText is the type of a value that is sent back: never one that a browser would run.
+const plainText = "text/plain"
+
+func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID string) Answer {
+	a := Answer{Status: h.spec.Status, Header: map[string]string{}}
+	if a.Status == 0 {
+		a.Status = 200
+	}
+	switch {
+	case h.spec.HMAC != nil:
+		a.ContentType = "application/json"
+		a.Body = s.hmacAnswer(h.spec.HMAC, value, secretID)
+	case h.has:
+		a.ContentType, a.Body = plainText, []byte(value)
+	case h.spec.JSON != "":
+		a.ContentType, a.Body = "application/json", []byte(h.spec.JSON)
+	}
+	for name, from := range h.spec.Headers {
+		if text, fixed := strings.CutPrefix(from, "text:"); fixed {
+			a.Header[canonicalNames([]string{name})[0]] = text
+		} else if src, err := parseSource(from, true); err == nil {
+			if v := src.value(r); v != "" && len(v) <= maxEcho {
+				a.Header[canonicalNames([]string{name})[0]] = v
+			}
+		}
+	}
+	return a
+}
+
+// hmacAnswer is made with the secret that verified the handshake.
+func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
+	var secret []byte
+	for i := range s.keys {
+		if s.keys[i].id == secretID {
+			secret = s.keys[i].bytes
+		}
+	}
+	mac := hmac.New(sha256.New, secret)
+	_, _ = mac.Write([]byte(token)) // a hash takes everything
+	text, err := json.Marshal(map[string]string{spec.Plain: token, spec.Encrypted: hex.EncodeToString(mac.Sum(nil))})
+	if err != nil {
+		panic(err) // texts always marshal
+	}
+	return text
+}
+
+// replySpec is an answer to a delivery in the table: the first whose conditions hold.
+type replySpec struct {
+	When   map[string]string `json:"when"`
+	Status int               `json:"status"` // 200 by default
+	JSON   string            `json:"json"`   // empty: no body
+}
+
+type reply struct {
+	when   []condition
+	answer Answer
+}
+
+func (e *entry) compileReplies() ([]reply, error) {
+	replies := make([]reply, 0, len(e.Replies))
+	for _, spec := range e.Replies {
+		when, err := compileConditions(spec.When)
+		if err != nil {
+			return nil, err
+		}
+		a := Answer{Status: spec.Status}
+		if a.Status == 0 {
+			a.Status = 200
+		}
+		if spec.JSON != "" {
+			if !json.Valid([]byte(spec.JSON)) {
+				return nil, fmt.Errorf("the answer %s is no JSON", spec.JSON)
+			}
+			a.ContentType, a.Body = "application/json", []byte(spec.JSON)
+		}
+		replies = append(replies, reply{when, a})
+	}
+	return replies, nil
+}
+
+// Reply is the answer to a delivery that was stored. nil: the ordinary one.
+func (s *Sender) Reply(r *Request) *Answer {
+	for i := range s.replies {
+		if hold(s.replies[i].when, r) {
+			return &s.replies[i].answer
+		}
+	}
+	return nil
+}

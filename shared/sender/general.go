@@ -1,0 +1,53 @@
+package sender
+
+import (
+	"errors"
+	"net/textproto"
+)
+
+// methods are the entry's ways to verify. Those of a general preset are made of its settings; what
+// it takes the secret from in clear is dropped.
+func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []string, err error) {
+	header := settings["header"]
+	if e.General != "" && !validHeaderName(header) {
+		return nil, nil, &ConfigError{"settings.header", "is not a valid header name"}
+	}
+	switch e.General {
+	case generalHMAC:
+		spec, err := hmacOf(settings)
+		return []methodSpec{spec}, nil, err
+	case generalHeader:
+		return []methodSpec{{Scheme: schemeStatic, Signature: "header:" + header}}, []string{textproto.CanonicalMIMEHeaderKey(header)}, nil
+	default:
+		return e.Verify, nil, nil
+	}
+}
+
+// hmacOf makes the method of the preset hmac.
+func hmacOf(settings map[string]string) (methodSpec, error) {
+	spec := methodSpec{
+		Scheme: schemeHMAC, Hash: settings["hash"], Signature: "header:" + settings["header"], Prefix: settings["prefix"],
+		Encoding: settings["encoding"], Key: settings["key"], Message: settings["message"], by: ",",
+	}
+	if name := settings["idHeader"]; name != "" {
+		if !validHeaderName(name) {
+			return spec, &ConfigError{"settings.idHeader", "is not a valid header name"}
+		}
+		id := source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(name)}
+		spec.id = &id
+	}
+	if name := settings["timeHeader"]; name != "" {
+		if !validHeaderName(name) {
+			return spec, &ConfigError{"settings.timeHeader", "is not a valid header name"}
+		}
+		spec.Time = &timeSpec{From: "header:" + name, Unit: "auto"}
+	}
+	m, err := spec.compile(nil)
+	if err == nil && !m.message.covers() {
+		err = errors.New("the message must contain {body}: else anybody could change the body")
+	}
+	if err != nil {
+		return spec, &ConfigError{"settings.message", err.Error()}
+	}
+	return spec, nil
+}

@@ -1,0 +1,91 @@
+package sender
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"strings"
+	"time"
+)
+
+// key is a secret as one method uses it.
+type key struct {
+	method    int
+	id        string
+	expiresAt time.Time
+	bytes     []byte
+	ecdsa     *ecdsa.PublicKey
+}
+
+func (k *key) works(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
+
+// readKey reads a secret. The error says what it has to look like, and quotes nothing of it.
+func (m *method) readKey(text string) (key, error) {
+	if p := m.spec.SecretPrefix; p != "" && !strings.HasPrefix(text, p) {
+		return key{}, errors.New("the secret must begin with " + p)
+	}
+	if p := m.spec.NotSecretPrefix; p != "" && strings.HasPrefix(text, p) {
+		return key{}, errors.New("the secret must not begin with " + p)
+	}
+	if m.scheme == schemeBasic || m.scheme == schemeStatic {
+		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return key{}, errors.New("the secret has a control character: no header can hold it")
+		}
+	}
+	var raw []byte
+	var err error
+	switch m.spec.Key {
+	case "base64":
+		if raw, err = base64.StdEncoding.DecodeString(text); err != nil {
+			return key{}, errors.New("the secret must be base64")
+		}
+	case "hex":
+		if raw, err = hex.DecodeString(text); err != nil {
+			return key{}, errors.New("the secret must be hex")
+		}
+	case "whsec":
+		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_")); err != nil {
+			return key{}, errors.New("the secret must be whsec_ and base64, or base64")
+		}
+	case "whpk":
+		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whpk_")); err != nil {
+			return key{}, errors.New("the public key must be whpk_ and base64")
+		}
+	case "spki":
+		return readSPKI(text)
+	default:
+		raw = []byte(text)
+	}
+	if len(raw) == 0 {
+		return key{}, errors.New("the secret is empty")
+	}
+	if m.scheme == schemeEd25519 && len(raw) != ed25519.PublicKeySize {
+		return key{}, errors.New("the public key must have 32 bytes")
+	}
+	return key{bytes: raw}, nil
+}
+
+var errSPKI = errors.New("the verification key must be an ECDSA P-256 public key, in base64 or PEM")
+
+func readSPKI(text string) (key, error) {
+	var der []byte
+	if block, _ := pem.Decode([]byte(text)); block != nil {
+		der = block.Bytes
+	} else if raw, err := base64.StdEncoding.DecodeString(text); err == nil {
+		der = raw
+	}
+	parsed, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return key{}, errSPKI
+	}
+	public, is := parsed.(*ecdsa.PublicKey)
+	if !is || public.Curve != elliptic.P256() {
+		return key{}, errSPKI
+	}
+	return key{ecdsa: public}, nil
+}

@@ -1,0 +1,490 @@
+package sender
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // what Twilio, Vercel and Intercom use; HMAC-SHA1 is not broken
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// The schemes.
+const (
+	schemeStatic  = "static"     // the signature is the secret
+	schemeBasic   = "basic"      // basic authentication
+	schemeHMAC    = "hmac"       //
+	schemeDigest  = "digest"     // a hash over a message with the secret in it
+	schemeEd25519 = "ed25519"    //
+	schemeECDSA   = "ecdsa-p256" //
+	schemeTwilio  = "twilio"     // HMAC over the URL and the sorted fields of a form
+	generalHMAC   = schemeHMAC   // a preset whose method is made of its settings
+	generalHeader = "header"     //
+	hashNamed     = "named"      // the signature says its hash: sha256=…
+)
+
+// methodSpec is one way to verify, in the table.
+type methodSpec struct {
+	Scheme          string            `json:"scheme"`
+	Hash            string            `json:"hash"`      // sha1, sha256, sha512, named
+	Signature       string            `json:"signature"` // its source
+	Split           *splitSpec        `json:"split"`     // several signatures in one value
+	Prefix          string            `json:"prefix"`    // of each signature; required
+	Encoding        string            `json:"encoding"`  // hex, base64
+	Key             string            `json:"key"`       // text (default), base64, hex, whsec, whpk, spki
+	SecretPrefix    string            `json:"secretPrefix"`
+	NotSecretPrefix string            `json:"notSecretPrefix"`
+	Message         string            `json:"message"` // {body} by default
+	Time            *timeSpec         `json:"time"`
+	RefuseEmptyBody bool              `json:"refuseEmptyBody"`
+	When            map[string]string `json:"when"`    // the method counts for such requests only
+	Setting         map[string]string `json:"setting"` // the method is there with these settings only
+
+	id *source // what {id} stands for
+	by string  // list separator of the general hmac
+}
+
+// splitSpec takes a value apart: items between By; with Assign, NAME Assign VALUE, of which those
+// named Take are signatures.
+type splitSpec struct {
+	By     string `json:"by"`
+	Assign string `json:"assign"`
+	Take   string `json:"take"`
+}
+
+// timeSpec is the time that a request says it was signed at.
+type timeSpec struct {
+	From     string `json:"from"`     // a source, or signature:NAME for an item of the signature
+	Unit     string `json:"unit"`     // s, ms, auto
+	Unsigned string `json:"unsigned"` // why it is checked although it is not signed
+}
+
+// method is one way to verify, compiled.
+type method struct {
+	spec      *methodSpec
+	scheme    string
+	signature source
+	message   template
+	time      source
+	unit      string // empty: no time
+	when      []condition
+	user      string // of basic
+}
+
+func (m *methodSpec) appliesTo(settings map[string]string) bool {
+	for name, value := range m.Setting {
+		if settings[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// compile refuses what is not known, and what would protect from nothing.
+func (m *methodSpec) compile(settings map[string]string) (method, error) {
+	c := method{spec: m, scheme: m.Scheme, user: settings["user"]}
+	var err error
+	if c.signature, err = parseSource(m.Signature, true); err != nil {
+		return c, fmt.Errorf("signature: %w", err)
+	}
+	if c.when, err = compileConditions(m.When); err != nil {
+		return c, err
+	}
+	message := m.Message
+	if message == "" {
+		message = "{body}"
+	}
+	if c.message, err = parseTemplate(message, m.id == nil && m.by == "", m.id); err != nil {
+		return c, err
+	}
+	if err := m.checkTime(&c); err != nil {
+		return c, err
+	}
+	return c, m.check()
+}
+
+func (m *methodSpec) checkTime(c *method) error {
+	if m.Time == nil {
+		if c.message.has(partTime) {
+			return errors.New("the message has {time}, so the time's source (timeHeader) is required")
+		}
+		return nil
+	}
+	var err error
+	if c.time, err = parseSource(m.Time.From, true); err != nil {
+		return err
+	}
+	if c.time.kind == fromSignature && m.Split == nil {
+		return errors.New("a time in the signature needs split")
+	}
+	switch m.Time.Unit {
+	case "s", "ms", "auto":
+		c.unit = m.Time.Unit
+	default:
+		return fmt.Errorf("unknown unit of time %q", m.Time.Unit)
+	}
+	if !c.message.has(partTime) && m.Time.Unsigned == "" {
+		return errors.New("the time is checked but not signed: put {time} into the message")
+	}
+	return nil
+}
+
+func (m *methodSpec) check() error {
+	needsHash, needsEncoding := false, true
+	switch m.Scheme {
+	case schemeStatic, schemeBasic:
+		needsEncoding = false
+	case schemeHMAC, schemeDigest, schemeECDSA:
+		needsHash = true
+	case schemeEd25519, schemeTwilio:
+	default:
+		return fmt.Errorf("unknown scheme %q", m.Scheme)
+	}
+	if known := newHash(m.Hash) != nil || (m.Hash == hashNamed && m.Scheme == schemeHMAC); known != needsHash {
+		return fmt.Errorf("scheme %s with hash %q", m.Scheme, m.Hash)
+	}
+	if known := m.Encoding == "hex" || m.Encoding == "base64"; known != needsEncoding {
+		return fmt.Errorf("scheme %s with encoding %q", m.Scheme, m.Encoding)
+	}
+	switch m.Key {
+	case "", "text", "base64", "hex", "whsec", "whpk", "spki":
+		return nil
+	default:
+		return fmt.Errorf("unknown kind of key %q", m.Key)
+	}
+}
+
+// newHash is a hash by its name, nil for none.
+func newHash(name string) func() hash.Hash {
+	switch name {
+	case "sha1":
+		return sha1.New
+	case "sha256":
+		return sha256.New
+	case "sha512":
+		return sha512.New
+	default:
+		return nil
+	}
+}
+
+// candidate is one signature of a request.
+type candidate struct {
+	text string
+	raw  []byte // decoded
+	hash string
+}
+
+// maxSignatures bounds how many signatures of one request are verified with a public key, which
+// takes time.
+const maxSignatures = 16
+
+// candidates are the signatures of a value, decoded, and the part of it that is the time. What
+// cannot be decoded is no signature.
+func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
+	items := []string{value}
+	if by := m.spec.separator(); by != "" {
+		items = strings.Split(value, by)
+	}
+	for _, item := range items {
+		item = strings.TrimSpace(item)
+		if s := m.spec.Split; s != nil && s.Assign != "" {
+			name, assigned, _ := strings.Cut(item, s.Assign)
+			if m.time.kind == fromSignature && name == m.time.name && timeText == "" {
+				timeText = assigned
+			}
+			if name != s.Take {
+				continue
+			}
+			item = assigned
+		}
+		if c, ok := m.decode(item); ok {
+			found = append(found, c)
+		}
+	}
+	return found, timeText
+}
+
+func (m *methodSpec) separator() string {
+	if m.Split != nil {
+		return m.Split.By
+	}
+	return m.by
+}
+
+func (m *method) decode(item string) (candidate, bool) {
+	prefix := m.spec.Prefix
+	if len(item) < len(prefix) {
+		return candidate{}, false
+	}
+	same := item[:len(prefix)] == prefix
+	if m.scheme == schemeStatic { // Bearer, in any case
+		same = strings.EqualFold(item[:len(prefix)], prefix)
+	}
+	if !same {
+		return candidate{}, false
+	}
+	c := candidate{text: item[len(prefix):], hash: m.spec.Hash}
+	if c.hash == hashNamed {
+		name, text, _ := strings.Cut(c.text, "=")
+		if newHash(name) == nil {
+			return candidate{}, false
+		}
+		c.hash, c.text = name, text
+	}
+	if m.spec.Encoding == "" {
+		return c, c.text != ""
+	}
+	raw, err := decodeText(m.spec.Encoding, c.text)
+	c.raw = raw
+	return c, err == nil && len(raw) > 0
+}
+
+// decodeText decodes hex in either case, or base64 with its padding and nothing else.
+func decodeText(encoding, text string) ([]byte, error) {
+	if encoding == "hex" {
+		return hex.DecodeString(text)
+	}
+	if strings.ContainsAny(text, "\r\n") { // which encoding/base64 would skip
+		return nil, errors.New("a line break")
+	}
+	return base64.StdEncoding.Strict().DecodeString(text)
+}
+
+// Verify decides whether a request is the sender's. A request that is both wrong and too old is
+// wrong: who cannot sign learns nothing of the time.
+func (s *Sender) Verify(r *Request, now time.Time) Verdict {
+	if !s.Verifies() {
+		return Verdict{}
+	}
+	if s.live(now) == 0 {
+		return Verdict{Code: webhook.SignatureMissing, Reason: "no secret is set"}
+	}
+	closest := Verdict{Code: webhook.SignatureMissing, Reason: "the request has no signature"}
+	distance := 3
+	for i := range s.methods {
+		v := s.try(i, r, now)
+		if v.OK() {
+			return v
+		}
+		if d := distanceOf(v); d < distance {
+			closest, distance = v, d
+		}
+	}
+	return closest
+}
+
+// distanceOf orders refusals: what comes closest to a right signature is said.
+func distanceOf(v Verdict) int {
+	switch {
+	case v.Reason == "": // of a method that is not meant for the request
+		return 3
+	case v.Code == webhook.SignatureExpired:
+		return 0
+	case v.Code == webhook.SignatureInvalid:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// live is how many keys work now.
+func (s *Sender) live(now time.Time) int {
+	n := 0
+	for i := range s.keys {
+		if s.keys[i].works(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// try verifies by one method. Without a Reason the method is not meant for this request.
+func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
+	m := &s.methods[i]
+	if !hold(m.when, r) {
+		return Verdict{Code: webhook.SignatureMissing}
+	}
+	values := m.signature.values(r)
+	if len(values) == 0 {
+		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + m.signature.String()}
+	}
+	if absent := m.message.missing(r); absent != "" {
+		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + absent}
+	}
+	if (m.message.hasURL() || m.scheme == schemeTwilio) && r.URL == "" {
+		return Verdict{Code: webhook.SignatureInvalid, Reason: "the URL is signed, but the ingress has no --public-url"}
+	}
+	if m.scheme == schemeStatic && m.signature.kind == fromPointer {
+		return s.tryEvery(i, values, now)
+	}
+	var found []candidate
+	timeText := ""
+	for _, value := range values {
+		var t string
+		if found, t = m.candidates(found, value); timeText == "" {
+			timeText = t
+		}
+	}
+	if m.unit != "" && m.time.kind != fromSignature {
+		timeText = m.time.value(r)
+	}
+	if m.unit != "" && timeText == "" {
+		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no time in " + m.time.String()}
+	}
+	if len(found) == 0 {
+		return Verdict{Code: webhook.SignatureInvalid, Reason: m.signature.String() + " holds no signature of the right form"}
+	}
+	if m.spec.RefuseEmptyBody && len(r.Body) == 0 {
+		return Verdict{Code: webhook.SignatureInvalid, Reason: "the body is empty"}
+	}
+	return s.compare(i, r, found, timeText, now)
+}
+
+// compare tries every secret with every signature, and then the time.
+func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, now time.Time) Verdict {
+	m, match := &s.methods[i], -1
+	for n := range s.keys {
+		k := &s.keys[n]
+		if k.method != i || !k.works(now) {
+			continue
+		}
+		if m.matches(k, r, found, timeText) && match < 0 {
+			match = n
+		}
+	}
+	if match < 0 {
+		return Verdict{Code: webhook.SignatureInvalid, Reason: "no signature is right by any secret"}
+	}
+	if m.unit != "" && s.tolerance > 0 {
+		at, ok := readTime(timeText, m.unit)
+		if !ok {
+			return Verdict{Code: webhook.SignatureInvalid, Reason: "the time is no number"}
+		}
+		if age := now.Sub(at); age > s.tolerance || age < -s.tolerance {
+			return Verdict{Code: webhook.SignatureExpired, Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are allowed", int64(age.Seconds()), int64(s.tolerance.Seconds()))}
+		}
+	}
+	return Verdict{SecretID: s.keys[match].id}
+}
+
+// tryEvery compares secrets in a body: each must be right.
+func (s *Sender) tryEvery(i int, values []string, now time.Time) Verdict {
+	id, all := "", 1
+	for _, value := range values {
+		right := 0
+		for n := range s.keys {
+			if k := &s.keys[n]; k.method == i && k.works(now) {
+				if same := sameText(value, string(k.bytes)); same == 1 {
+					right, id = 1, k.id
+				}
+			}
+		}
+		all &= right
+	}
+	if all == 0 {
+		return Verdict{Code: webhook.SignatureInvalid, Reason: s.methods[i].signature.String() + " is not the secret everywhere"}
+	}
+	return Verdict{SecretID: id}
+}
+
+// matches compares every signature with one key, whichever is right.
+func (m *method) matches(k *key, r *Request, found []candidate, timeText string) bool {
+	right := 0
+	switch m.scheme {
+	case schemeStatic:
+		for _, c := range found {
+			right |= sameText(c.text, string(k.bytes))
+		}
+	case schemeBasic:
+		for _, c := range found {
+			right |= sameBasic(c.text, m.user, string(k.bytes))
+		}
+	case schemeHMAC, schemeDigest:
+		sums := map[string][]byte{}
+		for _, c := range found {
+			if sums[c.hash] == nil {
+				sums[c.hash] = m.sum(c.hash, k, r, timeText)
+			}
+			right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
+		}
+	case schemeTwilio:
+		for _, sum := range twilioSums(k.bytes, r) {
+			for _, c := range found {
+				right |= subtle.ConstantTimeCompare(sum, c.raw)
+			}
+		}
+	case schemeEd25519, schemeECDSA:
+		for _, c := range found[:min(len(found), maxSignatures)] {
+			if m.publicKeyMatches(k, r, c.raw, timeText) {
+				right = 1
+			}
+		}
+	}
+	return right == 1
+}
+
+// sum is the signature that a request must have.
+func (m *method) sum(hashName string, k *key, r *Request, timeText string) []byte {
+	h := newHash(hashName)()
+	if m.scheme == schemeHMAC {
+		h = hmac.New(newHash(hashName), k.bytes)
+	}
+	m.message.write(func(b []byte) { _, _ = h.Write(b) }, r, timeText, k.bytes) // a hash takes everything
+	return h.Sum(nil)
+}
+
+func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText string) bool {
+	var message bytes.Buffer
+	m.message.write(func(b []byte) { message.Write(b) }, r, timeText, nil)
+	if m.scheme == schemeEd25519 {
+		return len(signature) == ed25519.SignatureSize && ed25519.Verify(k.bytes, message.Bytes(), signature)
+	}
+	h := newHash(m.spec.Hash)()
+	_, _ = h.Write(message.Bytes())
+	return ecdsa.VerifyASN1(k.ecdsa, h.Sum(nil), signature)
+}
+
+// sameText compares in a time that depends on neither's content.
+func sameText(a, b string) int {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:])
+}
+
+func sameBasic(header, user, password string) int {
+	scheme, encoded, _ := strings.Cut(header, " ")
+	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil || !strings.EqualFold(scheme, "Basic") {
+		return 0
+	}
+	givenUser, givenPassword, _ := strings.Cut(string(text), ":")
+	return sameText(givenUser, user) & sameText(givenPassword, password)
+}
+
+// readTime reads digits: seconds or milliseconds since 1970.
+func readTime(text, unit string) (time.Time, bool) {
+	if text == "" || len(text) > 15 || strings.Trim(text, "0123456789") != "" {
+		return time.Time{}, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, false
+	}
+	const firstMilliseconds = 100_000_000_000 // the year 5138 in seconds, 1973 in milliseconds
+	if unit == "ms" || (unit == "auto" && n >= firstMilliseconds) {
+		return time.UnixMilli(n), true
+	}
+	return time.Unix(n, 0), true
+}

@@ -1,0 +1,252 @@
+// Package sender knows who calls a webhook: how providers sign their requests, where their delivery
+// IDs are, which handshakes they begin with, and which answers they expect. What is known of each
+// provider is one entry of one table, presets.json; the engine is the same for all of them.
+//
+// It is pure: a request as a value and the time go in, a verdict comes out. It speaks neither HTTP
+// nor NATS, and no error, reason or answer of it holds a secret or an expected signature.
+package sender
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// MaxSecrets is how many secrets of one sender work at the same time.
+const MaxSecrets = 4
+
+// Config is the sender of one trigger node, as an operator set it.
+type Config struct {
+	Preset   string            // an ID of Presets, or an alias
+	Secrets  []Secret          // the newest first; in clear
+	Settings map[string]string // by the names that the preset has
+}
+
+// Secret is one secret of a sender, in clear.
+type Secret struct {
+	ID        string    // the caller's name for it: a Verdict gives it back
+	Text      string    // as an operator pasted it
+	ExpiresAt time.Time // when it stops to work; zero: never
+}
+
+// ConfigError is why a Config cannot work. It is for the operator who set it, and quotes no secret.
+type ConfigError struct {
+	Field  string // preset, secrets, or settings.NAME
+	Detail string // what is wrong and what to do
+}
+
+func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
+
+// Verdict is whether a request is the sender's.
+type Verdict struct {
+	// Code is empty when the request is the sender's; else SignatureMissing, SignatureInvalid or
+	// SignatureExpired.
+	Code webhook.Code
+	// Reason says in words why, for the node's operators; never for the caller.
+	Reason string
+	// SecretID is the secret that verified it.
+	SecretID string
+}
+
+// OK says that the request is the sender's.
+func (v Verdict) OK() bool { return v.Code == "" }
+
+// Sender decides for one trigger node. It is immutable, and safe for concurrent use.
+type Sender struct {
+	entry      *entry
+	methods    []method
+	keys       []key
+	delivery   []idSource
+	handshakes []handshake
+	replies    []reply
+	drop       []string
+	challenge  string
+	tolerance  time.Duration // 0: off
+}
+
+// Compile makes the sender of a Config, or says what is wrong with it: a *ConfigError.
+func Compile(c Config) (*Sender, error) {
+	e, err := find(c.Preset)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := e.settings(c.Settings)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.challenge()}
+	if s.tolerance, err = tolerance(settings[settingTolerance]); err != nil {
+		return nil, err
+	}
+	if s.delivery, err = e.deliverySources(settings); err != nil {
+		return nil, err
+	}
+	if err := s.compileMethods(e, settings); err != nil {
+		return nil, err
+	}
+	if err := s.takeSecrets(c.Secrets); err != nil {
+		return nil, err
+	}
+	if s.handshakes, err = e.compileHandshakes(settings); err != nil {
+		return nil, err
+	}
+	s.replies, err = e.compileReplies()
+	return s, err
+}
+
+func (s *Sender) compileMethods(e *entry, settings map[string]string) error {
+	specs, drop, err := e.methods(settings)
+	if err != nil {
+		return err
+	}
+	s.drop = append(s.drop, drop...)
+	for i := range specs {
+		if !specs[i].appliesTo(settings) {
+			continue
+		}
+		m, err := specs[i].compile(settings)
+		if err != nil {
+			return err
+		}
+		s.methods = append(s.methods, m)
+	}
+	return nil
+}
+
+// takeSecrets reads every secret in the way of every method that can use it.
+func (s *Sender) takeSecrets(secrets []Secret) error {
+	switch {
+	case len(s.methods) == 0 && len(secrets) > 0:
+		return &ConfigError{"secrets", "this preset verifies nothing, so it has no secret"}
+	case len(s.methods) > 0 && len(secrets) == 0 && !s.entry.captures():
+		return &ConfigError{"secrets", "this preset verifies, so it needs a secret: " + s.entry.Secret.Label}
+	}
+	for _, secret := range secrets {
+		if err := checkSecret(secret.Text); err != nil {
+			return err
+		}
+		usable, why := false, ""
+		for i := range s.methods {
+			k, err := s.methods[i].readKey(secret.Text)
+			if err != nil {
+				why = err.Error()
+				continue
+			}
+			usable = true
+			k.method, k.id, k.expiresAt = i, secret.ID, secret.ExpiresAt
+			s.keys = append(s.keys, k)
+		}
+		if !usable {
+			return &ConfigError{"secrets", why}
+		}
+	}
+	return nil
+}
+
+// maxSecretLength is the length of the longest secret, in bytes.
+const maxSecretLength = 4096
+
+func checkSecret(text string) error {
+	switch {
+	case text == "":
+		return &ConfigError{"secrets", "a secret must not be empty"}
+	case len(text) > maxSecretLength:
+		return &ConfigError{"secrets", fmt.Sprintf("a secret must not be longer than %d bytes", maxSecretLength)}
+	case strings.TrimSpace(text) != text:
+		return &ConfigError{"secrets", "the secret begins or ends with white space: paste it without"}
+	}
+	return nil
+}
+
+// Preset is the ID of the preset, also where an alias was set.
+func (s *Sender) Preset() string { return s.entry.ID }
+
+// Verifies says whether the sender's requests are verified.
+func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
+
+// Capturing says that there is no secret yet: the first handshake that brings one is to be kept.
+func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 0 }
+
+// GivesUpOn4xx says that the provider drops deliveries, or the hook, after answers of 4xx: what
+// may be accepted later must be refused with 503.
+func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
+
+// Drop are the canonical names of headers that hold the secret itself: they never travel on.
+func (s *Sender) Drop() []string { return s.drop }
+
+// Challenge is the value of WWW-Authenticate with a refusal.
+func (s *Sender) Challenge() string { return s.challenge }
+
+// NeedsURL says that the URL is signed, so that the ingress must know its public URL.
+func (s *Sender) NeedsURL() bool {
+	return slices.ContainsFunc(s.methods, func(m method) bool { return m.message.hasURL() || m.scheme == schemeTwilio })
+}
+
+// Methods are the HTTP methods of handshakes, beside POST.
+func (s *Sender) Methods() []string {
+	var methods []string
+	for i := range s.handshakes {
+		if m := s.handshakes[i].method; m != post && !slices.Contains(methods, m) {
+			methods = append(methods, m)
+		}
+	}
+	return methods
+}
+
+// post is the method of every delivery.
+const post = "POST"
+
+// The settings that presets of every kind have.
+const (
+	settingTolerance  = "toleranceSeconds"
+	settingDeliveryID = "deliveryId"
+)
+
+const (
+	defaultTolerance = 300
+	maxTolerance     = 7 * 24 * 60 * 60
+)
+
+func tolerance(text string) (time.Duration, error) {
+	if text == "" {
+		return defaultTolerance * time.Second, nil
+	}
+	seconds, err := strconv.Atoi(text)
+	if err != nil || seconds < 0 || seconds > maxTolerance {
+		return 0, &ConfigError{"settings." + settingTolerance, fmt.Sprintf("must be a number of seconds from 0 (off) to %d", maxTolerance)}
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// settings checks what an operator set and fills in the defaults.
+func (e *entry) settings(given map[string]string) (map[string]string, error) {
+	known := e.allSettings()
+	values := make(map[string]string, len(known))
+	for _, k := range known {
+		value := given[k.Name]
+		if value == "" {
+			value = k.Default
+		}
+		field := "settings." + k.Name
+		switch {
+		case k.Required && value == "":
+			return nil, &ConfigError{field, "is required: " + k.Label}
+		case len(value) > maxSecretLength:
+			return nil, &ConfigError{field, fmt.Sprintf("must not be longer than %d bytes", maxSecretLength)}
+		case len(k.Values) > 0 && !slices.Contains(k.Values, value):
+			return nil, &ConfigError{field, "must be one of " + strings.Join(k.Values, ", ")}
+		}
+		values[k.Name] = value
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if _, is := values[name]; !is {
+			return nil, &ConfigError{"settings." + name, "the preset " + e.ID + " has no such setting"}
+		}
+	}
+	return values, nil
+}

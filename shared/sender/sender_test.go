@@ -1,0 +1,214 @@
+package sender_test
+
+import (
+	"errors"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+func canonical(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
+
+var noon = time.Unix(1_790_000_000, 0)
+
+func compile(t testing.TB, c sender.Config) *sender.Sender {
+	t.Helper()
+	s, err := sender.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Every preset that verifies has a signer here, so that nobody adds one without vectors.
+func TestEveryPresetHasVectors(t *testing.T) {
+	have := map[string]bool{}
+	for _, g := range signers() {
+		p, known := sender.Lookup(g.preset)
+		if !known {
+			t.Errorf("a signer of no preset: %s", g.name)
+		}
+		have[p.ID] = true
+	}
+	for _, p := range sender.Presets() {
+		if p.Verifies && !have[p.ID] {
+			t.Errorf("the preset %s has no vectors: add a signer", p.ID)
+		}
+	}
+}
+
+// What a provider signs verifies; and what was changed, signed by another, late, early, or not signed
+// at all does not.
+func TestVerify(t *testing.T) {
+	for _, g := range signers() {
+		t.Run(g.name, func(t *testing.T) {
+			key, other := g.secret("one"), g.secret("two")
+			asymmetric := key == other
+			s := compile(t, g.config(key))
+			check := func(what string, r *sender.Request, at time.Time, want webhook.Code) {
+				t.Helper()
+				v := s.Verify(r, at)
+				if v.Code != want || (v.Reason == "") != v.OK() {
+					t.Errorf("%s: %+v, want %q", what, v, want)
+				}
+				if strings.Contains(v.Reason, key) {
+					t.Errorf("%s: the reason has the secret: %s", what, v.Reason)
+				}
+			}
+			body := `{"id":"evt_1","type":"x"}`
+			check("right", g.request(key, body, noon), noon, "")
+			check("not ASCII", g.request(key, "{\"a\":\"ä\xff\x00\"}", noon), noon, "")
+
+			naked := g.request(key, body, noon)
+			naked.Header = map[string][]string{"Content-Type": naked.Header["Content-Type"]}
+			naked.Body = []byte(body)
+			check("not signed", naked, noon, webhook.SignatureMissing)
+			if !asymmetric {
+				check("another's secret", g.request(other, body, noon), noon, webhook.SignatureInvalid)
+			}
+			if !g.uncovers {
+				changed := g.request(key, body, noon)
+				changed.Body = append(slices.Clone(changed.Body), 'x')
+				check("changed body", changed, noon, webhook.SignatureInvalid)
+			}
+			if g.url != "" {
+				moved := g.request(key, body, noon)
+				moved.URL += "x"
+				check("changed URL", moved, noon, webhook.SignatureInvalid)
+				moved.URL = ""
+				check("no public URL", moved, noon, webhook.SignatureInvalid)
+			}
+			if !g.timed {
+				return
+			}
+			for _, edge := range []time.Duration{-300 * time.Second, 300 * time.Second} {
+				check("at the edge", g.request(key, body, noon), noon.Add(edge), "")
+			}
+			check("late", g.request(key, body, noon), noon.Add(301*time.Second), webhook.SignatureExpired)
+			check("early", g.request(key, body, noon), noon.Add(-301*time.Second), webhook.SignatureExpired)
+			if !asymmetric {
+				check("late and wrong", g.request(other, body, noon), noon.Add(time.Hour), webhook.SignatureInvalid)
+			}
+			off := g.config(key)
+			off.Settings = maps.Clone(off.Settings)
+			if off.Settings == nil {
+				off.Settings = map[string]string{}
+			}
+			off.Settings["toleranceSeconds"] = "0"
+			if v := compile(t, off).Verify(g.request(key, body, noon), noon.Add(1000*time.Hour)); !v.OK() {
+				t.Errorf("without a window: %+v", v)
+			}
+		})
+	}
+}
+
+// During a rotation every secret works, in any order, and one that has ended does not.
+func TestRotation(t *testing.T) {
+	for _, g := range signers() {
+		one, two := g.secret("one"), g.secret("two")
+		if one == two {
+			continue
+		}
+		c := g.config(two, one)
+		c.Secrets[1].ExpiresAt = noon
+		s := compile(t, c)
+		for _, v := range []struct {
+			key string
+			at  time.Time
+			id  string
+		}{{two, noon, "0"}, {one, noon.Add(-1), "1"}, {one, noon, ""}} {
+			if got := s.Verify(g.request(v.key, "{}", v.at), v.at); got.SecretID != v.id || got.OK() != (v.id != "") {
+				t.Errorf("%s, secret %s: %+v", g.name, v.id, got)
+			}
+		}
+	}
+}
+
+// The product's own signer agrees with the second one, as far as the product can sign.
+func TestSign(t *testing.T) {
+	for _, g := range signers() {
+		t.Run(g.name, func(t *testing.T) {
+			key := g.secret("one")
+			c := g.config(key)
+			r := sender.Request{Method: "POST", URL: g.url, Query: "token=t", Header: map[string][]string{"Content-Type": {"application/json"}, "X-More": {"x"}}, Body: []byte(`{"a":1}`)}
+			if g.url == "" {
+				r.URL = testURL
+			}
+			signed, err := sender.Sign(c, r, noon)
+			if g.preset == "discord" || g.preset == "sendgrid" || strings.HasPrefix(key, "whpk_") {
+				if !errors.Is(err, sender.ErrPublicKey) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(signed.Query, "token=t&bodySHA256=") {
+				r.URL = strings.Replace(r.URL, "token=t", signed.Query, 1)
+			}
+			if v := compile(t, c).Verify(&sender.Request{Method: "POST", URL: r.URL, Query: signed.Query, Header: signed.Header, Body: signed.Body}, noon); !v.OK() {
+				t.Errorf("%+v of %+v", v, signed)
+			}
+			if len(r.Header) != 2 {
+				t.Error("the caller's headers were changed")
+			}
+		})
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	secret := []sender.Secret{{Text: "secret"}}
+	for _, c := range []struct {
+		config sender.Config
+		field  string
+	}{
+		{sender.Config{Preset: "nobody"}, "preset"},
+		{sender.Config{Preset: "github"}, "secrets"},
+		{sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: ""}}}, "secrets"},
+		{sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: "a "}}}, "secrets"},
+		{sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: strings.Repeat("a", 5000)}}}, "secrets"},
+		{sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"x": "1"}}, "settings.x"},
+		{sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"sha1": "maybe"}}, "settings.sha1"},
+		{sender.Config{Preset: "plain", Secrets: secret}, "secrets"},
+		{sender.Config{Preset: "discord", Secrets: secret}, "secrets"},
+		{sender.Config{Preset: "discord", Secrets: []sender.Secret{{Text: "00ff"}}}, "secrets"},
+		{sender.Config{Preset: "sendgrid", Secrets: secret}, "secrets"},
+		{sender.Config{Preset: "standard-webhooks", Secrets: []sender.Secret{{Text: "whsec_!"}}}, "secrets"},
+		{sender.Config{Preset: "standard-webhooks", Secrets: []sender.Secret{{Text: "whsec_"}}}, "secrets"},
+		{sender.Config{Preset: "meta", Secrets: secret}, "settings.verifyToken"},
+		{sender.Config{Preset: "basic", Secrets: secret}, "settings.user"},
+		{sender.Config{Preset: "header", Secrets: secret}, "settings.header"},
+		{sender.Config{Preset: "header", Secrets: secret, Settings: map[string]string{"header": "a b"}}, "settings.header"},
+		{sender.Config{Preset: "header", Secrets: []sender.Secret{{Text: "a\nb"}}, Settings: map[string]string{"header": "a"}}, "secrets"},
+		{sender.Config{Preset: "stripe", Secrets: secret, Settings: map[string]string{"toleranceSeconds": "-1"}}, "settings.toleranceSeconds"},
+		{sender.Config{Preset: "github", Secrets: secret, Settings: map[string]string{"toleranceSeconds": "1"}}, "settings.toleranceSeconds"},
+		{sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "body"}}, "settings.deliveryId"},
+		{sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:id"}}, "settings.deliveryId"},
+		{sender.Config{Preset: "plain", Settings: map[string]string{"deliveryId": "query:token"}}, "settings.deliveryId"},
+		{sender.Config{Preset: "hmac", Secrets: secret}, "settings.header"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{nobody}{body}"}}, "settings.message"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{secret}{body}"}}, "settings.message"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{url}"}}, "settings.message"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{time}{body}"}}, "settings.message"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "message": "{id}{body}"}}, "settings.message"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "timeHeader": "b"}}, "settings.message"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "key": "hex"}}, "secrets"},
+		{sender.Config{Preset: "hmac", Secrets: secret, Settings: map[string]string{"header": "a", "hash": "md5"}}, "settings.hash"},
+	} {
+		_, err := sender.Compile(c.config)
+		wrong, is := errors.AsType[*sender.ConfigError](err)
+		if !is || wrong.Field != c.field || wrong.Detail == "" {
+			t.Errorf("%+v: %v, want one of %s", c.config, err, c.field)
+		}
+		if err != nil && len(c.config.Secrets) > 0 && len(c.config.Secrets[0].Text) > 8 && strings.Contains(err.Error(), c.config.Secrets[0].Text) {
+			t.Errorf("the error has the secret: %v", err)
+		}
+	}
+}

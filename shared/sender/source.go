@@ -1,0 +1,261 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// source is one place in a request where a value may be.
+type source struct {
+	kind    sourceKind
+	name    string   // of a header, in canonical form; of a field or a parameter; of a part of the signature
+	pointer []string // the tokens of a JSON pointer
+	every   bool     // the token * in the pointer is every element of an array
+}
+
+type sourceKind uint8
+
+const (
+	fromHeader sourceKind = iota
+	fromPointer
+	fromForm
+	fromQuery
+	fromSignature // a part of the signature's header: signature:t
+)
+
+// headerCharacters are the characters of a header name (RFC 9110).
+const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+func validHeaderName(name string) bool {
+	return name != "" && strings.Trim(name, headerCharacters) == ""
+}
+
+var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
+
+// parseSource reads a source. In the table, own, there are more kinds, and the pointer's token *
+// means every element.
+func parseSource(text string, own bool) (source, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	switch kind {
+	case "header":
+		if !validHeaderName(rest) {
+			return source{}, fmt.Errorf("%q is not a valid header name", rest)
+		}
+		return source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(rest)}, nil
+	case "ptr":
+		pointer, err := parsePointer(rest)
+		return source{kind: fromPointer, pointer: pointer, every: own}, err
+	case "form":
+		if rest == "" {
+			return source{}, errors.New("form: needs the name of a field")
+		}
+		return source{kind: fromForm, name: rest}, nil
+	case "query":
+		if !own || rest == "" {
+			return source{}, errSource
+		}
+		return source{kind: fromQuery, name: rest}, nil
+	case "signature":
+		if !own || rest == "" {
+			return source{}, errSource
+		}
+		return source{kind: fromSignature, name: rest}, nil
+	default:
+		return source{}, errSource
+	}
+}
+
+// maxPointer bounds a pointer's depth.
+const maxPointer = 32
+
+// parsePointer reads a JSON pointer (RFC 6901) that points below the whole document.
+func parsePointer(text string) ([]string, error) {
+	if !strings.HasPrefix(text, "/") {
+		return nil, fmt.Errorf("the JSON pointer %q must begin with a slash", text)
+	}
+	tokens := strings.Split(text[1:], "/")
+	if len(tokens) > maxPointer {
+		return nil, fmt.Errorf("the JSON pointer has more than %d parts", maxPointer)
+	}
+	for i, token := range tokens {
+		for at := range len(token) {
+			if token[at] == '~' && (at+1 == len(token) || (token[at+1] != '0' && token[at+1] != '1')) {
+				return nil, fmt.Errorf("the JSON pointer %q has a ~ that is neither ~0 nor ~1", text)
+			}
+		}
+		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+	}
+	return tokens, nil
+}
+
+// values are all values of a source: of a header, all that are not empty; of a pointer through an
+// array, one for each element, or none at all where an element has none.
+func (s source) values(r *Request) []string {
+	switch s.kind {
+	case fromHeader:
+		var values []string
+		for _, value := range r.Header[s.name] {
+			if value != "" {
+				values = append(values, value)
+			}
+		}
+		return values
+	case fromPointer:
+		values, ok := s.point(nil, r.json(), s.pointer)
+		if !ok {
+			return nil
+		}
+		return values
+	case fromForm, fromQuery, fromSignature:
+	}
+	if value := s.value(r); value != "" {
+		return []string{value}
+	}
+	return nil
+}
+
+// value is the first value of a source; empty: there is none.
+func (s source) value(r *Request) string {
+	switch s.kind {
+	case fromHeader:
+		return r.header(s.name)
+	case fromForm:
+		value, _ := r.formValue(s.name)
+		return value
+	case fromQuery:
+		return r.queryValue(s.name)
+	case fromPointer:
+		if values := s.values(r); len(values) > 0 {
+			return values[0]
+		}
+	case fromSignature: // Its method reads it.
+	}
+	return ""
+}
+
+// present says that there is something at a source, also what is no text; null only if that
+// counts.
+func (s source) present(r *Request, null bool) bool {
+	if s.kind != fromPointer {
+		return s.value(r) != ""
+	}
+	at := r.json()
+	for _, token := range s.pointer {
+		at = child(at, token)
+	}
+	return at.Exists() && (null || at.Type != gjson.Null)
+}
+
+// maxValues bounds how many elements of arrays a pointer collects.
+const maxValues = 1000
+
+// point collects what a pointer points at: texts and numbers, as they stand.
+func (s source) point(values []string, at gjson.Result, pointer []string) (all []string, ok bool) {
+	if len(pointer) == 0 {
+		switch {
+		case at.Type == gjson.String && at.Str != "":
+			return append(values, at.Str), true
+		case at.Type == gjson.Number:
+			return append(values, at.Raw), true
+		default:
+			return values, false
+		}
+	}
+	if pointer[0] != "*" || !s.every {
+		return s.point(values, child(at, pointer[0]), pointer[1:])
+	}
+	if !at.IsArray() {
+		return values, false
+	}
+	ok = false // an empty array has no value
+	at.ForEach(func(_, element gjson.Result) bool {
+		values, ok = s.point(values, element, pointer[1:])
+		ok = ok && len(values) <= maxValues
+		return ok
+	})
+	return values, ok
+}
+
+// child is a member of an object, or an element of an array.
+func child(of gjson.Result, token string) gjson.Result {
+	var found gjson.Result
+	switch {
+	case of.IsObject():
+		of.ForEach(func(name, value gjson.Result) bool {
+			if name.Str == token {
+				found = value
+			}
+			return !found.Exists()
+		})
+	case of.IsArray():
+		index, ok := arrayIndex(token)
+		if !ok {
+			break
+		}
+		of.ForEach(func(_, value gjson.Result) bool {
+			if index == 0 {
+				found = value
+			}
+			index--
+			return index >= 0
+		})
+	}
+	return found
+}
+
+// arrayIndex reads an index of RFC 6901: digits, without leading zeros.
+func arrayIndex(token string) (int, bool) {
+	if token == "" || len(token) > 7 || (len(token) > 1 && token[0] == '0') {
+		return 0, false
+	}
+	index := 0
+	for i := range len(token) {
+		if token[i] < '0' || token[i] > '9' {
+			return 0, false
+		}
+		index = index*10 + int(token[i]-'0')
+	}
+	return index, true
+}
+
+// condition is what a request must have at a source: a value, any value, or none.
+type condition struct {
+	source source
+	value  string // "*": any that is not empty; "": none
+}
+
+func compileConditions(when map[string]string) ([]condition, error) {
+	conditions := make([]condition, 0, len(when))
+	for text, value := range when {
+		s, err := parseSource(text, true)
+		if err != nil {
+			return nil, err
+		}
+		conditions = append(conditions, condition{s, value})
+	}
+	return conditions, nil
+}
+
+func hold(conditions []condition, r *Request) bool {
+	for _, c := range conditions {
+		switch c.value {
+		case "":
+			if c.source.present(r, true) {
+				return false
+			}
+		case "*":
+			if !c.source.present(r, false) {
+				return false
+			}
+		default:
+			if c.source.value(r) != c.value {
+				return false
+			}
+		}
+	}
+	return true
+}

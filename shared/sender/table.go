@@ -1,0 +1,219 @@
+package sender
+
+import (
+	"bytes"
+	_ "embed" // the table
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed presets.json
+var presetsJSON []byte
+
+// Preset is what operators see of one entry of the table.
+type Preset struct {
+	ID         string
+	Aliases    []string
+	Title      string
+	Docs       string // URL of the provider's own page
+	Verifies   bool
+	Secret     *SecretInfo // nil: it has none
+	Settings   []Setting
+	Setup      []string // the steps to connect it, in the provider's words
+	DeliveryID []string // its own sources, in order
+	Handshakes []string
+	Notes      []string // among them what is not confirmed
+	NeedsURL   bool     // the URL is signed: the ingress needs its public URL
+}
+
+// SecretInfo describes a preset's secret.
+type SecretInfo struct {
+	Label    string
+	Public   bool // a public key, which may be shown
+	Choose   bool // the operator chooses it, and gives it to the provider
+	Captured bool // the provider sends it; until it has, the preset may be set without one
+	Max      int  // how many work at the same time
+}
+
+// Setting is one setting of a preset.
+type Setting struct {
+	Name     string   `json:"name"`
+	Label    string   `json:"label"`
+	Required bool     `json:"required"`
+	Secret   bool     `json:"secret"` // its value is never shown again
+	Default  string   `json:"default"`
+	Values   []string `json:"values"` // the only ones; empty: any
+}
+
+// entry is one entry of presets.json.
+type entry struct {
+	ID           string          `json:"id"`
+	Aliases      []string        `json:"aliases"`
+	Title        string          `json:"title"`
+	Docs         string          `json:"docs"`
+	Secret       *secretSpec     `json:"secret"`
+	Settings     []Setting       `json:"settings"`
+	Setup        []string        `json:"setup"`
+	Verify       []methodSpec    `json:"verify"`
+	General      string          `json:"general"` // hmac, header: its method is made of the settings
+	Delivery     []string        `json:"delivery"`
+	Handshakes   []handshakeSpec `json:"handshakes"`
+	Replies      []replySpec     `json:"replies"`
+	Drop         []string        `json:"drop"`
+	GivesUpOn4xx bool            `json:"givesUpOn4xx"`
+	Notes        []string        `json:"notes"`
+}
+
+type secretSpec struct {
+	Label    string `json:"label"`
+	Public   bool   `json:"public"`
+	Choose   bool   `json:"choose"`
+	Captured string `json:"captured"` // the source of a secret that the provider sends
+}
+
+func (e *entry) captures() bool { return e.Secret != nil && e.Secret.Captured != "" }
+
+// table is the embedded table. That it can be read, a test proves.
+var table = sync.OnceValue(func() []*entry {
+	entries, err := readTable(presetsJSON)
+	if err != nil {
+		panic(err)
+	}
+	return entries
+})
+
+// readTable reads a table and refuses unknown members, and IDs that are there twice.
+func readTable(text []byte) ([]*entry, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var entries []*entry
+	if err := decoder.Decode(&entries); err != nil {
+		return nil, fmt.Errorf("presets: %w", err)
+	}
+	seen := map[string]bool{}
+	for _, e := range entries {
+		for _, id := range append([]string{e.ID}, e.Aliases...) {
+			if id == "" || seen[id] {
+				return nil, fmt.Errorf("presets: the ID %q is empty or there twice", id)
+			}
+			seen[id] = true
+		}
+		if err := e.check(); err != nil {
+			return nil, fmt.Errorf("preset %s: %w", e.ID, err)
+		}
+	}
+	return entries, nil
+}
+
+// check refuses an entry that says too little, or that protects from nothing.
+func (e *entry) check() error {
+	verifies := len(e.Verify) > 0 || e.General != ""
+	switch {
+	case e.Title == "" || e.Docs == "" || len(e.Setup) == 0:
+		return errors.New("title, docs and setup are required")
+	case verifies != (e.Secret != nil):
+		return errors.New("what verifies has a secret, and nothing else has")
+	case e.Secret != nil && e.Secret.Label == "":
+		return errors.New("the secret needs a label")
+	}
+	for i := range e.Verify {
+		if _, err := e.Verify[i].compile(map[string]string{"user": "user"}); err != nil {
+			return err
+		}
+	}
+	for _, s := range e.Delivery {
+		if _, err := parseIDSource(s, true); err != nil {
+			return err
+		}
+	}
+	settings := map[string]string{}
+	for _, s := range e.Settings {
+		settings[s.Name] = s.Default
+	}
+	if _, err := e.compileHandshakes(settings); err != nil {
+		return err
+	}
+	_, err := e.compileReplies()
+	return err
+}
+
+// find finds a preset by its ID or an alias.
+func find(id string) (*entry, error) {
+	for _, e := range table() {
+		if e.ID == id || slices.Contains(e.Aliases, id) {
+			return e, nil
+		}
+	}
+	return nil, &ConfigError{"preset", "there is no such preset"}
+}
+
+// allSettings are the preset's own and those that presets of its kind have.
+func (e *entry) allSettings() []Setting {
+	all := slices.Clone(e.Settings)
+	if e.hasTime() {
+		all = append(all, Setting{
+			Name: settingTolerance, Default: fmt.Sprint(defaultTolerance),
+			Label: "Seconds that the signed time may differ from now, before or after; 0: any",
+		})
+	}
+	return append(all, Setting{
+		Name:  settingDeliveryID,
+		Label: "Where the delivery ID is, in place of the preset's own sources: a list, separated by commas, of header:Name, ptr:/json/pointer and form:field",
+	})
+}
+
+func (e *entry) hasTime() bool {
+	return e.General == generalHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool { return m.Time != nil })
+}
+
+// Presets are all presets, in the table's order.
+func Presets() []Preset {
+	entries := table()
+	presets := make([]Preset, len(entries))
+	for i, e := range entries {
+		presets[i] = e.preset()
+	}
+	return presets
+}
+
+// Lookup finds a preset by its ID or an alias.
+func Lookup(id string) (Preset, bool) {
+	e, err := find(id)
+	if err != nil {
+		return Preset{}, false
+	}
+	return e.preset(), true
+}
+
+func (e *entry) preset() Preset {
+	p := Preset{
+		ID: e.ID, Aliases: e.Aliases, Title: e.Title, Docs: e.Docs, Verifies: e.Secret != nil,
+		Settings: e.allSettings(), Setup: e.Setup, DeliveryID: e.Delivery, Notes: e.Notes,
+	}
+	if e.Secret != nil {
+		p.Secret = &SecretInfo{Label: e.Secret.Label, Public: e.Secret.Public, Choose: e.Secret.Choose, Captured: e.captures(), Max: MaxSecrets}
+	}
+	for _, h := range e.Handshakes {
+		p.Handshakes = append(p.Handshakes, h.Title)
+	}
+	p.NeedsURL = slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+		return m.Scheme == schemeTwilio || strings.Contains(m.Message, "{url}")
+	})
+	return p
+}
+
+// challenge is the value of WWW-Authenticate. Its parameter is the preset's ID, which is a token.
+func (e *entry) challenge() string {
+	switch e.ID {
+	case "bearer":
+		return `Bearer realm="webhook"`
+	case "basic":
+		return `Basic realm="webhook", charset="UTF-8"`
+	default:
+		return `Webhook-Signature sender="` + e.ID + `"`
+	}
+}

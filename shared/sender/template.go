@@ -1,0 +1,160 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// template is what is signed: literal text and parts of the request, one after the other.
+type template []part
+
+type part struct {
+	kind    partKind
+	literal string
+	source  source
+}
+
+type partKind uint8
+
+const (
+	partLiteral partKind = iota
+	partBody
+	partPayload // see Request.payload
+	partTime    // as sent
+	partURL
+	partMethod
+	partSecret
+	partSource
+)
+
+// parseTemplate reads a template. The table's own may have {payload}, {secret}, {ptr:…} and
+// {form:…}, too; id is what {id} stands for.
+func parseTemplate(text string, own bool, id *source) (template, error) {
+	var t template
+	for text != "" {
+		literal, rest, opens := strings.Cut(text, "{")
+		if strings.Contains(literal, "}") {
+			return nil, errors.New("the message has a } without a {")
+		}
+		if literal != "" {
+			t = append(t, part{kind: partLiteral, literal: literal})
+		}
+		if !opens {
+			break
+		}
+		name, after, closes := strings.Cut(rest, "}")
+		if !closes {
+			return nil, errors.New("the message has a { without a }")
+		}
+		p, err := parsePart(name, own, id)
+		if err != nil {
+			return nil, err
+		}
+		t, text = append(t, p), after
+	}
+	return t, nil
+}
+
+func parsePart(name string, own bool, id *source) (part, error) {
+	switch name {
+	case "body":
+		return part{kind: partBody}, nil
+	case "time":
+		return part{kind: partTime}, nil
+	case "url":
+		return part{kind: partURL}, nil
+	case "method":
+		return part{kind: partMethod}, nil
+	case "id":
+		if id == nil {
+			return part{}, errors.New("the message has {id}, so idHeader is required")
+		}
+		return part{kind: partSource, source: *id}, nil
+	}
+	switch {
+	case own && name == "payload":
+		return part{kind: partPayload}, nil
+	case own && name == "secret":
+		return part{kind: partSecret}, nil
+	case own || strings.HasPrefix(name, "header:"):
+		s, err := parseSource(name, own)
+		if err != nil {
+			return part{}, fmt.Errorf("the message's part {%s}: %w", name, err)
+		}
+		return part{kind: partSource, source: s}, nil
+	}
+	return part{}, fmt.Errorf("the message has no part {%s}: there are {body}, {time}, {id}, {url}, {method} and {header:Name}", name)
+}
+
+func (t template) has(kind partKind) bool {
+	for i := range t {
+		if t[i].kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func (t template) hasURL() bool { return t.has(partURL) }
+
+// covers says that all of the body is signed.
+func (t template) covers() bool { return t.has(partBody) || t.has(partPayload) }
+
+// missing is a part of the template that a request does not have; empty: it has all.
+func (t template) missing(r *Request) string {
+	for i := range t {
+		if t[i].kind == partSource && t[i].source.value(r) == "" {
+			return t[i].source.String()
+		}
+	}
+	return ""
+}
+
+// String is the source as it is written in the table.
+func (s source) String() string {
+	switch s.kind {
+	case fromHeader:
+		return "header:" + s.name
+	case fromPointer:
+		escape := strings.NewReplacer("~", "~0", "/", "~1")
+		var text strings.Builder
+		text.WriteString("ptr:")
+		for _, token := range s.pointer {
+			text.WriteString("/" + escape.Replace(token))
+		}
+		return text.String()
+	case fromForm:
+		return "form:" + s.name
+	case fromQuery:
+		return "query:" + s.name
+	case fromSignature:
+		return "signature:" + s.name
+	default:
+		return ""
+	}
+}
+
+// write writes what is signed, with the time as sent. It cannot fail where write cannot.
+func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
+	for i := range t {
+		switch p := &t[i]; p.kind {
+		case partLiteral:
+			write([]byte(p.literal))
+		case partBody:
+			write(r.Body)
+		case partPayload:
+			write(r.payload())
+		case partTime:
+			write([]byte(time))
+		case partURL:
+			write([]byte(r.URL))
+		case partMethod:
+			write([]byte(r.Method))
+		case partSecret:
+			write(secret)
+		case partSource:
+			write([]byte(p.source.value(r)))
+		}
+	}
+}

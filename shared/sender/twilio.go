@@ -1,0 +1,100 @@
+package sender
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // what Twilio uses
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// twilioSums are the signatures that a request of Twilio's may have: over the URL and, of a form,
+// every name with its values, sorted; of another body the URL has the hash. The URL is signed with or
+// without its port. None: the request cannot be Twilio's.
+func twilioSums(secret []byte, r *Request) [][]byte {
+	var tail []byte
+	if claimed := r.queryOfURL("bodySHA256"); claimed != "" {
+		sum := sha256.Sum256(r.Body)
+		given, err := hex.DecodeString(claimed)
+		if err != nil || subtle.ConstantTimeCompare(sum[:], given) != 1 {
+			return nil
+		}
+	} else {
+		f := parseForm(string(r.Body))
+		if !f.ok && len(r.Body) > 0 { // a part of it would not be signed
+			return nil
+		}
+		tail = sortedFields(f.fields)
+	}
+	var sums [][]byte
+	for _, u := range urlsWithAndWithoutPort(r.URL) {
+		mac := hmac.New(sha1.New, secret)
+		_, _ = mac.Write([]byte(u)) // a hash takes everything
+		_, _ = mac.Write(tail)
+		sums = append(sums, mac.Sum(nil))
+	}
+	return sums
+}
+
+// queryOfURL is a parameter of the URL that is signed.
+func (r *Request) queryOfURL(name string) string {
+	_, query, _ := strings.Cut(r.URL, "?")
+	for _, f := range parseForm(query).fields {
+		if f.name == name {
+			return f.value
+		}
+	}
+	return ""
+}
+
+// sortedFields are the names, sorted by their bytes, each with its values, which are sorted and
+// there once.
+func sortedFields(fields []field) []byte {
+	fields = slices.Clone(fields)
+	slices.SortFunc(fields, func(a, b field) int {
+		if c := strings.Compare(a.name, b.name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.value, b.value)
+	})
+	var text bytes.Buffer
+	for _, f := range slices.Compact(fields) {
+		text.WriteString(f.name)
+		text.WriteString(f.value)
+	}
+	return text.Bytes()
+}
+
+// urlsWithAndWithoutPort are a URL with its port, or the scheme's, and without.
+func urlsWithAndWithoutPort(text string) []string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return []string{text}
+	}
+	rest, at := text, strings.Index(text, u.Host)
+	if at < 0 {
+		return []string{text}
+	}
+	before, after := text[:at], rest[at+len(u.Host):]
+	host, port := u.Host, u.Port()
+	switch {
+	case port != "":
+		return []string{text, before + strings.TrimSuffix(host, ":"+port) + after}
+	case u.Scheme == "https":
+		return []string{text, before + joinPort(host, "443") + after}
+	default:
+		return []string{text, before + joinPort(host, "80") + after}
+	}
+}
+
+func joinPort(host, port string) string {
+	if strings.HasPrefix(host, "[") {
+		return host + ":" + port
+	}
+	return net.JoinHostPort(host, port)
+}
