@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -34,8 +35,10 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 
 // DeadLetterFilter says which dead letters are wanted. Empty fields do not filter.
 type DeadLetterFilter struct {
-	AccountID  string // leaves out messages that were put aside
-	WorkflowID string
+	AccountID    string // leaves out messages that were put aside
+	WorkflowID   string
+	Reason       string    // a part of why it is there, in upper and lower case as it is there
+	Since, Until time.Time // accepted then or later; before
 }
 
 // DeadLetters lists dead letters, the newest first.

@@ -40,12 +40,12 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		if err != nil {
 			return none, err
 		}
-		marked, err := s.config.Store.MarkRequeued(ctx, record.ID, as)
+		marked, err := s.config.Store.MarkRequeued(ctx, []store.Requeue{{ID: record.ID, As: as}})
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
-		if marked {
-			_ = s.config.Changes.Tell([]string{record.ID}) // watchers who miss it see it when they look
+		if len(marked) > 0 {
+			_ = s.config.Changes.Tell(marked) // watchers who miss it see it when they look
 		}
 		return api.Started{ExecutionID: as}, nil
 	})

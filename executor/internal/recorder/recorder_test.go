@@ -267,7 +267,7 @@ func (r *rig) alter(query string) {
 
 func (r *rig) aside() []store.Unreadable {
 	r.t.Helper()
-	aside, err := r.store.ListUnreadable(r.t.Context(), "", store.UnreadablePosition{}, 10)
+	aside, err := r.store.ListUnreadable(r.t.Context(), store.UnreadableFilter{}, store.UnreadablePosition{}, 10)
 	if err != nil {
 		r.t.Fatal(err)
 	}

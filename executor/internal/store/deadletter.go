@@ -9,8 +9,23 @@ import (
 // DeadLetter is what nobody works on any more and an operator has to look at: exactly one
 // field is set.
 type DeadLetter struct {
-	Record  *Record     // failed, and not requeued
-	Message *Unreadable // could not be decoded
+	Record  *Record     // failed, and neither requeued nor dismissed
+	Message *Unreadable // could not be decoded, or recorded
+}
+
+// DeadLetterFilter says which dead letters a list shows; zero fields do not filter.
+type DeadLetterFilter struct {
+	// AccountID leaves out every message: nothing says for certain whose it is.
+	AccountID  string
+	WorkflowID string
+	Reason     string    // a part of why
+	Since      time.Time // At not before
+	Until      time.Time // At before
+}
+
+// Records is the filter of the records among them.
+func (f DeadLetterFilter) Records() Filter {
+	return Filter{AccountID: f.AccountID, WorkflowID: f.WorkflowID, Reason: f.Reason, Since: f.Since, Until: f.Until, DeadLetter: true}
 }
 
 // At is its time in the list.
@@ -19,12 +34,6 @@ func (d DeadLetter) At() time.Time {
 		return d.Record.AcceptedAt
 	}
 	return d.Message.At
-}
-
-// DeadLetterFilter says which dead letters a list shows; empty fields do not filter.
-type DeadLetterFilter struct {
-	AccountID  string // leaves out messages: whose they are is not known
-	WorkflowID string
 }
 
 // DeadLetters returns at most limit dead letters after one, the newest first: by At; at
@@ -41,13 +50,16 @@ func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last Dea
 		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID of that time
 		ofMessages = UnreadablePosition{At: last.Message.At, StreamSequence: last.Message.StreamSequence}
 	}
-	records, err := s.List(ctx, Filter{AccountID: filter.AccountID, WorkflowID: filter.WorkflowID, DeadLetter: true}, ofRecords, limit)
+	records, err := s.List(ctx, filter.Records(), ofRecords, limit)
 	if err != nil {
 		return nil, err
 	}
 	var messages []Unreadable
 	if filter.AccountID == "" {
-		if messages, err = s.ListUnreadable(ctx, filter.WorkflowID, ofMessages, limit); err != nil {
+		messages, err = s.ListUnreadable(ctx, UnreadableFilter{
+			WorkflowID: filter.WorkflowID, Reason: filter.Reason, Since: filter.Since, Until: filter.Until,
+		}, ofMessages, limit)
+		if err != nil {
 			return nil, err
 		}
 	}

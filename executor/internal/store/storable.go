@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -83,14 +84,14 @@ func (b Batch) Storable() Batch {
 func (r Record) storable() Record {
 	for _, text := range []*string{
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source), (*string)(&r.Status),
-		&r.DeliveryID, &r.RerunOf, &r.RequeuedAs, &r.TokenID, &r.ContentType, &r.Error,
+		&r.DeliveryID, &r.RerunOf, &r.ReplayOf, &r.RequeuedAs, &r.TokenID, &r.ContentType, &r.Error,
 	} {
 		*text = Text(*text)
 	}
 	if len(r.Output) == 0 {
 		r.Output = nil
 	}
-	for _, t := range []*time.Time{&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt} {
+	for _, t := range []*time.Time{&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt, &r.DismissedAt} {
 		*t = Time(*t)
 	}
 	return r
@@ -102,3 +103,7 @@ func SubjectPattern(workflowID string) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(Text(workflowID))
 	return "%.%.%." + escaped + ".%"
 }
+
+// LastWithPrefix sorts after every text that begins with a prefix, and before all others that sort
+// after those.
+func LastWithPrefix(prefix string) string { return prefix + string(utf8.MaxRune) }

@@ -31,12 +31,14 @@ type Record struct {
 	Status         execution.Status
 	DeliveryID     string // "" for none
 	RerunOf        string // "" for none
+	ReplayOf       string // the execution whose request it runs on once more, "" for none
 	RequeuedAs     string // the execution that was started in its place, "" for none
 	TokenID        string // which token opened the webhook, "" for a rerun
 	AcceptedAt     time.Time
 	RecordedAt     time.Time
 	StartedAt      time.Time // zero until a runner said so
 	FinishedAt     time.Time // zero until it is succeeded or failed
+	DismissedAt    time.Time // when an operator took it off the dead letters; zero: nobody did
 	ContentType    string
 	BodyBytes      int64
 	StreamSequence uint64
@@ -122,9 +124,12 @@ type Filter struct {
 	Status     execution.Status
 	Source     execution.Source
 	DeliveryID string
-	Since      time.Time // AcceptedAt not before
-	Until      time.Time // AcceptedAt before
-	DeadLetter bool      // failed, and not requeued
+	// DeliveryPrefix is what the delivery ID begins with.
+	DeliveryPrefix string
+	Since          time.Time // AcceptedAt not before
+	Until          time.Time // AcceptedAt before
+	Reason         string    // a part of Error, in upper and lower case as it is there
+	DeadLetter     bool      // failed, and neither requeued nor dismissed
 }
 
 // Position is a place in a list, after the record of that time and ID. The zero
@@ -132,6 +137,19 @@ type Filter struct {
 type Position struct {
 	AcceptedAt time.Time
 	ID         string
+}
+
+// UnreadableFilter says which unreadable messages a list shows; zero fields do not filter.
+type UnreadableFilter struct {
+	WorkflowID string    // the one in the subject
+	Since      time.Time // At not before
+	Until      time.Time // At before
+	Reason     string    // a part of Reason, in upper and lower case as it is there
+}
+
+// Requeue says of a record which execution was started in its place.
+type Requeue struct {
+	ID, As string
 }
 
 // UnreadablePosition is a place in the list of unreadable messages, after the one of that
@@ -191,6 +209,9 @@ type Store interface {
 	// then by ID, both descending.
 	List(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
 
+	// ListOldest is List in the opposite order: the oldest first, of the same time the lowest ID.
+	ListOldest(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
+
 	// CountByTime counts the records that List shows under a filter, by steps of time since
 	// 1970, UTC, the oldest first. Steps without a record are left out. step is at least a
 	// microsecond. It reads an index entry for each record: give the filter a Since.
@@ -201,18 +222,25 @@ type Store interface {
 	// use outlives the record: pruning does not make a used token look unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
-	// MarkRequeued says of a failed record which execution was started in its place. Only
-	// the first one counts: however many callers there are at once, one gets true. It is
-	// false, and changes nothing, for any other record, and for none.
-	MarkRequeued(ctx context.Context, id, as string) (marked bool, err error)
+	// MarkRequeued says of failed records which executions were started in their place, and returns
+	// the IDs of those that it changed. Only the first one counts: however many callers there are at
+	// once, one gets an ID back. It changes nothing of any other record. One that was dismissed is
+	// marked, too.
+	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// GetUnreadable returns an unreadable message, or ErrNotFound.
+	// Dismiss takes failed records and unreadable messages off the dead letters, and returns those
+	// that it took: not what is none. What they say stays as it is.
+	Dismiss(ctx context.Context, ids []string, messages []MessageKey, at time.Time) (dismissed []string, of []MessageKey, err error)
+
+	// CountDeadLetters counts the dead letters, up to a limit.
+	CountDeadLetters(ctx context.Context, limit int) (int, error)
+
+	// GetUnreadable returns an unreadable message, dismissed or not, or ErrNotFound.
 	GetUnreadable(ctx context.Context, key MessageKey) (Unreadable, error)
 
-	// ListUnreadable returns at most limit unreadable messages after a position, the newest
-	// first: by At, then by stream sequence, both descending. workflowID is the one in their
-	// subject; "" does not filter.
-	ListUnreadable(ctx context.Context, workflowID string, after UnreadablePosition, limit int) ([]Unreadable, error)
+	// ListUnreadable returns at most limit unreadable messages that were not dismissed after a
+	// position, the newest first: by At, then by stream sequence, both descending.
+	ListUnreadable(ctx context.Context, filter UnreadableFilter, after UnreadablePosition, limit int) ([]Unreadable, error)
 
 	// Prune deletes at most limit records accepted before a time, whatever their state, and
 	// what belongs to them, and the unreadable messages, duplicate counts and report IDs of

@@ -31,7 +31,7 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 		}, []string{"operation"}),
 	}
 	for _, operation := range []string{
-		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "count_by_time", "tokens_last_used", "refusals", "all_refusals", "minutes", "mark_requeued", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "list_oldest", "count_by_time", "tokens_last_used", "refusals", "all_refusals", "minutes", "mark_requeued", "dismiss", "count_dead_letters", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
 	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
@@ -112,14 +112,29 @@ func (m *measured) PruneCounts(ctx context.Context, before time.Time, keep, limi
 	return m.Store.PruneCounts(ctx, before, keep, limit)
 }
 
-func (m *measured) MarkRequeued(ctx context.Context, id, as string) (marked bool, err error) {
-	defer func(began time.Time) { m.observe(ctx, "mark_requeued", began, err) }(time.Now())
-	return m.Store.MarkRequeued(ctx, id, as)
+func (m *measured) ListOldest(ctx context.Context, filter store.Filter, after store.Position, limit int) (list []store.Record, err error) {
+	defer func(began time.Time) { m.observe(ctx, "list_oldest", began, err) }(time.Now())
+	return m.Store.ListOldest(ctx, filter, after, limit)
 }
 
-func (m *measured) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) (list []store.Unreadable, err error) {
+func (m *measured) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+	defer func(began time.Time) { m.observe(ctx, "mark_requeued", began, err) }(time.Now())
+	return m.Store.MarkRequeued(ctx, requeued)
+}
+
+func (m *measured) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+	defer func(began time.Time) { m.observe(ctx, "dismiss", began, err) }(time.Now())
+	return m.Store.Dismiss(ctx, ids, messages, at)
+}
+
+func (m *measured) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {
+	defer func(began time.Time) { m.observe(ctx, "count_dead_letters", began, err) }(time.Now())
+	return m.Store.CountDeadLetters(ctx, limit)
+}
+
+func (m *measured) ListUnreadable(ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int) (list []store.Unreadable, err error) {
 	defer func(began time.Time) { m.observe(ctx, "list_unreadable", began, err) }(time.Now())
-	return m.Store.ListUnreadable(ctx, workflowID, after, limit)
+	return m.Store.ListUnreadable(ctx, filter, after, limit)
 }
 
 func (m *measured) PruneEarly(ctx context.Context, before time.Time) (n int, err error) {

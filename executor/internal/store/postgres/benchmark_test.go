@@ -35,7 +35,7 @@ func (s *Store) fill(ctx context.Context, n int) error {
 		SELECT gen_random_uuid()::text, 'account', 'workflow-' || (n % $2::int), 'node', 'default', 'webhook',
 			CASE n % $3::int WHEN 0 THEN 'failed' ELSE 'succeeded' END, $4::text || n, '', 'token',
 			timestamptz '2026-01-01Z' + n * interval '1 second', timestamptz '2026-01-01Z' + n * interval '1 second',
-			NULL, NULL, 'application/json', 100, n, '', NULL, ''
+			NULL, NULL, 'application/json', 100, n, '', NULL, '', '', NULL
 		FROM generate_series(1, $1::int) AS n`, n, storetest.FillWorkflows, storetest.FillFailed, storetest.FillDeliveryID)
 	return err
 }
@@ -50,7 +50,8 @@ func BenchmarkApply(b *testing.B) {
 		return s, func(ctx context.Context, records []store.Record) error {
 			_, err := s.pool.Exec(ctx, `INSERT INTO bare SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[],
 				$5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[],
-				$13::timestamptz[], $14::timestamptz[], $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[])`,
+				$13::timestamptz[], $14::timestamptz[], $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[],
+				$21::text[], $22::timestamptz[])`,
 				recordArrays(records)...)
 			return err
 		}

@@ -41,7 +41,7 @@ func TestListUsesItsIndex(t *testing.T) {
 			{store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, "executions_dead"},
 		} {
 			for _, position := range []store.Position{{}, after} {
-				where, args := conditions(c.filter, position)
+				where, args := conditions(c.filter, newestFirst, position)
 				rows, err := s.pool.Query(t.Context(), `EXPLAIN `+selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT 50`, args...)
 				if err != nil {
 					t.Fatal(err)

@@ -38,15 +38,34 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+	return s.list(ctx, "list", newestFirst, filter, after, limit)
+}
+
+// ListOldest implements store.Store.
+func (s *Store) ListOldest(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+	return s.list(ctx, "list oldest", oldestFirst, filter, after, limit)
+}
+
+// order is that of a list.
+type order struct {
+	after, by string
+}
+
+var (
+	newestFirst = order{`(accepted_at, id) < (?, ?)`, ` ORDER BY accepted_at DESC, id DESC`}
+	oldestFirst = order{`(accepted_at, id) > (?, ?)`, ` ORDER BY accepted_at, id`}
+)
+
+func (s *Store) list(ctx context.Context, what string, in order, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	where, args := conditions(filter, after)
+	where, args := conditions(filter, in, after)
 	args = append(args, limit)
-	return read(ctx, s, "list", scan, selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT $`+strconv.Itoa(len(args)), args...)
+	return read(ctx, s, what, scan, selectRecords+where+in.by+` LIMIT $`+strconv.Itoa(len(args)), args...)
 }
 
-func conditions(filter store.Filter, after store.Position) (where string, args []any) {
+func conditions(filter store.Filter, in order, after store.Position) (where string, args []any) {
 	var terms []string
 	add := func(term string, values ...any) {
 		for _, v := range values {
@@ -57,6 +76,9 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 	}
 	if filter.DeliveryID != "" {
 		add(`delivery_id = ? AND delivery_id <> ''`, store.Text(filter.DeliveryID)) // the second is the partial index's condition
+	}
+	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
+		add(`delivery_id >= ? AND delivery_id < ? AND delivery_id <> ''`, prefix, store.LastWithPrefix(prefix))
 	}
 	if filter.WorkflowID != "" {
 		add(`workflow_id = ?`, store.Text(filter.WorkflowID))
@@ -74,7 +96,10 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 		add(`status = ?`, store.Text(string(filter.Status)))
 	}
 	if filter.DeadLetter {
-		add(`trouble = 'failed' AND requeued_as = ''`) // as in the index
+		add(`trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`) // as in the index
+	}
+	if filter.Reason != "" {
+		add(`strpos(error, ?) > 0`, store.Text(filter.Reason))
 	}
 	if filter.Source != "" {
 		add(`source = ?`, store.Text(string(filter.Source)))
@@ -86,7 +111,7 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 		add(`accepted_at < ?`, store.Bound(filter.Until))
 	}
 	if after != (store.Position{}) {
-		add(`(accepted_at, id) < (?, ?)`, store.Time(after.AcceptedAt), store.Text(after.ID))
+		add(in.after, store.Time(after.AcceptedAt), store.Text(after.ID))
 	}
 	if len(terms) == 0 {
 		return "", nil
@@ -96,7 +121,7 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
-	where, args := conditions(filter, store.Position{})
+	where, args := conditions(filter, newestFirst, store.Position{})
 	args = append(args, step.Microseconds())
 	counts, err := read(ctx, s, "count by time", pgx.RowToStructByPos[store.Count],
 		`SELECT date_bin($`+strconv.Itoa(len(args))+`::bigint * interval '1 microsecond', accepted_at, '1970-01-01T00:00:00Z') AS step, count(*)
@@ -136,18 +161,30 @@ func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.
 }
 
 // ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
+func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE true`, []any{limit}
+	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE dismissed_at IS NULL`, []any{limit}
+	add := func(term string, value any) {
+		args = append(args, value)
+		query += ` AND ` + strings.Replace(term, "?", "$"+strconv.Itoa(len(args)), 1)
+	}
 	if after != (store.UnreadablePosition{}) {
 		query += ` AND (at, stream_sequence) < ($2, $3)`
 		args = append(args, store.Time(after.At), store.Sequence(after.StreamSequence))
 	}
-	if workflowID != "" {
-		args = append(args, store.SubjectPattern(workflowID))
-		query += ` AND subject LIKE $` + strconv.Itoa(len(args))
+	if filter.WorkflowID != "" {
+		add(`subject LIKE ?`, store.SubjectPattern(filter.WorkflowID))
+	}
+	if filter.Reason != "" {
+		add(`strpos(reason, ?) > 0`, store.Text(filter.Reason))
+	}
+	if !filter.Since.IsZero() {
+		add(`at >= ?`, store.Bound(filter.Since))
+	}
+	if !filter.Until.IsZero() {
+		add(`at < ?`, store.Bound(filter.Until))
 	}
 	found, err := read(ctx, s, "list unreadable", pgx.RowToStructByPos[store.Unreadable], query+` ORDER BY at DESC, stream_sequence DESC LIMIT $1`, args...)
 	for i := range found {

@@ -10,7 +10,8 @@ import (
 
 // columns are what a record writes, in the order of recordArrays.
 const columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
-	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as`
+	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as,
+	replay_of, dismissed_at`
 
 // selectRecords is the beginning of every query that scan reads.
 const selectRecords = `SELECT ` + columns + `,
@@ -18,11 +19,12 @@ const selectRecords = `SELECT ` + columns + `,
 
 func scan(row pgx.CollectableRow) (store.Record, error) {
 	var r store.Record
-	var started, finished *time.Time
+	var started, finished, dismissed *time.Time
 	var sequence int64
 	err := row.Scan(
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
 		&r.AcceptedAt, &r.RecordedAt, &started, &finished, &r.ContentType, &r.BodyBytes, &sequence, &r.Error, &r.Output, &r.RequeuedAs,
+		&r.ReplayOf, &dismissed,
 		&r.Duplicates,
 	)
 	r.StreamSequence = uint64(sequence) //nolint:gosec // written by store.Sequence, never negative
@@ -32,6 +34,9 @@ func scan(row pgx.CollectableRow) (store.Record, error) {
 	}
 	if finished != nil {
 		r.FinishedAt = finished.UTC()
+	}
+	if dismissed != nil {
+		r.DismissedAt = dismissed.UTC()
 	}
 	return r, err
 }
@@ -59,6 +64,8 @@ func recordArrays(records []store.Record) []any {
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
 		text(func(r store.Record) string { return r.RequeuedAs }),
+		text(func(r store.Record) string { return r.ReplayOf }),
+		column(records, func(r store.Record) *time.Time { return optional(r.DismissedAt) }),
 	}
 }
 

@@ -31,7 +31,7 @@ func BenchmarkListNewest(b *testing.B) {
 				SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-8000-8000-' || hex(randomblob(6))),
 					'account', 'workflow-' || (n % ?), 'node', 'default', 'webhook',
 					CASE n % ? WHEN 0 THEN 'failed' ELSE 'succeeded' END, ? || n, '', 'token',
-					1767225600000000 + n * 1000000, 1767225600000000 + n * 1000000, NULL, NULL, 'application/json', 100, n, '', NULL, ''
+					1767225600000000 + n * 1000000, 1767225600000000 + n * 1000000, NULL, NULL, 'application/json', 100, n, '', NULL, '', '', NULL
 				FROM numbers`, n, storetest.FillWorkflows, storetest.FillFailed, storetest.FillDeliveryID)
 			return err
 		}
@@ -49,7 +49,7 @@ func BenchmarkApply(b *testing.B) {
 		}
 		return s, func(ctx context.Context, records []store.Record) error {
 			return transact(ctx, bare, func(tx *sql.Tx) error {
-				return each(ctx, tx, `INSERT INTO bare VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, records, values)
+				return each(ctx, tx, `INSERT INTO bare VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, records, values)
 			})
 		}
 	})

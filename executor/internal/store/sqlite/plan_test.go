@@ -38,7 +38,7 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_by_workflow"},
 	} {
 		for _, position := range []store.Position{{}, after} {
-			where, args := conditions(c.filter, position)
+			where, args := conditions(c.filter, newestFirst, position)
 			text, err := s.plan(t.Context(), selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT 50`, args)
 			if err != nil {
 				t.Fatal(err)

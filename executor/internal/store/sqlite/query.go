@@ -36,17 +36,36 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+	return s.list(ctx, "list", newestFirst, filter, after, limit)
+}
+
+// ListOldest implements store.Store.
+func (s *Store) ListOldest(ctx context.Context, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
+	return s.list(ctx, "list oldest", oldestFirst, filter, after, limit)
+}
+
+// order is that of a list.
+type order struct {
+	after, by string
+}
+
+var (
+	newestFirst = order{`(accepted_at, id) < (?, ?)`, ` ORDER BY accepted_at DESC, id DESC`}
+	oldestFirst = order{`(accepted_at, id) > (?, ?)`, ` ORDER BY accepted_at, id`}
+)
+
+func (s *Store) list(ctx context.Context, what string, in order, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	where, args := conditions(filter, after)
-	return s.records(ctx, "list", where+` ORDER BY accepted_at DESC, id DESC LIMIT ?`, append(args, limit)...)
+	where, args := conditions(filter, in, after)
+	return s.records(ctx, what, where+in.by+` LIMIT ?`, append(args, limit)...)
 }
 
 // conditions repeats the conditions of partial indexes word by word: SQLite uses such an
 // index only then. A + keeps a column from choosing the index: without statistics SQLite
 // cannot know that a delivery ID leaves far fewer records than a workflow.
-func conditions(filter store.Filter, after store.Position) (where string, args []any) {
+func conditions(filter store.Filter, in order, after store.Position) (where string, args []any) {
 	var terms []string
 	add := func(term string, values ...any) {
 		terms = append(terms, term)
@@ -54,6 +73,9 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 	}
 	if filter.DeliveryID != "" {
 		add(`delivery_id = ? AND delivery_id <> ''`, store.Text(filter.DeliveryID))
+	}
+	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
+		add(`delivery_id >= ? AND delivery_id < ? AND delivery_id <> ''`, prefix, store.LastWithPrefix(prefix))
 	}
 	if filter.WorkflowID != "" {
 		column := `workflow_id`
@@ -76,7 +98,10 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 		}
 	}
 	if filter.DeadLetter {
-		add(`status = 'failed' AND requeued_as = ''`) // as in the index
+		add(`status = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`) // as in the index
+	}
+	if filter.Reason != "" {
+		add(`instr(error, ?) > 0`, store.Text(filter.Reason))
 	}
 	if filter.Source != "" {
 		add(`source = ?`, store.Text(string(filter.Source)))
@@ -88,7 +113,7 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 		add(`accepted_at < ?`, store.Bound(filter.Until).UnixMicro())
 	}
 	if after != (store.Position{}) {
-		add(`(accepted_at, id) < (?, ?)`, store.Time(after.AcceptedAt).UnixMicro(), store.Text(after.ID))
+		add(in.after, store.Time(after.AcceptedAt).UnixMicro(), store.Text(after.ID))
 	}
 	if len(terms) == 0 {
 		return "", nil
@@ -98,7 +123,7 @@ func conditions(filter store.Filter, after store.Position) (where string, args [
 
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
-	where, args := conditions(filter, store.Position{})
+	where, args := conditions(filter, newestFirst, store.Position{})
 	micros := step.Microseconds()
 	var counts []store.Count
 	err := s.read(ctx, "count by time", func(rows *sql.Rows) error {
@@ -136,17 +161,26 @@ func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[stri
 }
 
 // ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(ctx context.Context, workflowID string, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
+func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE true`, []any{}
+	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE dismissed_at IS NULL`, []any{}
 	if after != (store.UnreadablePosition{}) {
 		query += ` AND (at, stream_sequence) < (?, ?)`
 		args = append(args, store.Time(after.At).UnixMicro(), store.Sequence(after.StreamSequence))
 	}
-	if workflowID != "" {
-		query, args = query+` AND subject LIKE ? ESCAPE '\'`, append(args, store.SubjectPattern(workflowID))
+	if filter.WorkflowID != "" {
+		query, args = query+` AND subject LIKE ? ESCAPE '\'`, append(args, store.SubjectPattern(filter.WorkflowID))
+	}
+	if filter.Reason != "" {
+		query, args = query+` AND instr(reason, ?) > 0`, append(args, store.Text(filter.Reason))
+	}
+	if !filter.Since.IsZero() {
+		query, args = query+` AND at >= ?`, append(args, store.Bound(filter.Since).UnixMicro())
+	}
+	if !filter.Until.IsZero() {
+		query, args = query+` AND at < ?`, append(args, store.Bound(filter.Until).UnixMicro())
 	}
 	return s.unreadable(ctx, "list unreadable", query+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(args, limit)...)
 }

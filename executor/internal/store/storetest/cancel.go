@@ -26,10 +26,19 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 			"List":           func() error { _, err := s.List(ctx, store.Filter{}, store.Position{}, 5); return err },
 			"CountByTime":    func() error { _, err := s.CountByTime(ctx, store.Filter{}, time.Hour); return err },
 			"TokensLastUsed": func() error { _, err := s.TokensLastUsed(ctx, []string{"token"}); return err },
-			"ListUnreadable": func() error { _, err := s.ListUnreadable(ctx, "", store.UnreadablePosition{}, 5); return err },
-			"MarkRequeued":   func() error { _, err := s.MarkRequeued(ctx, id(1), "again"); return err },
-			"Prune":          func() error { _, err := s.Prune(ctx, queued(5).AcceptedAt, 5); return err },
-			"Ping":           func() error { return s.Ping(ctx) },
+			"ListUnreadable": func() error {
+				_, err := s.ListUnreadable(ctx, store.UnreadableFilter{}, store.UnreadablePosition{}, 5)
+				return err
+			},
+			"MarkRequeued": func() error { _, err := s.MarkRequeued(ctx, []store.Requeue{{ID: id(1), As: "again"}}); return err },
+			"Dismiss": func() error {
+				_, _, err := s.Dismiss(ctx, []string{id(1)}, []store.MessageKey{{StreamSequence: 1}}, epoch)
+				return err
+			},
+			"ListOldest":       func() error { _, err := s.ListOldest(ctx, store.Filter{}, store.Position{}, 5); return err },
+			"CountDeadLetters": func() error { _, err := s.CountDeadLetters(ctx, 5); return err },
+			"Prune":            func() error { _, err := s.Prune(ctx, queued(5).AcceptedAt, 5); return err },
+			"Ping":             func() error { return s.Ping(ctx) },
 		}
 		for name, call := range calls {
 			if err := call(); !errors.Is(err, context.Canceled) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			"c": nil,
 		} {
 			for size := 1; size <= 7; size++ {
-				if got := deadLetters(t, s, workflow, size); !slices.Equal(got, want) {
+				if got := deadLetters(t, s, store.DeadLetterFilter{WorkflowID: workflow}, size); !slices.Equal(got, want) {
 					t.Errorf("workflow %q, pages of %d: %q, want %q", workflow, size, got, want)
 				}
 			}
@@ -46,7 +47,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		for _, alive := range []string{id(3), id(4), id(5), id(99), ""} {
 			markRequeued(t, s, alive, "again", false)
 		}
-		if got, want := deadLetters(t, s, "", 2), []string{"13", id(2), "12", "11", id(0)}; !slices.Equal(got, want) {
+		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{"13", id(2), "12", "11", id(0)}; !slices.Equal(got, want) {
 			t.Errorf("after a requeue: %q, want %q", got, want)
 		}
 		want := records[1]
@@ -60,6 +61,70 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		if got := get(t, s, id(1)); got.RequeuedAs != "again" || got.Status != execution.Failed {
 			t.Errorf("%+v", got)
 		}
+	},
+	"filtered by account, workflow, reason and time": filteredDeadLetters,
+	"dismissed ones leave the list, and stay as they are": func(t *testing.T, s store.Store) {
+		record(t, s, several(6)...)
+		apply(t, s, store.Batch{
+			Progress: []execution.Progress{failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"), succeeded(3, epoch, "")},
+			Unreadable: []store.Unreadable{
+				{StreamSequence: 11, Subject: "executions.start.q.wf.n", At: epoch}, {StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
+				{StreamSequence: 12, Subject: "executions.start.q.wf.n", At: epoch},
+			},
+		})
+		wantCount := func(limit, want int) {
+			t.Helper()
+			if n, err := s.CountDeadLetters(t.Context(), limit); err != nil || n != want {
+				t.Errorf("%d dead letters, want %d; %v", n, want, err)
+			}
+		}
+		wantCount(100, 6)
+		wantCount(4, 4)
+		at := epoch.Add(time.Hour)
+		dismiss := func(ids []string, messages []store.MessageKey) ([]string, []store.MessageKey) {
+			t.Helper()
+			dismissed, of, err := s.Dismiss(t.Context(), ids, messages, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(dismissed)
+			return dismissed, of
+		}
+		report := store.MessageKey{StreamSequence: 11, Progress: true}
+		all := []string{id(1), id(0), id(3), id(4), id(99)}
+		got, of := dismiss(all, []store.MessageKey{report, {StreamSequence: 99}})
+		if !slices.Equal(got, []string{id(0), id(1)}) || !slices.Equal(of, []store.MessageKey{report}) {
+			t.Errorf("dismissed %q, %v", got, of)
+		}
+		if got, of = dismiss(all, []store.MessageKey{report}); len(got)+len(of) != 0 {
+			t.Errorf("again: %q, %v", got, of)
+		}
+		wantCount(100, 3)
+		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{id(2), "12", "11"}; !slices.Equal(got, want) {
+			t.Errorf("left: %q, want %q", got, want)
+		}
+		want := queued(0)
+		want.Status, want.Error, want.FinishedAt, want.DismissedAt = execution.Failed, "why", epoch, at
+		wantRecord(t, get(t, s, id(0)), want)
+		if u, err := s.GetUnreadable(t.Context(), report); err != nil || u.Subject != "executions.progress.q.wf.n" {
+			t.Errorf("%+v, %v", u, err)
+		}
+		// The same message once more does not bring it back.
+		apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch}}})
+		wantCount(100, 3)
+		// A dismissed one can be requeued all the same; a requeued one cannot be dismissed.
+		markRequeued(t, s, id(0), "again", true)
+		markRequeued(t, s, id(2), "again", true)
+		if got, _ = dismiss([]string{id(0), id(2)}, nil); len(got) != 0 {
+			t.Errorf("dismissed %q", got)
+		}
+		wantCount(100, 2)
+	},
+	"a replay says of what": func(t *testing.T, s store.Store) {
+		want := queued(1)
+		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.Rerun, id(0), "", ""
+		record(t, s, want)
+		wantRecord(t, get(t, s, id(1)), want)
 	},
 	"of many that requeue at once one does": func(t *testing.T, s store.Store) { requeueAtOnce(t, s, s, s, s) },
 }
@@ -75,11 +140,17 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {
 		for i := range n {
-			won, err := stores[worker].MarkRequeued(t.Context(), id(i), fmt.Sprint("by ", worker))
+			// Two at once, in an order of its own.
+			mark := []store.Requeue{{ID: id(i), As: fmt.Sprint("by ", worker)}, {ID: id((i + 1) % n), As: fmt.Sprint("by ", worker)}}
+			if worker%2 == 1 {
+				slices.Reverse(mark)
+			}
+			won, err := stores[worker].MarkRequeued(t.Context(), mark)
 			if err != nil {
 				return err
 			}
-			if won {
+			for _, won := range won {
+				i := slices.IndexFunc(several(n), func(r store.Record) bool { return r.ID == won })
 				marked[i].Add(1)
 				if got, err := stores[worker].Get(t.Context(), id(i)); err != nil || got.RequeuedAs != fmt.Sprint("by ", worker) {
 					return fmt.Errorf("%d: %+v, %w", i, got, err)
@@ -93,26 +164,27 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 			t.Errorf("record %d was requeued %d times", i, got)
 		}
 	}
-	if left := deadLetters(t, stores[0], "", n); len(left) != 0 {
+	if left := deadLetters(t, stores[0], store.DeadLetterFilter{}, n); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
 }
 
 func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	t.Helper()
-	if marked, err := s.MarkRequeued(t.Context(), id, as); err != nil || marked != want {
+	marked, err := s.MarkRequeued(t.Context(), []store.Requeue{{ID: id, As: as}})
+	if err != nil || (len(marked) == 1) != want || want && marked[0] != id {
 		t.Errorf("MarkRequeued %s: %v, %v", id, marked, err)
 	}
 }
 
 // deadLetters reads the whole list by pages: an ID for each record, a sequence for each
 // message. Of a page's last one, what the order depends on is all that is kept.
-func deadLetters(t *testing.T, s store.Store, workflowID string, size int) (names []string) {
+func deadLetters(t *testing.T, s store.Store, filter store.DeadLetterFilter, size int) (names []string) {
 	t.Helper()
 	var last store.DeadLetter
 	before := time.Time{}
 	for {
-		page, err := store.DeadLetters(t.Context(), s, store.DeadLetterFilter{WorkflowID: workflowID}, last, size)
+		page, err := store.DeadLetters(t.Context(), s, filter, last, size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,6 +203,49 @@ func deadLetters(t *testing.T, s store.Store, workflowID string, size int) (name
 		}
 		if len(page) < size {
 			return names
+		}
+	}
+}
+
+func filteredDeadLetters(t *testing.T, s store.Store) {
+	records := several(12, func(i int, r *store.Record) {
+		r.AccountID, r.WorkflowID = []string{"x", "y"}[i%2], []string{"a", "b", "c"}[i%3]
+	})
+	record(t, s, records...)
+	reasons := []string{"timed out: 5 %", "the disk is full"}
+	var batch store.Batch
+	for i, r := range records {
+		batch.Progress = append(batch.Progress, of(r, failed(i, epoch, reasons[i/2%2])))
+	}
+	batch.Unreadable = []store.Unreadable{
+		{StreamSequence: 3, Subject: "executions.start.q.a.n", Reason: "garbage: 5 %", At: records[3].AcceptedAt},
+		{StreamSequence: 8, Subject: "executions.start.q.b.n", Reason: "garbage", At: records[8].AcceptedAt},
+	}
+	apply(t, s, batch)
+	for _, f := range []store.DeadLetterFilter{
+		{}, {AccountID: "x"}, {WorkflowID: "a"}, {AccountID: "y", WorkflowID: "b"}, {Reason: "5 %"}, {Reason: "DISK"}, {Reason: "disk"},
+		{Since: records[3].AcceptedAt}, {Until: records[8].AcceptedAt}, {Since: records[3].AcceptedAt.Add(1), Until: records[8].AcceptedAt.Add(1)},
+		{WorkflowID: "b", Reason: "full", Since: records[2].AcceptedAt, AccountID: "x"},
+	} {
+		var want []string
+		within := func(at time.Time) bool { return !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until)) }
+		for i := len(records) - 1; i >= 0; i-- {
+			r := records[i]
+			if (f.AccountID == "" || f.AccountID == r.AccountID) && (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
+				strings.Contains(reasons[i/2%2], f.Reason) && within(r.AcceptedAt) {
+				want = append(want, r.ID)
+			}
+			for _, u := range batch.Unreadable {
+				if u.At.Equal(r.AcceptedAt) && f.AccountID == "" && (f.WorkflowID == "" || strings.Contains(u.Subject, "q."+f.WorkflowID+".")) &&
+					strings.Contains(u.Reason, f.Reason) && within(u.At) {
+					want = append(want, fmt.Sprint(u.StreamSequence))
+				}
+			}
+		}
+		for _, size := range []int{1, 3, 100} {
+			if got := deadLetters(t, s, f, size); !slices.Equal(got, want) {
+				t.Errorf("%+v, pages of %d: %q, want %q", f, size, got, want)
+			}
 		}
 	}
 }

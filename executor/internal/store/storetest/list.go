@@ -81,8 +81,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, running(i, epoch))}})
 				r.Status = execution.Running
 			case i%5 == 2:
-				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, failed(i, epoch, ""))}})
-				r.Status = execution.Failed
+				apply(t, s, store.Batch{Progress: []execution.Progress{of(*r, failed(i, epoch, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3]))}})
+				r.Status, r.Error = execution.Failed, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3]
 			}
 		}
 		slices.Reverse(records)
@@ -105,6 +105,10 @@ var listTests = map[string]func(*testing.T, store.Store){
 			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
+			}
+			slices.Reverse(want)
+			if got := oldest(t, s, filter, 25); !slices.Equal(got, want) {
+				t.Fatalf("%+v, the oldest first: %q, want %q", filter, got, want)
 			}
 		}
 	},
@@ -134,6 +138,23 @@ var listTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
+// oldest reads a whole list, the oldest first, by pages.
+func oldest(t *testing.T, s store.Store, filter store.Filter, size int) (all []string) {
+	t.Helper()
+	after := store.Position{}
+	for {
+		page, err := s.ListOldest(t.Context(), filter, after, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, ids(page)...)
+		if len(page) < size {
+			return all
+		}
+		after = store.Position{AcceptedAt: page[size-1].AcceptedAt, ID: page[size-1].ID}
+	}
+}
+
 func combinations() []store.Filter {
 	filters := []store.Filter{{}}
 	add := func(set ...func(*store.Filter)) {
@@ -150,7 +171,9 @@ func combinations() []store.Filter {
 	add(func(f *store.Filter) { f.Status = execution.Queued }, func(f *store.Filter) { f.Status = execution.Running },
 		func(f *store.Filter) { f.Status = execution.Failed }, func(f *store.Filter) { f.Status = execution.Rejected })
 	add(func(f *store.Filter) { f.Source = execution.Rerun })
-	add(func(f *store.Filter) { f.DeliveryID = "d" }, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" })
+	add(func(f *store.Filter) { f.DeliveryID = "d" }, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" },
+		func(f *store.Filter) { f.DeliveryPrefix = "it's %_ " })
+	add(func(f *store.Filter) { f.Reason = "%_ it" })
 	add(func(f *store.Filter) { f.Since = epoch.Add(5 * time.Second) })
 	add(func(f *store.Filter) { f.Until = epoch.Add(15 * time.Second) })
 	return filters
@@ -159,5 +182,6 @@ func combinations() []store.Filter {
 func matches(f store.Filter, r store.Record) bool {
 	return (f.AccountID == "" || f.AccountID == r.AccountID) && (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) && (f.Status == "" || f.Status == r.Status) &&
 		(f.Source == "" || f.Source == r.Source) && (f.DeliveryID == "" || f.DeliveryID == r.DeliveryID) &&
+		strings.HasPrefix(r.DeliveryID, f.DeliveryPrefix) && strings.Contains(r.Error, f.Reason) &&
 		!r.AcceptedAt.Before(f.Since) && (f.Until.IsZero() || r.AcceptedAt.Before(f.Until))
 }

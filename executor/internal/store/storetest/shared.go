@@ -31,7 +31,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 		record(t, second, queued(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
-		if found, err := second.ListUnreadable(t.Context(), "", store.UnreadablePosition{}, 5); err != nil || len(found) != 1 {
+		if found, err := second.ListUnreadable(t.Context(), store.UnreadableFilter{}, store.UnreadablePosition{}, 5); err != nil || len(found) != 1 {
 			t.Errorf("unreadable: %v, %v", found, err)
 		}
 		used, err := second.TokensLastUsed(t.Context(), []string{"token"})

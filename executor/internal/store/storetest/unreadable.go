@@ -107,7 +107,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 
 func unreadable(t *testing.T, s store.Store, workflowID string, after store.UnreadablePosition, limit int) []store.Unreadable {
 	t.Helper()
-	found, err := s.ListUnreadable(t.Context(), workflowID, after, limit)
+	found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{WorkflowID: workflowID}, after, limit)
 	if err != nil {
 		t.Fatalf("ListUnreadable: %v", err)
 	}

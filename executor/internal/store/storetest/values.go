@@ -45,7 +45,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		if found := list(t, s, store.Filter{DeliveryID: broken}, store.Position{}, 5); len(found) != 1 {
 			t.Errorf("found %d", len(found))
 		}
-		found, err := s.ListUnreadable(t.Context(), "", store.UnreadablePosition{}, 1)
+		found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{}, store.UnreadablePosition{}, 1)
 		if err != nil || found[0].Reason != stored || found[0].Subject != stored {
 			t.Errorf("%+v, %v", found, err)
 		}
