@@ -30,6 +30,7 @@ type Config struct {
 	Variants  []string `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
 	Seed      uint64   `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
 	Other     string   `help:"Folder with the programs of another build: the variants that end in -other, to see what a change brings." placeholder:"FOLDER" type:"path"`
+	Chart     string   `help:"Draw the table as an SVG file, for light and dark pages." placeholder:"FILE" type:"path"`
 	Profile   string   `help:"Folder for CPU profiles of ingress and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
@@ -132,6 +133,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	s.line.Done()
 	names := s.names()
 	writeClosed(c.Out, names, closed)
+	if c.Chart != "" {
+		if err := writeChart(c.Chart, names, closed); err != nil {
+			return err
+		}
+	}
 	if c.Workflows > 1 {
 		if err := writeMemory(c.Out, s.systems); err != nil {
 			return err

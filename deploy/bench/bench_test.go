@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
 	"os"
 	"os/exec"
 	"regexp"
@@ -33,7 +34,7 @@ func TestRun(t *testing.T) {
 	}
 	err := Run(t.Context(), Config{
 		Rounds: 1, Burst: 50 * time.Millisecond, OpenRounds: 1, OpenBurst: 50 * time.Millisecond, OpenRate: 200,
-		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out}, Workflows: 10, Variants: names, Seed: 1, Profile: profiles,
+		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out}, Workflows: 10, Variants: names, Seed: 1, Profile: profiles, Chart: profiles + "/chart.svg",
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -43,6 +44,18 @@ func TestRun(t *testing.T) {
 		if strings.Count(tables, "\n"+name+" ") != 2 {
 			t.Errorf("no rows of %s:\n%s", name, &out)
 		}
+	}
+	chart, err := os.ReadFile(profiles + "/chart.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.Count(string(chart), ">"+name+"</text>") != 2 {
+			t.Errorf("%s is not in both panels:\n%s", name, chart)
+		}
+	}
+	if err := xml.Unmarshal(chart, new(struct{})); err != nil {
+		t.Errorf("the chart is no XML: %v", err)
 	}
 	for _, role := range profiled {
 		if info, err := os.Stat(profiles + "/" + role + ".prof"); err != nil || info.Size() == 0 {

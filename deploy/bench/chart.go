@@ -1,0 +1,96 @@
+package bench
+
+import (
+	_ "embed"
+	"encoding/xml"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"text/template"
+)
+
+// chartText draws one panel below the other. One file serves light and dark pages: its colours
+// follow the reader's setting.
+//
+//go:embed chart.svg.tmpl
+var chartText string
+
+var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
+	"text": escaped,
+	"add":  func(a, b int) int { return a + b },
+	"sub":  func(a, b int) int { return a - b },
+}).Parse(chartText))
+
+// The measures of the chart, in pixels.
+const (
+	chartWidth  = 760
+	chartLeft   = 190 // of the bars; the names are before it
+	chartBar    = 490 // the longest
+	chartRow    = 30
+	panelHeader = 46
+	panelGap    = 18
+)
+
+// panel is one comparison of all variants.
+type panel struct {
+	Title string
+	Y     int
+	BareX float64 // where the value of bare is
+	Bars  []bar
+}
+
+// bar is one variant's median, with its quartiles.
+type bar struct {
+	Name      string
+	Median    float64
+	Y         int
+	Width     float64
+	Low, High float64 // positions of the quartiles
+	Ours      bool
+}
+
+// writeChart draws how the variants compare with bare into an SVG file.
+func writeChart(file string, names []string, turns map[string][]turn) error {
+	rate := func(name string) quartiles { return paired(turns[name], turns[bare], turn.perSecond) }
+	cost := func(name string) quartiles { return paired(turns[name], turns[bare], turn.cpuPerThousand) }
+	first := newPanel("Requests per second, × bare: more is better", 0, names, rate)
+	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap, names, cost)
+	var out strings.Builder
+	err := chartTemplate.Execute(&out, struct {
+		Width, Height, Left int
+		Panels              []panel
+	}{chartWidth, second.Y + second.height(), chartLeft, []panel{first, second}})
+	if err != nil {
+		return fmt.Errorf("draw the chart: %w", err)
+	}
+	return os.WriteFile(file, []byte(out.String()), 0o644) //nolint:gosec // for readers
+}
+
+func newPanel(title string, y int, names []string, of func(name string) quartiles) panel {
+	most := 0.0
+	for _, name := range names {
+		most = max(most, of(name).high)
+	}
+	scale := chartBar / math.Max(most, 1)
+	p := panel{Title: title, Y: y, BareX: chartLeft + scale}
+	for i, name := range names {
+		q := of(name)
+		p.Bars = append(p.Bars, bar{
+			Name: name, Median: q.median, Y: y + panelHeader + i*chartRow, Ours: strings.HasPrefix(name, "hookstart"),
+			Width: q.median * scale, Low: chartLeft + q.low*scale, High: chartLeft + q.high*scale,
+		})
+	}
+	return p
+}
+
+// Bottom is the end of the line that marks bare.
+func (p panel) Bottom() int { return p.Y + p.height() - chartRow/3 }
+
+func (p panel) height() int { return panelHeader + len(p.Bars)*chartRow }
+
+func escaped(s string) (string, error) {
+	var out strings.Builder
+	err := xml.EscapeText(&out, []byte(s))
+	return out.String(), err
+}
