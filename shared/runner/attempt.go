@@ -52,7 +52,7 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 	ctx, span := r.startSpan(msg, start, attempt)
 	r.report(start, execution.Progress{Status: execution.Running})
 	output, err := r.call(ctx, start, attempt)
-	if most := r.nc.MaxPayload() - reportOverhead; err == nil && int64(len(output)) > most {
+	if most := MaxOutput(r.nc); err == nil && int64(len(output)) > most {
 		// The NATS server would refuse the report each time.
 		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(output), most))
 	}
@@ -69,8 +69,17 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err, done)
 	default:
 		r.note(start, attempt, began, TriedAgain, err)
-		r.handBack(m, r.Backoff(attempt), done)
+		r.handBack(m, r.pause(attempt, err), done)
 	}
+}
+
+// pause is how long to wait before the attempt after this one.
+func (r *runner) pause(attempt int, err error) time.Duration {
+	var later *retryAfterError
+	if errors.As(err, &later) && later.after > 0 {
+		return later.after
+	}
+	return r.Backoff(attempt)
 }
 
 // call calls the handler, and returns when the handler returns or its time is over.

@@ -78,6 +78,21 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
+// RetryAfter marks an error after which the next attempt begins after the given time, and not after
+// Options.Backoff: a target said when it can be asked again. The last attempt fails all the same.
+func RetryAfter(err error, after time.Duration) error { return &retryAfterError{err, after} }
+
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryAfterError) Unwrap() error { return e.error }
+
+// MaxOutput is the size in bytes, as JSON, of the longest output that a report takes over the connection.
+// It depends on max_payload of the NATS servers.
+func MaxOutput(nc *nats.Conn) int64 { return nc.MaxPayload() - reportOverhead }
+
 // Options configure a runner. Only Group is required.
 type Options struct {
 	// Queue is the queue whose executions the runner takes. "" means the default queue.
@@ -104,6 +119,9 @@ type Options struct {
 	// DrainTimeout is how long handlers may take to finish after the context of Run has ended. Then
 	// their contexts end, and other members get their executions. 0 means 30 s.
 	DrainTimeout time.Duration
+	// OnReady is called once, when the group's consumer has answered: from then on the runner takes
+	// executions. It must be quick. nil: not called.
+	OnReady func()
 	// Log gets one line for each attempt. nil means no log.
 	Log logrus.FieldLogger
 	// Observe is called at the end of each attempt, by several goroutines at once; it must
@@ -204,6 +222,9 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		return err
 	}
 	options.AckWait = consumer.CachedInfo().Config.AckWait
+	if options.OnReady != nil {
+		options.OnReady()
+	}
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{

@@ -55,6 +55,6 @@ func run(log *logrus.Logger) error {
 		return err
 	}
 	defer nc.Close()
-	log.WithField("queue", *queue).Info("runner is ready")
-	return runner.Run(ctx, nc, runner.Options{Queue: *queue, Group: *group, Log: log}, newHandler([]byte(secret)))
+	ready := func() { log.WithField("queue", *queue).Info("runner is ready") }
+	return runner.Run(ctx, nc, runner.Options{Queue: *queue, Group: *group, OnReady: ready, Log: log}, newHandler([]byte(secret)))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-const description = "The command line for operators of hookstart. Start with: hookstart workflow list"
+const description = "The command line of hookstart, for operators and runners. Start with: hookstart workflow list"
 
 // flags are the verbs, and the flags that all of them have.
 type flags struct {
@@ -32,6 +32,7 @@ type flags struct {
 	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
 	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
 	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
+	Run        runVerb         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
 
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
@@ -93,7 +94,8 @@ type session struct {
 
 // withoutAPI says whether a command does its work without the operators' API.
 func withoutAPI(command string) bool {
-	return strings.HasPrefix(command, "admin replicas") || strings.HasPrefix(command, "completion")
+	verb, _, _ := strings.Cut(command, " ")
+	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas")
 }
 
 func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {

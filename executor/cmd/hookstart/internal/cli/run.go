@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/target"
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
+)
+
+// runVerb is a runner for any program, and for HTTP targets. Its flags are its manual: what each means, and
+// what zero does.
+type runVerb struct {
+	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
+
+	Queue       string        `help:"The queue whose executions are taken." default:"default"`
+	Group       string        `help:"The group that this runner belongs to: its members share the queue's executions, and other groups get them as well." default:"run"`
+	Concurrency int           `help:"Executions at once. 0: 1 program, or 10 posts." default:"0"`
+	Timeout     time.Duration `help:"How long one execution may take. Then a program is stopped and the execution fails; a post is tried again." default:"5m"`
+	Attempts    int           `help:"Attempts before an execution that is tried again fails." default:"5"`
+	OnlyNew     bool          `help:"A new group starts with executions that are accepted from now on, not with the oldest that the stream holds."`
+	Raw         bool          `help:"Hand over the body as sent, in place of the input as JSON."`
+
+	HTTP           string `name:"http" help:"Post each execution to this URL, in place of running a program." placeholder:"URL"`
+	HTTPSecret     string `name:"http-secret" help:"Secret that signs posts as Standard Webhooks: whsec_ and base64. Better in a file or in the environment: other users may see a command's flags." placeholder:"SECRET"`
+	HTTPSecretFile string `name:"http-secret-file" help:"File with such secrets, one a line; each signs, for a rotation." type:"path"`
+
+	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
+	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS: a runner's." type:"path"`
+	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
+	ConnectTimeout time.Duration `help:"How long to wait at start for NATS." default:"30s"`
+	DrainTimeout   time.Duration `help:"How long executions in flight may take to finish after SIGTERM; other members get the rest. 0: --timeout." default:"0s"`
+
+	OpsAddr  string `help:"Address of metrics, /healthz and /readyz. Empty: none." placeholder:"ADDRESS"`
+	LogLevel string `help:"error, warn, info or debug. At info, every attempt is one line." default:"info"`
+}
+
+func (*runVerb) Help() string {
+	return `Takes executions from a queue and runs a program for each. It needs NATS only, no
+admin token.
+
+  stdin        the input as JSON; with --raw the body as sent
+  environment  HOOKSTART_EXECUTION_ID, _WORKFLOW_ID, _NODE_ID, _DELIVERY_ID, _ATTEMPT, …,
+               HOOKSTART_HEADER_X_GITHUB_EVENT for each header,
+               HOOKSTART_QUERY_NAME for each query parameter
+  exit code    0: succeeded, and stdout is the output; 75: tried again;
+               any other: failed, with the end of stderr
+
+SIGTERM, or control C, lets what runs finish; a second one stops it.
+deploy/docs/run.md in the repository has everything else.
+
+Examples:
+
+  hookstart run --queue orders -- ./order.sh
+  hookstart run --queue orders --http https://ci.example.com/hooks --http-secret-file secret`
+}
+
+// Run implements the verb.
+func (v *runVerb) Run(s *session) error {
+	if len(v.Command) > 0 && v.Command[0] == "--" { // kong leaves it to an argument that takes flags, too
+		v.Command = v.Command[1:]
+	}
+	if err := v.check(); err != nil {
+		return err
+	}
+	log, err := ops.NewLog("hookstart-run", v.LogLevel)
+	if err != nil {
+		return &usageError{err.Error(), "hookstart run --help"}
+	}
+	defer ops.Flush()
+	handler, err := v.prepare(s, log)
+	if err != nil {
+		return err
+	}
+	nc, err := bus.Connect(s.ctx, bus.Options{
+		URL: v.NATSURL, Name: "hookstart run", Timeout: v.ConnectTimeout, CredsFile: v.NATSCreds, CAFile: v.NATSCA, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	o := ops.New()
+	o.Ready.NotReady("runner", "starting")
+	if v.OpsAddr != "" {
+		_, stop, err := o.Serve(s.ctx, v.OpsAddr, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	stopChecks := o.Watch(s.ctx, log, ops.Check{Part: "NATS", Ask: func(context.Context) error {
+		if !nc.IsConnected() {
+			return errors.New("the connection is lost")
+		}
+		return nil
+	}})
+	defer stopChecks()
+	cut, stopWatching := secondSignal()
+	defer stopWatching()
+	options := v.options(log)
+	options.Observe = runnermetrics.New(o.Metrics)
+	options.OnReady = func() {
+		o.Ready.Ready("runner")
+		log.WithFields(logrus.Fields{"queue": v.Queue, "group": v.Group, "concurrency": options.Concurrency, "version": ops.Version}).Info("runner is ready")
+	}
+	handle := handler(runner.MaxOutput(nc))
+	return runner.Run(s.ctx, nc, options, func(ctx context.Context, e runner.Execution) (any, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(cut, cancel)()
+		return handle(ctx, e)
+	})
+}
+
+// check says what cannot be asked for.
+func (v *runVerb) check() error {
+	const help = "hookstart run --help"
+	switch {
+	case len(v.Command) == 0 && v.HTTP == "":
+		return &usageError{"what shall run? name a program after --, or a URL with --http", help}
+	case len(v.Command) > 0 && v.HTTP != "":
+		return &usageError{"a program and --http exclude each other", help}
+	case v.HTTP == "" && (v.HTTPSecret != "" || v.HTTPSecretFile != ""):
+		return &usageError{"--http-secret and --http-secret-file are for --http", help}
+	case v.HTTPSecret != "" && v.HTTPSecretFile != "":
+		return &usageError{"--http-secret and --http-secret-file exclude each other", help}
+	case v.Concurrency < 0 || v.Attempts < 1:
+		return &usageError{"--concurrency must be at least 0 and --attempts at least 1", help}
+	case v.Timeout <= 0 || v.DrainTimeout < 0 || v.ConnectTimeout <= 0:
+		return &usageError{"--timeout and --connect-timeout must be more than 0, and --drain-timeout at least 0", help}
+	}
+	return nil
+}
+
+// options are the kit's. A program's time is over before the kit gives up on its handler.
+func (v *runVerb) options(log *logrus.Logger) runner.Options {
+	o := runner.Options{
+		Queue: v.Queue, Group: v.Group, OnlyNew: v.OnlyNew, Concurrency: v.Concurrency, Attempts: v.Attempts, Timeout: v.Timeout,
+		DrainTimeout: cmp.Or(v.DrainTimeout, v.Timeout), Log: log,
+	}
+	if v.HTTP != "" {
+		o.Concurrency = cmp.Or(v.Concurrency, 10)
+		return o
+	}
+	o.Concurrency = cmp.Or(v.Concurrency, 1)
+	o.Timeout += target.CommandGrace
+	if v.DrainTimeout == 0 {
+		o.DrainTimeout += target.CommandGrace
+	}
+	return o
+}
+
+// prepare reports what is wrong with the target before anything is taken. The size of an output is known
+// once there is a connection.
+func (v *runVerb) prepare(s *session, log logrus.FieldLogger) (func(maxOutput int64) runner.Handler, error) {
+	if v.HTTP == "" {
+		path, err := lookUp(v.Command[0])
+		if err != nil {
+			return nil, err
+		}
+		c := &target.Command{Path: path, Args: v.Command[1:], Env: target.Inherited(os.Environ()), Raw: v.Raw, Timeout: v.Timeout, Stderr: s.Err}
+		return func(maxOutput int64) runner.Handler {
+			c.MaxOutput = maxOutput
+			return c.Handle
+		}, nil
+	}
+	to, err := url.Parse(v.HTTP)
+	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
+		return nil, &usageError{"--http must be like https://ci.example.com/hooks", "hookstart run --help"}
+	}
+	secrets, err := v.secrets()
+	if err != nil {
+		return nil, err
+	}
+	if len(secrets) == 0 {
+		log.Warn("posts are not signed: the target cannot know who sends them; set --http-secret-file")
+	}
+	p := &target.Post{URL: to, Secrets: secrets, Raw: v.Raw, Client: target.NewClient(max(v.Concurrency, 10))}
+	return func(maxOutput int64) runner.Handler {
+		p.MaxOutput = maxOutput
+		return p.Handle
+	}, nil
+}
+
+// secrets are those of --http; none: there is no flag.
+func (v *runVerb) secrets() ([]target.Secret, error) {
+	flag, text := "--http-secret", v.HTTPSecret
+	if v.HTTPSecretFile != "" {
+		content, err := os.ReadFile(v.HTTPSecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("--http-secret-file: %w", err)
+		}
+		flag, text = "--http-secret-file", string(content)
+	} else if text == "" {
+		return nil, nil
+	}
+	secrets, err := target.ParseSecrets(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return secrets, nil
+}
+
+// lookUp finds the program as a shell would.
+func lookUp(name string) (path string, err error) {
+	path, err = exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", &usageError{name + " is not executable", "chmod +x " + name}
+	case !strings.Contains(name, "/"):
+		if _, here := os.Stat(name); here == nil {
+			return "", &usageError{"there is no program " + name + " on the PATH", "write ./" + name + " for the one in this folder"}
+		}
+		return "", &usageError{"there is no program " + name + " on the PATH", "name its path"}
+	default:
+		return "", &usageError{"there is no program " + name, "hookstart run --help"}
+	}
+}
+
+// secondSignal is a context that ends with the second SIGINT or SIGTERM: the first lets executions finish.
+func secondSignal() (cut context.Context, stop func()) {
+	cut, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for range 2 {
+			select {
+			case <-signals:
+			case <-cut.Done():
+				return
+			}
+		}
+		cancel()
+	}()
+	return cut, func() {
+		signal.Stop(signals)
+		cancel()
+	}
+}

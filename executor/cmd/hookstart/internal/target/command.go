@@ -1,0 +1,228 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// tryAgain is the exit code with which a program asks for another attempt: EX_TEMPFAIL of sysexits.h.
+const tryAgain = 75
+
+// How long a program may take to end: after SIGTERM when its time is over, after SIGTERM when the runner may
+// wait no longer (the kit abandons a handler a second later), and its pipes after it has ended.
+const (
+	stopGrace = 5 * time.Second
+	cutGrace  = 500 * time.Millisecond
+	pipeGrace = time.Second
+)
+
+// CommandGrace is how much longer than Command.Timeout the handler may take.
+const CommandGrace = stopGrace + pipeGrace + time.Second
+
+// Command runs a program for each execution. The program gets the input on stdin, and what else there is to
+// know in its environment. Its end is the end of the execution:
+//
+//	exit code 0                   succeeded, with stdout as the output
+//	exit code 75                  tried again
+//	another code, or a signal     failed, with the end of stderr
+//	no end within Timeout         failed: SIGTERM, then SIGKILL five seconds later
+//	output over MaxOutput         failed, once the program has ended
+//	it cannot be started          tried again: nothing ran
+//
+// Each program has a process group of its own. What it leaves running in this group is killed when it ends.
+// If the runner itself is killed, Linux kills the program too.
+type Command struct {
+	// Path is the program, as exec.LookPath found it.
+	Path string
+	Args []string
+	// Env is what the program has in its environment besides the variables of its execution.
+	Env []string
+	// Raw hands over the body as sent, in place of the input as JSON.
+	Raw bool
+	// Timeout is how long the program may take.
+	Timeout time.Duration
+	// MaxOutput is how many bytes of stdout are an output.
+	MaxOutput int64
+	// Stderr gets what the programs write to stderr, as they write it, of several at once. Required.
+	Stderr io.Writer
+}
+
+// Handle implements runner.Handler.
+func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
+	p, err := c.start(e)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	timer := time.NewTimer(c.Timeout)
+	defer timer.Stop()
+	select {
+	case err = <-p.ended:
+		p.drain()
+		return c.verdict(p, err)
+	case <-timer.C:
+		p.stop(stopGrace)
+		p.drain()
+		return nil, runner.Permanent(errors.New(because(fmt.Sprintf("did not end within %s and was stopped", c.Timeout), p.stderr.String())))
+	case <-ctx.Done():
+		p.stop(cutGrace)
+		return nil, fmt.Errorf("was stopped, as the runner stops: %w", ctx.Err())
+	}
+}
+
+// verdict turns the end of a program into that of an execution.
+func (c *Command) verdict(p *process, err error) (any, error) {
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil && p.stdout.over:
+		return nil, tooLong(c.MaxOutput)
+	case err == nil:
+		return outputOf(p.stdout.kept.Bytes()), nil
+	case !exited:
+		return nil, fmt.Errorf("wait for the program: %w", err)
+	}
+	failure := errors.New(because(describe(exit), p.stderr.String()))
+	if exit.ExitCode() == tryAgain {
+		return nil, failure
+	}
+	return nil, runner.Permanent(failure)
+}
+
+// describe says how a program ended: "exit status 3", "killed by a signal: killed".
+func describe(exit *exec.ExitError) string {
+	if exit.ExitCode() < 0 {
+		return "ended by a " + exit.Error()
+	}
+	return exit.Error()
+}
+
+// process is a program that runs.
+type process struct {
+	cmd     *exec.Cmd
+	ended   chan error // exec.Cmd's Wait, once
+	stdout  head
+	stderr  tail
+	pipes   []*os.File // our ends
+	reading sync.WaitGroup
+}
+
+// start starts the program. Its pipes are files, and not exec.Cmd's own: Wait would otherwise wait for
+// whatever holds them open.
+func (c *Command) start(e runner.Execution) (*process, error) {
+	p := &process{cmd: exec.Command(c.Path, c.Args...), ended: make(chan error, 1), stdout: head{most: c.MaxOutput}} //nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
+	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
+	ownGroup(p.cmd)
+	var theirs []*os.File
+	defer func() {
+		for _, end := range theirs {
+			_ = end.Close()
+		}
+	}()
+	var ours [3]*os.File
+	for i := range ours {
+		read, write, err := os.Pipe()
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("cannot start %s: %w", c.Path, err)
+		}
+		if i == 0 {
+			read, write = write, read
+		}
+		ours[i], theirs = read, append(theirs, write)
+		p.pipes = append(p.pipes, read)
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	if err := p.launch(); err != nil {
+		p.close()
+		return nil, startFailure(c.Path, err)
+	}
+	input := e.Input
+	if c.Raw {
+		input = e.Payload.Body
+	}
+	go func() {
+		_, _ = ours[0].Write(input) // a program need not read it
+		_ = ours[0].Close()
+	}()
+	p.reading.Go(func() { _, _ = io.Copy(&p.stdout, ours[1]) })
+	p.reading.Go(func() { _, _ = io.Copy(io.MultiWriter(&p.stderr, c.Stderr), ours[2]) })
+	return p, nil
+}
+
+// launch starts and awaits the program on one thread: Linux kills it when the thread that started it ends,
+// which is with this process.
+func (p *process) launch() error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.ended <- p.cmd.Wait()
+		}
+	}()
+	return <-started
+}
+
+// startFailure is not the execution's fault, unless what describes it is too long for an environment.
+func startFailure(path string, err error) error {
+	if wrapped, is := errors.AsType[*fs.PathError](err); is {
+		err = wrapped.Err
+	}
+	failure := fmt.Errorf("cannot start %s: %w", path, err)
+	if errors.Is(err, syscall.E2BIG) {
+		return runner.Permanent(failure)
+	}
+	return failure
+}
+
+// stop ends the group: it may clean up for as long as grace.
+func (p *process) stop(grace time.Duration) {
+	terminate(p.cmd.Process)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case _ = <-p.ended: //nolint:staticcheck // it was made to end: how it did says nothing
+	case <-timer.C:
+		kill(p.cmd.Process)
+		_ = <-p.ended //nolint:staticcheck // as above
+	}
+}
+
+// drain kills what the program has left in its group, and reads what it wrote before its end. Something that
+// left the group, as a daemon does, may hold the pipes open: it is not waited for.
+func (p *process) drain() {
+	kill(p.cmd.Process)
+	done := make(chan struct{})
+	go func() {
+		p.reading.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(pipeGrace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		p.close()
+		<-done
+	}
+}
+
+// close closes our ends of the pipes; it may be called twice.
+func (p *process) close() {
+	for _, end := range p.pipes {
+		_ = end.Close()
+	}
+}

@@ -1,0 +1,94 @@
+package target
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// prefix begins every variable that hookstart sets.
+const prefix = "HOOKSTART_"
+
+// maxVariable bounds a variable: Linux takes no longer string than 128 KB. Only headers or parameters with
+// thousands of control characters come near.
+const maxVariable = 100 << 10
+
+// Inherited is the part of an environment that a program gets: all but hookstart's own variables, which hold
+// credentials, and whose names are those of an execution's.
+func Inherited(environment []string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		return strings.HasPrefix(variable, prefix) || strings.HasPrefix(variable, "TRACEPARENT=")
+	})
+}
+
+// environmentOf are the variables that describe an execution. A value that is empty has no variable, and a
+// value that no variable can hold (a zero byte) has none either.
+func environmentOf(e runner.Execution) []string {
+	variables := map[string]string{
+		prefix + "EXECUTION_ID": e.ID,
+		prefix + "ACCOUNT_ID":   e.AccountID,
+		prefix + "WORKFLOW_ID":  e.WorkflowID,
+		prefix + "NODE_ID":      e.NodeID,
+		prefix + "QUEUE":        e.Queue,
+		prefix + "SOURCE":       string(e.Source),
+		prefix + "DELIVERY_ID":  e.DeliveryID,
+		prefix + "RERUN_OF":     e.RerunOf,
+		prefix + "ATTEMPT":      strconv.Itoa(e.Attempt),
+		prefix + "ACCEPTED_AT":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
+		prefix + "CONTENT_TYPE": e.Payload.ContentType,
+		prefix + "HEADERS":      document(e.Headers),
+		prefix + "QUERY":        document(e.Query),
+		"TRACEPARENT":           e.Trace,
+	}
+	addEach(variables, prefix+"HEADER_", e.Headers, func(values []string) string { return strings.Join(values, ", ") })
+	addEach(variables, prefix+"QUERY_", e.Query, func(values []string) string { return values[0] })
+	list := make([]string, 0, len(variables))
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if value := variables[name]; value != "" && len(value) <= maxVariable && strings.IndexByte(value, 0) < 0 {
+			list = append(list, name+"="+value)
+		}
+	}
+	return list
+}
+
+// document is the names and values as JSON: {"Name": ["value", …]}, of which nothing is lost.
+func document(values execution.Values) string {
+	if len(values) == 0 {
+		return "{}"
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // maps of strings always marshal
+	}
+	return string(text)
+}
+
+// addEach adds a variable for each name. Of two names with the same variable, the first in order counts.
+func addEach(variables map[string]string, prefix string, values execution.Values, one func([]string) string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		variable := prefix + variableName(name)
+		if _, taken := variables[variable]; !taken && len(values[name]) > 0 {
+			variables[variable] = one(values[name])
+		}
+	}
+}
+
+// variableName is a name in upper case, with _ for what shells do not take in a name.
+func variableName(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		default:
+			return '_'
+		}
+	}, name)
+}

@@ -1,0 +1,12 @@
+package target
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup makes the program the leader of a group, which no signal of a terminal reaches, and lets it end
+// with this process.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,92 @@
+// Package target has the handlers of "hookstart run": what an execution is handed to. A Command runs a
+// program for each execution; a Post sends each to a URL.
+package target
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// maxReason bounds what is quoted of stderr or of an answer: the report of a failure takes 4,000
+// bytes, with the words around it.
+const maxReason = 3500
+
+// outputOf is the output of an execution whose target wrote this text: the text itself if it is one JSON
+// document in UTF-8, else {"text": …}, in base64 if it is not UTF-8. Without any text there is no output.
+func outputOf(text []byte) any {
+	switch {
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil
+	case !utf8.Valid(text):
+		return map[string]string{"text": base64.StdEncoding.EncodeToString(text), "textEncoding": "base64"}
+	case json.Valid(text):
+		return json.RawMessage(text)
+	default:
+		return map[string]string{"text": string(text)}
+	}
+}
+
+// tooLong is the end of an execution whose output no report takes. Another attempt would have the
+// same output.
+func tooLong(most int64) error {
+	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere and write a reference", most))
+}
+
+// because adds what a target said to what went wrong.
+func because(what, said string) string {
+	if said = strings.TrimSpace(said); said == "" {
+		return what
+	}
+	return what + ": " + said
+}
+
+// head keeps the first bytes of what is written to it, and knows whether there were more. It is the
+// buffer of an output.
+type head struct {
+	kept bytes.Buffer
+	most int64
+	over bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	room := h.most - int64(h.kept.Len())
+	if int64(len(p)) > room {
+		h.over = true
+		h.kept.Write(p[:max(room, 0)])
+		return len(p), nil
+	}
+	return h.kept.Write(p)
+}
+
+// tail keeps the last bytes of what is written to it: the end of stderr says most about a failure.
+type tail struct {
+	kept []byte
+	cut  bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - maxReason; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+		t.cut = true
+	}
+	return len(p), nil
+}
+
+// String begins at the beginning of a character.
+func (t *tail) String() string {
+	text := t.kept
+	if !t.cut {
+		return string(text)
+	}
+	for len(text) > 0 && !utf8.RuneStart(text[0]) {
+		text = text[1:]
+	}
+	return "… " + string(text)
+}

@@ -1,0 +1,171 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// maxRetryAfter bounds what a target can ask for with Retry-After.
+const maxRetryAfter = time.Hour
+
+// Post sends each execution to a URL, signed as Standard Webhooks if there is a secret. The ID of the signed
+// message is the execution's, the same for each attempt. The answer is the end of the execution:
+//
+//	2xx                           succeeded, with the body as the output
+//	408, 425, 429, 5xx            tried again, after Retry-After if it is there
+//	no answer, or a broken one    tried again
+//	any other answer              failed, with the beginning of the body; redirects are not followed
+//	output over MaxOutput         failed
+type Post struct {
+	// URL is where to send to. Its user, password and query are in no error.
+	URL *url.URL
+	// Secrets sign, each of them: during a rotation the target may know any. None: nothing is signed.
+	Secrets []Secret
+	// Raw sends the body as it came, with its own headers, in place of the input as JSON.
+	Raw bool
+	// MaxOutput is how many bytes of an answer are an output.
+	MaxOutput int64
+	// Client sends; it must not follow redirects. Required.
+	Client *http.Client
+}
+
+// NewClient returns a client that follows no redirect and keeps connections for as many posts at once.
+func NewClient(concurrency int) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // net/http's own
+	transport.MaxIdleConnsPerHost = concurrency
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Handle implements runner.Handler.
+func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
+	body := e.Input
+	if p.Raw {
+		body = e.Payload.Body
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, runner.Permanent(errors.New("the URL cannot be sent to"))
+	}
+	p.describe(request.Header, e)
+	Sign(request.Header, p.Secrets, e.ID, time.Now(), body)
+	response, err := p.Client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, cause(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutput+1))
+	if err != nil {
+		return nil, fmt.Errorf("the answer of %s broke off: %w", p.URL.Host, err)
+	}
+	return p.verdict(response, answer)
+}
+
+// verdict turns an answer into the end of an execution.
+func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
+	status := response.StatusCode
+	if status >= 200 && status < 300 {
+		if int64(len(answer)) > p.MaxOutput {
+			return nil, tooLong(p.MaxOutput)
+		}
+		return outputOf(answer), nil
+	}
+	failure := errors.New(because(p.URL.Host+" answered "+response.Status, string(answer[:min(len(answer), maxReason)])))
+	switch {
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		return nil, runner.RetryAfter(failure, retryAfter(response.Header.Get("Retry-After"), time.Now()))
+	default:
+		return nil, runner.Permanent(failure)
+	}
+}
+
+// retryAfter is a Retry-After of seconds or a date; 0: there is none that counts.
+func retryAfter(value string, now time.Time) time.Duration {
+	var after time.Duration
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		after = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(value); err == nil {
+		after = at.Sub(now)
+	}
+	return min(max(after, 0), maxRetryAfter)
+}
+
+// cause takes the URL off an error: it may hold a password or a token.
+func cause(err error) error {
+	if wrapped, is := errors.AsType[*url.Error](err); is {
+		return wrapped.Err
+	}
+	return err
+}
+
+// describe sets the headers that say which execution this is.
+func (p *Post) describe(header http.Header, e runner.Execution) {
+	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
+		if p.Raw && forwardable(name) {
+			header[textproto.CanonicalMIMEHeaderKey(name)] = e.Headers[name]
+		} else if !p.Raw {
+			header["Hookstart-Header-"+name] = e.Headers[name]
+		}
+	}
+	contentType := e.Payload.ContentType
+	if !p.Raw {
+		contentType = "application/json"
+	}
+	for name, value := range map[string]string{
+		"Content-Type":           contentType,
+		"User-Agent":             "hookstart",
+		"Hookstart-Execution-Id": e.ID,
+		"Hookstart-Account-Id":   e.AccountID,
+		"Hookstart-Workflow-Id":  e.WorkflowID,
+		"Hookstart-Node-Id":      e.NodeID,
+		"Hookstart-Queue":        e.Queue,
+		"Hookstart-Source":       string(e.Source),
+		"Hookstart-Delivery-Id":  e.DeliveryID,
+		"Hookstart-Rerun-Of":     e.RerunOf,
+		"Hookstart-Attempt":      strconv.Itoa(e.Attempt),
+		"Hookstart-Accepted-At":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
+		"Hookstart-Query":        queryOf(e.Query),
+		"Traceparent":            e.Trace,
+	} {
+		if value != "" {
+			header.Set(name, value)
+		}
+	}
+}
+
+// notForwarded are headers of the connection that the request came on, and those in which targets believe
+// what their own proxies say.
+var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
+	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded", "Host", "Keep-Alive", "Te",
+	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
+}
+
+// forwardable says whether a header of the sender may be sent on under its own name. Those of the signature and
+// of hookstart itself are ours to set.
+func forwardable(name string) bool {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {
+		if strings.HasPrefix(name, ours) {
+			return false
+		}
+	}
+	return !slices.Contains(notForwarded, name)
+}
+
+func queryOf(values execution.Values) string { return url.Values(values).Encode() }
