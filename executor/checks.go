@@ -12,13 +12,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // checks are what an executor cannot record, or answer operators, without. The recorder says for
 // itself when it has lost its consumer, or when a transaction fails.
-func checks(nc *nats.Conn, js jetstream.JetStream, follower *registry.Follower, records store.Store, c Config) []ops.Check {
+func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, records store.Store, c Config) []ops.Check {
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
 		{Part: "executor streams", Ask: func(ctx context.Context) error { return keepStreams(ctx, js, c) }},

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -44,7 +44,7 @@ func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Con
 
 // ensureRegistry creates the registry's buckets, and its copy if there is to be one.
 func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
-	if err := registry.EnsureBuckets(ctx, js, c.Replicas); err != nil {
+	if err := edit.EnsureBuckets(ctx, js, c.Replicas); err != nil {
 		return err
 	}
 	if c.RegistryCopy != "" {
@@ -52,7 +52,7 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 		if err != nil {
 			return fmt.Errorf("--registry-copy: %w", err)
 		}
-		if err := registry.EnsureCopy(ctx, copies, c.Replicas); err != nil {
+		if err := edit.EnsureCopy(ctx, copies, c.Replicas); err != nil {
 			return err
 		}
 	}

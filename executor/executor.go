@@ -31,7 +31,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/tracing"
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
@@ -103,8 +104,8 @@ func run(ctx context.Context, c Config) error {
 	defer func() { _ = records.Close() }()
 	records = measured.New(records, o.Metrics)
 
-	directory := registry.NewDirectory()
-	follower, err := registry.Follow(starting, js, directory, log)
+	directory := edit.NewDirectory()
+	follower, err := agree.Follow(starting, js, directory, log)
 	if err != nil {
 		return err
 	}
@@ -112,20 +113,20 @@ func run(ctx context.Context, c Config) error {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_registry_revision", Help: "The registry revision that is in force here.",
 	}, func() float64 { return float64(follower.Revision()) }))
-	roll, err := registry.CallRoll(ctx, nc)
+	roll, err := agree.CallRoll(ctx, nc)
 	if err != nil {
 		return err
 	}
 	defer roll.Stop()
 	// From here on changes of the registry, by this executor too, wait for this process.
-	announcer, err := registry.Announce(starting, nc, follower, registry.RoleExecutor, nil, log)
+	announcer, err := agree.Announce(starting, nc, follower, agree.RoleExecutor, nil, log)
 	if err != nil {
 		return err
 	}
 	defer announcer.Stop()
-	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last call is answered
+	lease := agree.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last call is answered
 	defer lease.Stop()
-	editor, err := registry.NewEditor(starting, js, directory, follower, lease, roll)
+	editor, err := edit.NewEditor(starting, js, directory, follower, lease, roll)
 	if err != nil {
 		return err
 	}
@@ -260,13 +261,13 @@ func opened[S store.Store](s S, err error) (store.Store, error) {
 
 func readPlans(path string) (*hookstartv1.PlanCatalog, error) {
 	if path == "" {
-		return registry.ParsePlans(registry.DefaultPlans)
+		return edit.ParsePlans(edit.DefaultPlans)
 	}
 	file, err := os.ReadFile(path) //nolint:gosec // the operator's own file
 	if err != nil {
 		return nil, fmt.Errorf("--plans: %w", err)
 	}
-	return registry.ParsePlans(file)
+	return edit.ParsePlans(file)
 }
 
 // planTimeout is how long one attempt to put the plan catalog in force may take.
@@ -274,7 +275,7 @@ const planTimeout = 5 * time.Second
 
 // putPlans puts the catalog in force, trying until the context ends: NATS may be away for a
 // moment. That a process lags behind must not keep this one from starting.
-func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) error {
+func putPlans(ctx context.Context, editor *edit.Editor, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) error {
 	for {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
 		err := editor.PutPlans(trying, plans)
@@ -282,7 +283,7 @@ func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.P
 		if err == nil {
 			return nil
 		}
-		if _, lagging := errors.AsType[*registry.LaggingError](err); lagging {
+		if _, lagging := errors.AsType[*agree.LaggingError](err); lagging {
 			log.WithError(err).Warn("the plan catalog is stored; not every process has confirmed it yet")
 			return nil
 		}
@@ -296,7 +297,7 @@ func putPlans(ctx context.Context, editor *registry.Editor, plans *hookstartv1.P
 
 // warnOfLostPlans says how many accounts have a plan that the catalog does not have: nothing
 // else tells an operator who left it out.
-func warnOfLostPlans(directory *registry.Directory, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) {
+func warnOfLostPlans(directory *edit.Directory, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) {
 	known := map[string]bool{}
 	for _, plan := range plans.GetPlans() {
 		known[plan.GetId()] = true

@@ -14,6 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -84,9 +85,9 @@ func BenchmarkIngress(b *testing.B) {
 	if _, _, err := r.PutAccount(ctx, "a", "", "ultra"); err != nil {
 		b.Fatal(err)
 	}
-	if _, _, err := r.PutWorkflow(ctx, registry.WorkflowSpec{
+	if _, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{
 		ID: "bench", AccountID: "a", RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: 1e9},
-		Triggers: []registry.TriggerSpec{{NodeID: "node"}},
+		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
 	}); err != nil {
 		b.Fatal(err)
 	}

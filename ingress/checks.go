@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -25,7 +25,7 @@ const staleAfter = 2500 * time.Millisecond
 const smallestMessage = 512
 
 // checks are what an ingress cannot accept webhooks without.
-func checks(nc *nats.Conn, js jetstream.JetStream, lease *registry.Lease, publisher *publish.Publisher) []ops.Check {
+func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher *publish.Publisher) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
 		{Part: "ingress registry", Ask: func(context.Context) error {

@@ -30,6 +30,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -200,7 +201,7 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	tb.Helper()
 	token = registry.NewToken()
 	hash := registry.HashToken(token)
-	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	if err != nil {
 		tb.Fatal(err)
 	}

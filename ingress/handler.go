@@ -45,7 +45,7 @@ type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 }
 
-// lease says whether the registry can be relied on: *registry.Lease.
+// lease says whether the registry can be relied on: *agree.Lease.
 type lease interface {
 	Valid(now time.Time) bool
 }

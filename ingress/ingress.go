@@ -24,6 +24,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
@@ -107,7 +108,7 @@ func run(ctx context.Context, c Config) error {
 	}
 
 	snapshot := registry.NewSnapshot()
-	follower, err := registry.Follow(starting, js, snapshot, log)
+	follower, err := agree.Follow(starting, js, snapshot, log)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func run(ctx context.Context, c Config) error {
 	}
 	defer talk.Stop()
 
-	lease := registry.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
+	lease := agree.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
 	defer lease.Stop()
 	probeKey := probe.NewKey()
 	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, probe.NewAnswerer(probeKey), newRequestMetrics(o.Metrics), log)
@@ -138,7 +139,7 @@ func run(ctx context.Context, c Config) error {
 	server := h.server(log)
 
 	// From here on changes of the registry wait for this process.
-	announcer, err := registry.Announce(starting, nc, follower, registry.RoleIngress, &hookstartv1.IngressSettings{
+	announcer, err := agree.Announce(starting, nc, follower, agree.RoleIngress, &hookstartv1.IngressSettings{
 		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: c.allDeliveryIDHeaders(), ProbeKey: probeKey,
 	}, log)
 	if err != nil {
@@ -189,7 +190,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 
 // waitForExecutor waits for the stream and the registry: the executor creates them.
 func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
-	if err := errors.Join(stream.Wait(ctx, js), registry.Wait(ctx, js)); err != nil {
+	if err := errors.Join(stream.Wait(ctx, js), agree.WaitForBucket(ctx, js)); err != nil {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
 		}

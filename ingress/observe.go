@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -126,7 +127,7 @@ type requestMetrics struct {
 }
 
 // registerState shows what the ingress works with.
-func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *registry.Follower, lease *registry.Lease) {
+func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *agree.Follower, lease *agree.Lease) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "hookstart_ingress_registry_revision", Help: "The registry revision that is in force here.",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -59,8 +60,8 @@ func (s *situations) workflow(id, plan string, active bool, limit *registry.Rate
 func (s *situations) workflowIn(account, id string, active bool, limit *registry.RateLimit) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	_, _, err := s.PutWorkflow(ctx, registry.WorkflowSpec{
-		ID: id, AccountID: account, RateLimit: limit, Triggers: []registry.TriggerSpec{{NodeID: "node"}},
+	_, _, err := s.PutWorkflow(ctx, edit.WorkflowSpec{
+		ID: id, AccountID: account, RateLimit: limit, Triggers: []edit.TriggerSpec{{NodeID: "node"}},
 	})
 	if err == nil && active {
 		_, err = s.Activate(ctx, id)
@@ -140,7 +141,7 @@ func TestOverloaded(t *testing.T) {
 // All workflows of an account share the bytes of its day, at all ingresses.
 func TestBytesPerDay(t *testing.T) {
 	s := start(t)
-	plans, err := registry.ParsePlans([]byte(`[{"id": "small", "webhookTriggers": true, "rateLimit": {"requests": 100, "windowSeconds": 1}, "bytesPerDay": 100000},
+	plans, err := edit.ParsePlans([]byte(`[{"id": "small", "webhookTriggers": true, "rateLimit": {"requests": 100, "windowSeconds": 1}, "bytesPerDay": 100000},
 		{"id": "any", "webhookTriggers": true, "rateLimit": {"requests": 100, "windowSeconds": 1}}]`))
 	if err != nil {
 		t.Fatal(err)

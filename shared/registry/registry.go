@@ -1,23 +1,18 @@
-// Package registry holds what may start executions: accounts, plans, workflows,
-// trigger nodes and their tokens.
+// Package registry is the domain of who may start executions: accounts, plans, workflows, trigger
+// nodes and their tokens; and the Snapshot of it that an ingress reads without a lock.
 //
-// The records live in a JetStream KV bucket, the source of truth. Editor changes
-// them; Follow brings every change, in order, to a Sink: the Snapshot that ingress
-// reads without a lock, and the Directory that the operators' API reads. A change
-// counts as done only when every live follower has applied it: see Roll.
+// The records live in a JetStream KV bucket, the source of truth. Package edit changes them; package
+// agree brings every change, in order, to every process, and knows when all of them have applied it.
 //
 // The tokens themselves, and the sample payloads, are in a second bucket that
 // ingress may not read. In the first there are only hashes.
 package registry
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
@@ -29,51 +24,22 @@ const (
 	SecretsBucket = "registry_secrets"
 )
 
-// stream is the name of the stream behind Bucket.
-const stream = "KV_" + Bucket
+// Stream is the name of the stream behind Bucket.
+const Stream = "KV_" + Bucket
 
 // Streams are the names of the streams behind the buckets.
-func Streams() []string { return []string{"KV_" + Bucket, "KV_" + SecretsBucket} }
+func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 
+// CopyStreams are the names of the streams behind the copy.
+func CopyStreams() []string { return []string{Stream} }
+
+// The keys of Bucket: one for the plan catalog, and one for each account and workflow, whose ID
+// comes after the prefix.
 const (
-	plansKey       = "plans"
-	accountPrefix  = "account."
-	workflowPrefix = "workflow."
+	PlansKey       = "plans"
+	AccountPrefix  = "account."
+	WorkflowPrefix = "workflow."
 )
-
-func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
-
-// EnsureBuckets creates the buckets that do not exist yet. It leaves existing ones
-// as they are.
-func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
-	for _, bucket := range []struct{ name, description string }{
-		{Bucket, "hookstart: accounts, plans, workflows"},
-		{SecretsBucket, "hookstart: tokens and sample payloads"},
-	} {
-		_, err := js.KeyValue(ctx, bucket.name)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: bucket.name, Description: bucket.description,
-				History: 1, Storage: jetstream.FileStorage, Replicas: replicas,
-			})
-			if errors.Is(err, jetstream.ErrBucketExists) {
-				err = nil // another executor was first
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("bucket %s: %w", bucket.name, err)
-		}
-	}
-	return nil
-}
-
-// Wait waits until the buckets exist: the executor creates them.
-func Wait(ctx context.Context, js jetstream.JetStream) error {
-	return ask(ctx, func(ctx context.Context) error {
-		_, err := js.KeyValue(ctx, Bucket)
-		return err
-	})
-}
 
 // Change is one record of the registry as it is since a revision. Exactly one of the
 // records, or of the deleted IDs, is set.
@@ -90,24 +56,25 @@ type Change struct {
 	DeletedWorkflow string
 }
 
-// decodeChange reads a message of the bucket's stream.
-func decodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (Change, error) {
+// DecodeChange reads a message of the bucket's stream: its subject, whether it is a deletion, its
+// sequence, when it was stored, and the record.
+func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (Change, error) {
 	c := Change{Revision: revision, At: at}
 	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")
 	switch {
-	case key == plansKey:
+	case key == PlansKey:
 		c.Plans = &hookstartv1.PlanCatalog{}
 		return c, proto.Unmarshal(data, c.Plans)
-	case strings.HasPrefix(key, accountPrefix):
+	case strings.HasPrefix(key, AccountPrefix):
 		if deleted {
-			c.DeletedAccount = strings.TrimPrefix(key, accountPrefix)
+			c.DeletedAccount = strings.TrimPrefix(key, AccountPrefix)
 			return c, nil
 		}
 		c.Account = &hookstartv1.Account{}
 		return c, proto.Unmarshal(data, c.Account)
-	case strings.HasPrefix(key, workflowPrefix):
+	case strings.HasPrefix(key, WorkflowPrefix):
 		if deleted {
-			c.DeletedWorkflow = strings.TrimPrefix(key, workflowPrefix)
+			c.DeletedWorkflow = strings.TrimPrefix(key, WorkflowPrefix)
 			return c, nil
 		}
 		c.Workflow = &hookstartv1.Workflow{}

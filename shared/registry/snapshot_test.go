@@ -7,6 +7,7 @@ import (
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // An ingress that starts hears the others, and is asked for its metrics, while it still
@@ -29,7 +30,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 			}
 		})
 	}
-	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,4 +45,35 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	}
 	snapshot.Loaded()
 	readers.Wait()
+}
+
+// While the plan's one active workflow is switched, deleted and made again, nobody finds that
+// it is past the plan's limit.
+func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
+	t.Parallel()
+	s := registry.NewSnapshot()
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(registry.Change{Plans: plans})
+	s.Apply(registry.Change{Account: &hookstartv1.Account{Id: "account", Plan: "free"}})
+	s.Loaded()
+	var switching sync.WaitGroup
+	switching.Go(func() {
+		for n := range int64(50_000) {
+			s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Active: true, Transition: n}})
+			if n%2 == 0 {
+				s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Transition: n}})
+			} else {
+				s.Apply(registry.Change{DeletedWorkflow: "wf"})
+			}
+		}
+	})
+	defer switching.Wait()
+	for range 2_000_000 {
+		if view, found := s.Lookup("wf"); found && view.Workflow.Active && !view.WithinPlan {
+			t.Fatal("it is active and past the plan's limit")
+		}
+	}
 }

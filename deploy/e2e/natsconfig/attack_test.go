@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -55,10 +56,10 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 		err = stream.EnsureReports(tb.Context(), js, 1)
 	}
 	if err == nil {
-		err = registry.EnsureBuckets(tb.Context(), js, 1)
+		err = edit.EnsureBuckets(tb.Context(), js, 1)
 	}
 	if err == nil {
-		err = registry.EnsureCopy(tb.Context(), copyOf(tb, nc), 1)
+		err = edit.EnsureCopy(tb.Context(), copyOf(tb, nc), 1)
 	}
 	if err == nil {
 		group := stream.RunnerGroup{Queue: "default", Group: "main"}

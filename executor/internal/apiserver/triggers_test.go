@@ -20,6 +20,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 func TestTrigger(t *testing.T) {
@@ -75,7 +77,7 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	announce := func(settings *hookstartv1.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
-		a, err := registry.Announce(t.Context(), r.nc, r.Follower, registry.RoleIngress, settings, logtest.Quiet())
+		a, err := agree.Announce(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })
@@ -176,7 +178,7 @@ func TestRotation(t *testing.T) {
 		}
 		second = next
 	}
-	for i := 1; i < registry.MaxTokens; i++ {
+	for i := 1; i < edit.MaxTokens; i++ {
 		r.post(at, `{"keepOldForSeconds":60}`).is(200)
 	}
 	before := r.trigger("wf", "a")
@@ -203,7 +205,7 @@ func TestRotation(t *testing.T) {
 // lag makes a process live that confirms nothing until it leaves, or the test ends.
 func (r *rig) lag(t *testing.T) (leave func()) {
 	t.Helper()
-	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Role: registry.RoleIngress, Serving: true, Ingress: &hookstartv1.IngressSettings{}})
+	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: "stuck", Role: agree.RoleIngress, Serving: true, Ingress: &hookstartv1.IngressSettings{}})
 	r.check(err)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

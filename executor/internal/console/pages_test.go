@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -484,8 +485,8 @@ func TestPlanChange(t *testing.T) {
 
 	// None stops, but senders may call less often.
 	r.Workflow(t, "limited", "ultra", true)
-	_, _, err = r.PutWorkflow(t.Context(), registry.WorkflowSpec{
-		ID: "limited", AccountID: "on-ultra", Triggers: []registry.TriggerSpec{{NodeID: "node"}}, RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
+	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}}, RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
 	})
 	r.check(err)
 	if a := r.get("/fragments/plan-change?account=on-ultra&plan=pro", session); a.status != http.StatusNoContent {

@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // Error is why a call failed. What it says is for the operator, except Cause.
@@ -53,24 +54,24 @@ func (s *Service) explain(err error) *Error {
 	if fields := invalidFields(err); len(fields) > 0 {
 		return &Error{Code: api.CodeInvalid, Fields: fields, Cause: err}
 	}
-	if missing, is := errors.AsType[*registry.NotFoundError](err); is {
+	if missing, is := errors.AsType[*edit.NotFoundError](err); is {
 		return failed(api.CodeNotFound, "There is no "+missing.What+".")
 	}
-	if lagging, is := errors.AsType[*registry.LaggingError](err); is {
+	if lagging, is := errors.AsType[*agree.LaggingError](err); is {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
 	switch {
-	case errors.Is(err, registry.ErrPlanLimit):
+	case errors.Is(err, edit.ErrPlanLimit):
 		return failed(api.CodePlanLimitExceeded, "")
-	case errors.Is(err, registry.ErrNotInPlan):
+	case errors.Is(err, edit.ErrNotInPlan):
 		return failed(api.CodeWebhooksNotInPlan, "")
-	case errors.Is(err, registry.ErrNoSample):
+	case errors.Is(err, edit.ErrNoSample):
 		return failed(api.CodeSamplePayloadMissing, "")
-	case errors.Is(err, registry.ErrTooManyTokens):
+	case errors.Is(err, edit.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
-	case errors.Is(err, errAway) || errors.Is(err, registry.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
+	case errors.Is(err, errAway) || errors.Is(err, agree.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	default:
 		return failed(api.CodeInternal, "")
@@ -80,7 +81,7 @@ func (s *Service) explain(err error) *Error {
 // invalidFields finds every InvalidError in an error, joined ones too.
 func invalidFields(err error) []api.FieldError {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As would stop at the first
-	case *registry.InvalidError:
+	case *edit.InvalidError:
 		return []api.FieldError{{Field: e.Field, Problem: e.Problem}}
 	case interface{ Unwrap() error }:
 		return invalidFields(e.Unwrap())

@@ -14,19 +14,20 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // Config is all that a Service needs. What has no default is required. The service owns
 // none of it, and stops nothing.
 type Config struct {
 	// Editor makes the changes.
-	Editor *registry.Editor
+	Editor *edit.Editor
 	// Directory answers what accounts and workflows there are. It is the one that Editor
 	// works with: after a change, it has it.
-	Directory *registry.Directory
+	Directory *edit.Directory
 	// Roll knows what the live ingresses were told.
-	Roll *registry.Roll
+	Roll *agree.Roll
 	// Store has the records.
 	Store store.Store
 	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.

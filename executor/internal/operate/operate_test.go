@@ -88,9 +88,16 @@ func TestRoles(t *testing.T) {
 		role, other operate.Role
 		want        bool
 	}{
-		{operate.Viewer, operate.Viewer, true}, {operate.Viewer, operate.Editor, false}, {operate.Editor, operate.Viewer, true},
-		{operate.Admin, operate.Editor, true}, {operate.Editor, operate.Admin, false}, {operate.Admin, "owner", false},
-		{"owner", operate.Viewer, false}, {"", operate.Viewer, false}, {"", "", false}, {operate.Admin, "", false},
+		{operate.Viewer, operate.Viewer, true},
+		{operate.Viewer, operate.Editor, false},
+		{operate.Editor, operate.Viewer, true},
+		{operate.Admin, operate.Editor, true},
+		{operate.Editor, operate.Admin, false},
+		{operate.Admin, "owner", false},
+		{"owner", operate.Viewer, false},
+		{"", operate.Viewer, false},
+		{"", "", false},
+		{operate.Admin, "", false},
 	} {
 		if got := c.role.Includes(c.other); got != c.want {
 			t.Errorf("%q includes %q: %v", c.role, c.other, got)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // Page says which part of a list is wanted.
@@ -36,7 +36,7 @@ func (p Page) after(kind string) (string, error) {
 }
 
 func badCursor() error {
-	return &registry.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
+	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
 // list is one page of found, which has one item more than the page takes if there are

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/execution"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
@@ -47,21 +47,21 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 
 // triggerOf returns the trigger node of an execution that is to run again. The workflow may belong to
 // another account by now, which the caller does not see.
-func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*registry.TriggerInfo, error) {
+func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err == nil && !by.sees(trigger.Workflow.GetAccountId()) {
-		trigger, err = nil, &registry.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
+		trigger, err = nil, &edit.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
 	}
-	if missing, is := errors.AsType[*registry.NotFoundError](err); is {
+	if missing, is := errors.AsType[*edit.NotFoundError](err); is {
 		return nil, &Error{Code: api.CodeNotFound, Detail: "The execution cannot run again: its " + missing.What + " is gone."}
 	}
 	return trigger, err
 }
 
-func (s *Service) rerun(ctx context.Context, trigger *registry.TriggerInfo, rerunOf string) (none api.Started, err error) {
+func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf string) (none api.Started, err error) {
 	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.GetId())
 	if trigger.SamplePayload == nil {
-		return none, fmt.Errorf("%s: %w", where, registry.ErrNoSample)
+		return none, fmt.Errorf("%s: %w", where, edit.ErrNoSample)
 	}
 	payload, err := execution.NewPayload("application/json", trigger.SamplePayload)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Service) rerun(ctx context.Context, trigger *registry.TriggerInfo, reru
 
 // start publishes the start of an execution at a trigger node, and returns when the stream
 // has confirmed that it is stored. once makes the stream store it only once, by its ID.
-func (s *Service) start(ctx context.Context, at *registry.TriggerInfo, start execution.Start, once bool) (err error) {
+func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.GetId(), at.NodeID
 	start.AccountID, start.Queue = at.Workflow.GetAccountId(), at.Workflow.GetQueue()
 	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)

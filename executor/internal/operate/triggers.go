@@ -7,10 +7,11 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // MaxTokens is how many tokens of one trigger node may work at the same time.
-const MaxTokens = registry.MaxTokens
+const MaxTokens = edit.MaxTokens
 
 // HoldsToken says whether there is a webhook's token in a text, if only by mistake.
 func HoldsToken(text string) bool { return strings.Contains(text, registry.TokenPrefix) }
@@ -94,7 +95,7 @@ func (s *Service) rotationFailed(err error) error {
 	return failed
 }
 
-func (s *Service) tokensLastUsed(ctx context.Context, info *registry.TriggerInfo) (map[string]time.Time, error) {
+func (s *Service) tokensLastUsed(ctx context.Context, info *edit.TriggerInfo) (map[string]time.Time, error) {
 	ids := make([]string, len(info.Tokens))
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
@@ -103,7 +104,7 @@ func (s *Service) tokensLastUsed(ctx context.Context, info *registry.TriggerInfo
 	return used, s.databaseError(ctx, err)
 }
 
-func (s *Service) triggerOnWire(info *registry.TriggerInfo, used map[string]time.Time) api.Trigger {
+func (s *Service) triggerOnWire(info *edit.TriggerInfo, used map[string]time.Time) api.Trigger {
 	at := s.endpoint()
 	wire := api.Trigger{
 		NodeID: info.NodeID, Name: info.Name,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 const workflowsList = "workflows"
@@ -104,11 +104,11 @@ func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
 
 // PutWorkflow creates a workflow, inactive, or replaces it.
 func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow) (PutResult[api.Workflow], error) {
-	spec := registry.WorkflowSpec{
+	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
 	}
 	for _, t := range put.Triggers {
-		trigger := registry.TriggerSpec{NodeID: t.NodeID, Name: t.Name}
+		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
 			trigger.SamplePayload = t.SamplePayload
 		}

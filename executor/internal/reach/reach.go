@@ -51,7 +51,7 @@ type Result struct {
 	At       time.Time
 }
 
-// Ingresses knows the ingresses that live: *registry.Roll.
+// Ingresses knows the ingresses that live: *agree.Roll.
 type Ingresses interface {
 	Ingress() []*hookstartv1.IngressSettings
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -16,7 +17,7 @@ func TestByteCost(t *testing.T) {
 		{1, 1, day},
 		{1, 86_400, time.Second},
 		{102_400, 1_000_000_000, 8_847_360_000},
-		{500_000_000_000_000, registry.MaxBytesPerDay, day / 2},
+		{500_000_000_000_000, edit.MaxBytesPerDay, day / 2},
 		{1, 2, day / 2},
 		{1 << 62, 1, 2 * day},
 		{0, 1, 0},

@@ -9,17 +9,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/ops/logtest"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // Registry is a registry and an editor of it.
 type Registry struct {
-	*registry.Editor
-	Directory *registry.Directory
-	Follower  *registry.Follower
-	Lease     *registry.Lease
-	Roll      *registry.Roll
+	*edit.Editor
+	Directory *edit.Directory
+	Follower  *agree.Follower
+	Lease     *agree.Lease
+	Roll      *agree.Roll
 	JetStream jetstream.JetStream
 }
 
@@ -41,23 +42,23 @@ func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	check(err)
 	check(stream.Ensure(ctx, js, stream.DefaultSettings))
 	check(stream.EnsureReports(ctx, js, 1))
-	check(registry.EnsureBuckets(ctx, js, 1))
+	check(edit.EnsureBuckets(ctx, js, 1))
 
-	r := &Registry{Directory: registry.NewDirectory(), JetStream: js}
-	r.Follower, err = registry.Follow(ctx, js, r.Directory, log)
+	r := &Registry{Directory: edit.NewDirectory(), JetStream: js}
+	r.Follower, err = agree.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	r.Roll, err = registry.CallRoll(ctx, nc)
+	r.Roll, err = agree.CallRoll(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Roll.Stop)
-	announcer, err := registry.Announce(ctx, nc, r.Follower, registry.RoleExecutor, nil, log)
+	announcer, err := agree.Announce(ctx, nc, r.Follower, agree.RoleExecutor, nil, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
-	r.Lease = registry.NewLease(nc, r.Follower)
+	r.Lease = agree.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
-	r.Editor, err = registry.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
+	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
 	check(err)
-	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	check(err)
 	check(r.PutPlans(ctx, plans))
 	return r
@@ -71,8 +72,8 @@ func (r *Registry) Workflow(tb testing.TB, id, plan string, active bool) (token 
 	if _, _, err := r.PutAccount(ctx, "on-"+plan, "An account", plan); err != nil {
 		tb.Fatal(err)
 	}
-	if _, _, err := r.PutWorkflow(ctx, registry.WorkflowSpec{
-		ID: id, AccountID: "on-" + plan, Name: id, Triggers: []registry.TriggerSpec{{NodeID: "node"}},
+	if _, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{
+		ID: id, AccountID: "on-" + plan, Name: id, Triggers: []edit.TriggerSpec{{NodeID: "node"}},
 	}); err != nil {
 		tb.Fatal(err)
 	}

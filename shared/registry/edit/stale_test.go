@@ -1,4 +1,4 @@
-package registry_test
+package edit_test
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -26,14 +26,14 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	r.Workflow(t, "other", "free", true)
 	r.Workflow(t, "first", "free", false)
 
-	late := &heldDirectory{Directory: registry.NewDirectory()}
-	follower, err := registry.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
+	late := &heldDirectory{Directory: edit.NewDirectory()}
+	follower, err := agree.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))
-	lease := registry.NewLease(r.JetStream.Conn(), follower)
+	lease := agree.NewLease(r.JetStream.Conn(), follower)
 	t.Cleanup(lease.Stop)
-	editor, err := registry.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease, r.Roll)
+	editor, err := edit.NewEditor(t.Context(), r.JetStream, late.Directory, follower, lease, r.Roll)
 	fatal(t, err)
 
 	late.hold.Lock()
@@ -81,7 +81,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 			t.Errorf("%s, up to date: %v", name, err)
 		}
 	}
-	if _, err := editor.Trigger(ctx, "gone", "node"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := editor.Trigger(ctx, "gone", "node"); !errors.Is(err, edit.ErrNotFound) {
 		t.Errorf("a node of a workflow that is deleted: %v", err)
 	}
 	for id, active := range map[string]bool{"on": true, "off": false, "first": true} {
@@ -127,7 +127,7 @@ func TestAChangePausesBetweenItsTries(t *testing.T) {
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "wf", "pro", true)
 	var tries atomic.Int32
-	editor, err := registry.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory, r.Follower, r.Lease, r.Roll)
+	editor, err := edit.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory, r.Follower, r.Lease, r.Roll)
 	fatal(t, err)
 	for name, change := range map[string]func(context.Context) error{
 		"deactivate": func(ctx context.Context) error { _, err := editor.Deactivate(ctx, "wf"); return err },
@@ -142,45 +142,5 @@ func TestAChangePausesBetweenItsTries(t *testing.T) {
 		if n := tries.Load(); n < 2 || n > 10 {
 			t.Errorf("%s: tried %d times in half a second", name, n)
 		}
-	}
-}
-
-// What the server has sent into a dead connection counts as delivered, and must be asked for
-// again, rather than waited for until heartbeats are missed.
-func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
-	server := natstest.Start(t)
-	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "wf", "pro", false)
-	link := server.Link(t)
-	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-	fatal(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	fatal(t, err)
-	snapshot := registry.NewSnapshot()
-	follower, err := registry.Follow(t.Context(), js, snapshot, logtest.Quiet())
-	fatal(t, err)
-	t.Cleanup(follower.Stop)
-	fatal(t, follower.CatchUp(t.Context()))
-	lease := registry.NewLease(nc, follower)
-	t.Cleanup(lease.Stop)
-
-	link.Silence()
-	_, err = r.Activate(t.Context(), "wf")
-	fatal(t, err)
-	for lease.Age(time.Now()) < 7*time.Second { // until heartbeats are missed, too
-		<-time.After(10 * time.Millisecond)
-	}
-	link.Replace()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	for !lease.Holds(time.Now()) {
-		if ctx.Err() != nil {
-			t.Fatal("it does not catch up")
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-	if view, _ := snapshot.Lookup("wf"); !view.Workflow.Active {
-		t.Error("the change is not in force")
 	}
 }

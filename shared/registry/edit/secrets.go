@@ -1,4 +1,4 @@
-package registry
+package edit
 
 import (
 	"context"
@@ -12,12 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/internal/retry"
 )
 
 // TokenInfo is a token that works.
 type TokenInfo struct {
 	Token     string
-	ID        string // TokenHash.ID
+	ID        string // of registry.TokenHash
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
 }
@@ -27,9 +30,9 @@ type TriggerInfo struct {
 	Workflow      *hookstartv1.Workflow
 	NodeID        string
 	Name          string
-	Tokens        []TokenInfo // that work now, the newest first
-	SamplePayload []byte      // nil: none
-	RateLimit     RateLimit   // in force
+	Tokens        []TokenInfo        // that work now, the newest first
+	SamplePayload []byte             // nil: none
+	RateLimit     registry.RateLimit // in force
 }
 
 // Trigger returns a trigger node with its secrets.
@@ -49,16 +52,16 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	if view, found := e.directory.Lookup(workflowID); found && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}
-	known := map[TokenHash]*hookstartv1.Token{}
+	known := map[registry.TokenHash]*hookstartv1.Token{}
 	for _, t := range secrets.GetTokens() {
-		known[HashToken(t.GetToken())] = t
+		known[registry.HashToken(t.GetToken())] = t
 	}
 	for _, hash := range working(node.GetTokens(), e.now()) {
-		t, found := known[TokenHash(hash.GetSha256())]
+		t, found := known[registry.TokenHash(hash.GetSha256())]
 		if !found {
 			continue
 		}
-		one := TokenInfo{Token: t.GetToken(), ID: TokenHash(hash.GetSha256()).ID(), CreatedAt: t.GetCreatedAt().AsTime()}
+		one := TokenInfo{Token: t.GetToken(), ID: registry.TokenHash(hash.GetSha256()).ID(), CreatedAt: t.GetCreatedAt().AsTime()}
 		if hash.GetExpiresAt() != nil {
 			one.ExpiresAt = hash.GetExpiresAt().AsTime()
 		}
@@ -112,7 +115,7 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 		}
 		node.Tokens = append([]*hookstartv1.TokenHash{hashRecord(token)}, old...)
 		w.UpdatedAt = timestamppb.New(now)
-		return e.put(ctx, e.registry, workflowPrefix+workflowID, w, have.Revision)
+		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
 	})
 }
 
@@ -120,7 +123,7 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 func working(tokens []*hookstartv1.TokenHash, now time.Time) []*hookstartv1.TokenHash {
 	var list []*hookstartv1.TokenHash
 	for _, t := range tokens {
-		if len(t.GetSha256()) == len(TokenHash{}) && (t.GetExpiresAt() == nil || t.GetExpiresAt().AsTime().After(now)) {
+		if len(t.GetSha256()) == len(registry.TokenHash{}) && (t.GetExpiresAt() == nil || t.GetExpiresAt().AsTime().After(now)) {
 			list = append(list, t)
 		}
 	}
@@ -148,18 +151,18 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 // addToken makes a token and stores it, together with those of before whose hashes
 // are still in the registry; the others are forgotten.
 func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []*hookstartv1.TokenHash) (*hookstartv1.Token, error) {
-	token := &hookstartv1.Token{Token: NewToken(), CreatedAt: timestamppb.New(e.now())}
-	keep := map[TokenHash]bool{}
+	token := &hookstartv1.Token{Token: registry.NewToken(), CreatedAt: timestamppb.New(e.now())}
+	keep := map[registry.TokenHash]bool{}
 	for _, t := range before {
-		if len(t.GetSha256()) == len(TokenHash{}) {
-			keep[TokenHash(t.GetSha256())] = true
+		if len(t.GetSha256()) == len(registry.TokenHash{}) {
+			keep[registry.TokenHash(t.GetSha256())] = true
 		}
 	}
 	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *hookstartv1.TriggerSecrets) {
 		var kept []*hookstartv1.Token
 		for _, t := range s.GetTokens() {
 			// A minute's grace: another process may be about to put a token's hash into the registry.
-			if keep[HashToken(t.GetToken())] || t.GetCreatedAt().AsTime().After(e.now().Add(-time.Minute)) {
+			if keep[registry.HashToken(t.GetToken())] || t.GetCreatedAt().AsTime().After(e.now().Add(-time.Minute)) {
 				kept = append(kept, t)
 			}
 		}
@@ -170,7 +173,7 @@ func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before
 
 // hashRecord is what the registry holds of a new token.
 func hashRecord(token *hookstartv1.Token) *hookstartv1.TokenHash {
-	hash := HashToken(token.GetToken())
+	hash := registry.HashToken(token.GetToken())
 	return &hookstartv1.TokenHash{Sha256: hash[:]}
 }
 
@@ -201,6 +204,9 @@ func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsO
 	return nil
 }
 
+// secretsKey is where a node's secrets are in registry.SecretsBucket.
+func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
+
 func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*hookstartv1.TriggerSecrets, uint64, error) {
 	secrets := &hookstartv1.TriggerSecrets{}
 	entry, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
@@ -228,7 +234,7 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 		if !errors.Is(err, errRetry) {
 			return err
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := retry.Pause(ctx, attempt); err != nil {
 			return err
 		}
 	}
@@ -241,7 +247,7 @@ const forgetTimeout = 5 * time.Second
 // forget ends a change that removed nodes. It deletes their secrets, also when the change
 // is stored but not confirmed: a repeated call would find nothing to do.
 func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
-	var lagging *LaggingError
+	var lagging *agree.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
 		return err
 	}

@@ -1,4 +1,4 @@
-package registry
+package edit
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan
@@ -55,7 +56,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *hooks
 		next.LastTransition = &hookstartv1.Transition{
 			Number: last.GetNumber() + 1, WorkflowId: id, Active: active, At: timestamppb.New(e.now()),
 		}
-		if _, err := e.put(ctx, e.registry, accountPrefix+next.GetId(), next, account.Revision); err != nil {
+		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.GetId(), next, account.Revision); err != nil {
 			return 0, err
 		}
 		revision, err := e.carryOut(ctx, have, next.GetLastTransition())
@@ -78,7 +79,7 @@ func (e *Editor) checkPlan(w *hookstartv1.Workflow) error {
 		return ErrNotInPlan
 	case w.GetActive() && !view.WithinPlan:
 		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)
-	case !w.GetActive() && view.Plan.MaxActive != Unlimited &&
+	case !w.GetActive() && view.Plan.MaxActive != registry.Unlimited &&
 		e.directory.ActiveBesides(w.GetAccountId(), w.GetId()) >= view.Plan.MaxActive:
 		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)
 	}
@@ -93,7 +94,7 @@ func (e *Editor) undone(account *hookstartv1.Account) (Versioned[*hookstartv1.Wo
 }
 
 func (e *Editor) carryOut(ctx context.Context, w Versioned[*hookstartv1.Workflow], t *hookstartv1.Transition) (uint64, error) {
-	return e.put(ctx, e.registry, workflowPrefix+w.Record.GetId(), applied(w.Record, t), w.Revision)
+	return e.put(ctx, e.registry, registry.WorkflowPrefix+w.Record.GetId(), applied(w.Record, t), w.Revision)
 }
 
 func applied(before *hookstartv1.Workflow, t *hookstartv1.Transition) *hookstartv1.Workflow {

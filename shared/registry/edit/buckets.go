@@ -1,4 +1,4 @@
-package registry
+package edit
 
 import (
 	"context"
@@ -6,7 +6,33 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/registry"
 )
+
+// EnsureBuckets creates the buckets that do not exist yet. It leaves existing ones
+// as they are.
+func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	for _, bucket := range []struct{ name, description string }{
+		{registry.Bucket, "hookstart: accounts, plans, workflows"},
+		{registry.SecretsBucket, "hookstart: tokens and sample payloads"},
+	} {
+		_, err := js.KeyValue(ctx, bucket.name)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: bucket.name, Description: bucket.description,
+				History: 1, Storage: jetstream.FileStorage, Replicas: replicas,
+			})
+			if errors.Is(err, jetstream.ErrBucketExists) {
+				err = nil // another executor was first
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("bucket %s: %w", bucket.name, err)
+		}
+	}
+	return nil
+}
 
 // Under these names deploy/nats/accounts.conf lets the account of the copy reach the
 // original: its API, and where the original's messages are delivered.
@@ -19,13 +45,13 @@ const (
 // which ingresses read where they may not touch the original. js must have the API prefix
 // under which that account's API is imported. A copy that exists is left as it is.
 func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
-	_, err := js.Stream(ctx, stream)
+	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name:        stream,
+			Name:        registry.Stream,
 			Description: "hookstart: the copy of the registry that ingresses read",
 			Mirror: &jetstream.StreamSource{
-				Name:     stream,
+				Name:     registry.Stream,
 				External: &jetstream.ExternalStream{APIPrefix: originalAPI, DeliverPrefix: originalDeliver},
 			},
 			Retention:         jetstream.LimitsPolicy,
@@ -42,6 +68,3 @@ func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error
 	}
 	return nil
 }
-
-// CopyStreams are the names of the streams behind the copy.
-func CopyStreams() []string { return []string{stream} }

@@ -1,4 +1,4 @@
-package registry_test
+package agree_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -19,7 +20,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	server := natstest.StartProcess(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
-	f, err := registry.Follow(t.Context(), r.JetStream, registry.NewSnapshot(), logtest.Quiet())
+	f, err := agree.Follow(t.Context(), r.JetStream, registry.NewSnapshot(), logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +34,10 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	announced := make(chan error, 1)
-	var a *registry.Announcer
+	var a *agree.Announcer
 	go func() {
 		var err error
-		a, err = registry.Announce(ctx, nc, f, registry.RoleIngress, nil, logtest.Quiet())
+		a, err = agree.Announce(ctx, nc, f, agree.RoleIngress, nil, logtest.Quiet())
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // it waits for the frozen server to confirm
@@ -51,8 +52,8 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	// Whoever changes the registry from here on waits for it.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	var lagging *registry.LaggingError
-	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) || !strings.Contains(lagging.Error(), registry.RoleIngress) {
+	var lagging *agree.LaggingError
+	if err := r.Roll.Wait(soon, f.Revision()+1); !errors.As(err, &lagging) || !strings.Contains(lagging.Error(), agree.RoleIngress) {
 		t.Errorf("nobody waits for a process that has announced itself: %v", err)
 	}
 }

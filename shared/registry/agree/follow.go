@@ -1,4 +1,4 @@
-package registry
+package agree
 
 import (
 	"context"
@@ -10,12 +10,23 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/internal/retry"
 )
+
+// WaitForBucket waits until the bucket exists: the executor creates them.
+func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
+	return retry.Ask(ctx, func(ctx context.Context) error {
+		_, err := js.KeyValue(ctx, registry.Bucket)
+		return err
+	})
+}
 
 // Sink takes the registry's changes. Its methods are not called concurrently.
 type Sink interface {
 	// Apply takes one change. Revisions only grow, until Reset.
-	Apply(c Change)
+	Apply(c registry.Change)
 	// Loaded says that all that was there at the beginning has been applied.
 	Loaded()
 	// Reset says that the bucket is another one, or was restored: everything is loaded
@@ -28,16 +39,11 @@ type Sink interface {
 // is in force. The same call can succeed a moment later.
 var ErrNotCurrent = errors.New("the registry is not known to be current")
 
-// stallTimeout is how long a change that is stored may take to arrive. After it the
-// consumer is made anew: what the server has sent into a dead connection counts as
-// delivered, and does not come again.
-const stallTimeout = 300 * time.Millisecond
-
 // Follower brings the registry's changes to a sink, and knows how far it is.
 //
 // It notices that the bucket is not the one that it has followed: created anew, or restored
 // from an older copy, so that revisions that were applied do not exist. Then it loads
-// everything anew. It waits for leaseFor before it believes so. For one thing a cluster may
+// everything anew. It waits for relyFor before it believes so. For one thing a cluster may
 // say so for a moment while it changes its leader; for another nobody relies on a lease
 // from before when the first process can change the restored registry.
 type Follower struct {
@@ -70,8 +76,8 @@ type Follower struct {
 func Follow(ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.FieldLogger) (*Follower, error) {
 	f := &Follower{js: js, sink: sink, log: log, anew: make(chan struct{}, 1), moved: make(chan struct{})}
 	var consumer jetstream.Consumer
-	err := ask(ctx, func(ctx context.Context) error {
-		s, err := js.Stream(ctx, stream)
+	err := retry.Ask(ctx, func(ctx context.Context) error {
+		s, err := js.Stream(ctx, registry.Stream)
 		if err != nil {
 			return err
 		}
@@ -147,7 +153,7 @@ var errReconnected = errors.New("the connection to NATS was lost and is back")
 
 // nextConsumer is createConsumer, but does not wait for an answer that was lost.
 func (f *Follower) nextConsumer(ctx context.Context, connected <-chan nats.Status) (jetstream.Consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, retry.AskTimeout)
 	defer cancel()
 	type answer struct {
 		consumer jetstream.Consumer
@@ -168,7 +174,7 @@ func (f *Follower) nextConsumer(ctx context.Context, connected <-chan nats.Statu
 
 // rest pauses after a failed attempt. It says whether the connection came back meanwhile.
 func (f *Follower) rest(ctx context.Context, connected <-chan nats.Status, attempt int) (reconnected bool) {
-	ctx, cancel := context.WithTimeout(ctx, backoff(attempt))
+	ctx, cancel := context.WithTimeout(ctx, retry.Backoff(attempt))
 	defer cancel()
 	select {
 	case <-ctx.Done():
@@ -190,7 +196,7 @@ func (f *Follower) createConsumer(ctx context.Context) (jetstream.Consumer, erro
 		config.DeliverPolicy, config.FilterSubjects = jetstream.DeliverByStartSequencePolicy, nil
 		config.OptStartSeq = revision
 	}
-	return f.js.CreateConsumer(ctx, stream, config)
+	return f.js.CreateConsumer(ctx, registry.Stream, config)
 }
 
 // consume applies what a consumer delivers until that fails, or the connection was lost
@@ -232,9 +238,9 @@ func (f *Follower) consume(ctx context.Context, consumer jetstream.Consumer, con
 // does after some minutes.
 func (f *Follower) deleteConsumer(ctx context.Context, name string) {
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retry.AskTimeout)
 		defer cancel()
-		_ = f.js.DeleteConsumer(ctx, stream, name)
+		_ = f.js.DeleteConsumer(ctx, registry.Stream, name)
 	}()
 }
 
@@ -284,7 +290,7 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	}
 
 	operation := msg.Headers().Get("KV-Operation")
-	change, err := decodeChange(msg.Subject(), operation == "DEL" || operation == "PURGE", meta.Sequence.Stream, meta.Timestamp, msg.Data())
+	change, err := registry.DecodeChange(msg.Subject(), operation == "DEL" || operation == "PURGE", meta.Sequence.Stream, meta.Timestamp, msg.Data())
 	if err != nil {
 		// The record as it was before stays in force: one bad record must not stop all others.
 		f.log.WithError(err).WithField("subject", msg.Subject()).Error("a registry record cannot be read; it was left out")
@@ -323,7 +329,7 @@ func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0)
 // ErrNotCurrent while it is not certain that the bucket is the one that is followed.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	revision := f.Revision() // before the question: more may be stored, and applied, after the answer
-	s, err := f.js.Stream(ctx, stream)
+	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {
 		return fmt.Errorf("ask for the registry's revision: %w", err)
 	}
@@ -349,7 +355,7 @@ func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error 
 	switch {
 	case differs.IsZero():
 		return nil
-	case time.Since(differs) < leaseFor:
+	case time.Since(differs) < relyFor:
 		return fmt.Errorf("%w: its bucket was created anew, or restored", ErrNotCurrent)
 	}
 	f.loadAnew(info)

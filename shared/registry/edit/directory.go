@@ -1,4 +1,4 @@
-package registry
+package edit
 
 import (
 	"sync"
@@ -6,12 +6,13 @@ import (
 	"github.com/tidwall/btree"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // Directory holds the registry's records whole and in order, for the operators' API.
 // The records that it returns are shared: nobody may change them.
 type Directory struct {
-	*Snapshot
+	*registry.Snapshot
 
 	mu      sync.RWMutex
 	current *records // what is read
@@ -42,12 +43,12 @@ func accountKey(accountID, workflowID string) accountWorkflow {
 // NewDirectory is an empty one.
 func NewDirectory() *Directory {
 	r := &records{}
-	return &Directory{Snapshot: NewSnapshot(), current: r, filling: r}
+	return &Directory{Snapshot: registry.NewSnapshot(), current: r, filling: r}
 }
 
 // Apply implements Sink. The snapshot is never behind the records: whoever has seen a
 // record finds it counted. An activation relies on that.
-func (d *Directory) Apply(c Change) {
+func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +71,7 @@ func (d *Directory) Reset() {
 	d.filling = &records{}
 }
 
-func (r *records) apply(c Change) {
+func (r *records) apply(c registry.Change) {
 	switch {
 	case c.Plans != nil:
 		r.plans = Versioned[*hookstartv1.PlanCatalog]{c.Plans, c.Revision}

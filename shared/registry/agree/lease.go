@@ -1,4 +1,4 @@
-package registry
+package agree
 
 import (
 	"context"
@@ -7,13 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-)
-
-// leaseFor is how long a process may rely on what it has applied. Whoever was not heard
-// for lifetime is not waited for any more; it must have stopped relying by then.
-const (
-	leaseFor   = 2 * time.Second
-	leaseRenew = 500 * time.Millisecond
 )
 
 // Lease says whether what a follower has applied can be relied on: whether it was, a
@@ -36,7 +29,7 @@ type Lease struct {
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{nc: nc, follower: f, origin: time.Now(), renewed: make(chan struct{}), stop: stop, done: make(chan struct{})}
-	l.until.Store(int64(leaseFor))
+	l.until.Store(int64(relyFor))
 	go l.run(ctx)
 	return l
 }
@@ -56,7 +49,7 @@ func (l *Lease) Valid(now time.Time) bool {
 	if l.Holds(now) {
 		return true
 	}
-	timeout := time.NewTimer(leaseRenew + leaseFor/4)
+	timeout := time.NewTimer(renewEvery + relyFor/4)
 	defer timeout.Stop()
 	for l.nc.IsConnected() {
 		l.mu.Lock()
@@ -76,14 +69,14 @@ func (l *Lease) Valid(now time.Time) bool {
 
 // Age is how long ago the follower was last known to have applied all that there was.
 func (l *Lease) Age(now time.Time) time.Duration {
-	return now.Sub(l.origin) - time.Duration(l.until.Load()) + leaseFor
+	return now.Sub(l.origin) - time.Duration(l.until.Load()) + relyFor
 }
 
 func (l *Lease) run(ctx context.Context) {
 	defer close(l.done)
 	connected := l.nc.StatusChanged(nats.CONNECTED)
 	defer l.nc.RemoveStatusListener(connected)
-	tick := time.NewTicker(leaseRenew)
+	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
 	for {
 		if l.renew(ctx, connected) {
@@ -102,7 +95,7 @@ func (l *Lease) run(ctx context.Context) {
 // ask again at once: the answer may have been lost with the connection, which is back.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, leaseFor/2)
+	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	answered := make(chan error, 1)
 	go func() { answered <- l.follower.CatchUp(ctx) }()
@@ -114,7 +107,7 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	case <-connected:
 		return l.nc.IsConnected()
 	}
-	l.until.Store(int64(asked.Add(leaseFor).Sub(l.origin)))
+	l.until.Store(int64(asked.Add(relyFor).Sub(l.origin)))
 	l.mu.Lock()
 	close(l.renewed)
 	l.renewed = make(chan struct{})

@@ -1,4 +1,4 @@
-package registry_test
+package edit_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -62,9 +64,9 @@ func startRecreated(t *testing.T) recreated {
 	return r
 }
 
-func (r recreated) editor(directory *registry.Directory, follower *registry.Follower, before func(step string)) *registry.Editor {
+func (r recreated) editor(directory *edit.Directory, follower *agree.Follower, before func(step string)) *edit.Editor {
 	r.Helper()
-	e, err := registry.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease, r.Roll)
+	e, err := edit.NewEditor(r.Context(), steps{r.JetStream, before}, directory, follower, r.Lease, r.Roll)
 	r.check(err)
 	return e
 }
@@ -76,10 +78,10 @@ func (r recreated) check(err error) {
 	}
 }
 
-func (r recreated) create(e *registry.Editor) error {
-	_, _, err := e.PutWorkflow(r.Context(), registry.WorkflowSpec{
+func (r recreated) create(e *edit.Editor) error {
+	_, _, err := e.PutWorkflow(r.Context(), edit.WorkflowSpec{
 		ID: "wf", AccountID: "on-free", Name: "wf",
-		Triggers: []registry.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}},
+		Triggers: []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}},
 	})
 	return err
 }
@@ -128,7 +130,7 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 
 // heldDirectory is a directory whose changes can be held back.
 type heldDirectory struct {
-	*registry.Directory
+	*edit.Directory
 	hold sync.Mutex
 }
 
@@ -141,7 +143,7 @@ func (h *heldDirectory) Apply(c registry.Change) {
 // Who deletes has not heard yet that the workflow came back.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r := startRecreated(t)
-	late := &heldDirectory{Directory: registry.NewDirectory()}
+	late := &heldDirectory{Directory: edit.NewDirectory()}
 	release := sync.OnceFunc(late.hold.Unlock)
 	holding := false
 	before := func(step string) {
@@ -154,7 +156,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 			release() // it catches up, or deletes unheard
 		}
 	}
-	follower, err := registry.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
+	follower, err := agree.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())
 	r.check(err)
 	t.Cleanup(follower.Stop)
 	r.check(follower.CatchUp(t.Context()))

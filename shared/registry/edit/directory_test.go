@@ -1,4 +1,4 @@
-package registry_test
+package edit_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
@@ -15,7 +16,7 @@ import (
 // could be activated past the plan's limit.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
-	d := registry.NewDirectory()
+	d := edit.NewDirectory()
 	d.Loaded()
 	const activations = 20_000
 	revision := func(n int) uint64 { return uint64(n) + 1 }
@@ -70,39 +71,8 @@ func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	defer toggling.Wait()
 	defer close(done)
 	for n := range 3_000 {
-		if _, err := r.Activate(t.Context(), "wf"); err != nil && !errors.Is(err, registry.ErrNotFound) {
+		if _, err := r.Activate(t.Context(), "wf"); err != nil && !errors.Is(err, edit.ErrNotFound) {
 			t.Fatalf("call %d: %v", n, err)
-		}
-	}
-}
-
-// While the plan's one active workflow is switched, deleted and made again, nobody finds that
-// it is past the plan's limit.
-func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
-	t.Parallel()
-	s := registry.NewSnapshot()
-	plans, err := registry.ParsePlans(registry.DefaultPlans)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Apply(registry.Change{Plans: plans})
-	s.Apply(registry.Change{Account: &hookstartv1.Account{Id: "account", Plan: "free"}})
-	s.Loaded()
-	var switching sync.WaitGroup
-	switching.Go(func() {
-		for n := range int64(50_000) {
-			s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Active: true, Transition: n}})
-			if n%2 == 0 {
-				s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Transition: n}})
-			} else {
-				s.Apply(registry.Change{DeletedWorkflow: "wf"})
-			}
-		}
-	})
-	defer switching.Wait()
-	for range 2_000_000 {
-		if view, found := s.Lookup("wf"); found && view.Workflow.Active && !view.WithinPlan {
-			t.Fatal("it is active and past the plan's limit")
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package registry_test
+package agree_test
 
 import (
 	"context"
@@ -12,13 +12,15 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
 // process is one that follows the registry and has a lease.
 type process struct {
 	*registry.Snapshot
-	lease *registry.Lease
+	lease *agree.Lease
 }
 
 func startProcess(t *testing.T, server *natstest.Node) process {
@@ -27,13 +29,13 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	p := process{Snapshot: registry.NewSnapshot()}
-	follower, err := registry.Follow(t.Context(), js, p, logtest.Quiet())
+	follower, err := agree.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := registry.Announce(t.Context(), nc, follower, registry.RoleIngress, nil, logtest.Quiet())
+	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	p.lease = registry.NewLease(nc, follower)
+	p.lease = agree.NewLease(nc, follower)
 	t.Cleanup(p.lease.Stop)
 	return p
 }
@@ -68,7 +70,7 @@ func inForce(t *testing.T, change func(context.Context) error) {
 		if err == nil {
 			return
 		}
-		if ctx.Err() != nil || errors.Is(err, registry.ErrNotFound) {
+		if ctx.Err() != nil || errors.Is(err, edit.ErrNotFound) {
 			t.Fatal(err)
 		}
 		<-time.After(50 * time.Millisecond)
@@ -128,12 +130,12 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 		fatal(t, r.JetStream.DeleteKeyValue(ctx, bucket))
 	}
 	p.noLongerValid()
-	fatal(t, registry.EnsureBuckets(ctx, r.JetStream, 1))
+	fatal(t, edit.EnsureBuckets(ctx, r.JetStream, 1))
 	p.validAgain(t)
 	if _, found := p.Lookup("old"); found {
 		t.Error("a workflow is in force that is not in the registry")
 	}
-	plans, err := registry.ParsePlans(registry.DefaultPlans)
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return r.PutPlans(ctx, plans) })
 	r.Workflow(t, "new", "pro", true)

@@ -1,0 +1,296 @@
+package agree_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	one, _ := registrytest.StartIngress(t, server.Connect(t))
+	two, _ := registrytest.StartIngress(t, server.Connect(t))
+	token := r.Workflow(t, "wf", "free", false)
+
+	for round := range 100 {
+		active := round%2 == 0
+		change := r.Deactivate
+		if active {
+			change = r.Activate
+		}
+		if _, err := change(t.Context(), "wf"); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []*registrytest.Ingress{one, two} {
+			if view, found := i.Lookup("wf"); !found || view.Workflow.Active != active {
+				t.Fatalf("round %d: stale", round)
+			}
+		}
+		if err := r.Rotate(t.Context(), "wf", "node", 0); err != nil {
+			t.Fatal(err)
+		}
+		next := r.Token(t, "wf", "node")
+		if next == token {
+			t.Fatal("the token did not change")
+		}
+		token = next
+		for _, i := range []*registrytest.Ingress{one, two} {
+			view, _ := i.Lookup("wf")
+			if tokens := view.Workflow.Nodes[0].Tokens; len(tokens) != 1 || tokens[0].Hash != registry.HashToken(token) {
+				t.Fatalf("round %d: stale token", round)
+			}
+		}
+	}
+	if err := r.DeleteWorkflow(t.Context(), "wf"); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := two.Lookup("wf"); found {
+		t.Error("still there after it was deleted")
+	}
+	if settings := r.Roll.Ingress(); len(settings) != 2 || settings[0].GetMaxBodyBytes() != 7 {
+		t.Errorf("ingresses: %v", settings)
+	}
+}
+
+func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	slow, announcer := registrytest.StartIngress(t, server.Connect(t))
+	r.Workflow(t, "wf", "free", false)
+
+	slow.Hold.Lock()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the change is stored within that
+	defer cancel()
+	_, err := r.Activate(ctx, "wf")
+	var lagging *agree.LaggingError
+	if !errors.As(err, &lagging) || !strings.Contains(err.Error(), "ingress ") {
+		t.Fatalf("a change that an ingress has not applied returned %v", err)
+	}
+	slow.Hold.Unlock()
+	if w, err := r.Activate(t.Context(), "wf"); err != nil || !w.GetActive() {
+		t.Fatalf("again: %v", err)
+	}
+	if view, _ := slow.Lookup("wf"); !view.Workflow.Active {
+		t.Error("stale")
+	}
+
+	announcer.Stop()
+	slow.Hold.Lock()
+	defer slow.Hold.Unlock()
+	if _, err := r.Deactivate(t.Context(), "wf"); err != nil {
+		t.Errorf("it waited for an ingress that has left: %v", err)
+	}
+}
+
+// It may take an ingress long to catch up; changes wait for it from the beginning.
+func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "wf", "free", false)
+	nc := server.Connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot()}
+	f, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Stop()
+	if err := f.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	slow.Hold.Lock()
+	if _, err := r.Activate(t.Context(), "wf"); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan *nats.Msg, 64)
+	sub, err := server.Connect(t).ChanSubscribe("hookstart.presence", heard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	announced := make(chan error, 1)
+	go func() {
+		a, err := agree.Announce(t.Context(), nc, f, agree.RoleIngress, nil, logtest.Quiet())
+		if err == nil {
+			a.Stop()
+		}
+		announced <- err
+	}()
+	timeout := time.After(30 * time.Second)
+	for heartbeats := 0; heartbeats < 5; {
+		select {
+		case msg := <-heard:
+			var p hookstartv1.Presence
+			if err := proto.Unmarshal(msg.Data, &p); err != nil {
+				t.Fatal(err)
+			}
+			if p.GetRole() == agree.RoleIngress {
+				heartbeats++
+			}
+		case <-timeout:
+			t.Fatalf("heard %d times", heartbeats)
+		}
+	}
+	select {
+	case err := <-announced:
+		t.Errorf("it has not caught up: %v", err)
+	default:
+	}
+	slow.Hold.Unlock()
+	if err := <-announced; err != nil {
+		t.Error(err)
+	}
+}
+
+// Somebody may have announced himself who is not heard yet: who hears nothing confirms
+// nothing.
+func TestARollThatHearsNothing(t *testing.T) {
+	server := natstest.StartProcess(t)
+	roll, err := agree.CallRoll(t.Context(), server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer roll.Stop()
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var lagging *agree.LaggingError
+	if err := roll.Wait(ctx, 1); !errors.As(err, &lagging) {
+		t.Errorf("nobody was heard: %v", err)
+	}
+	server.Resume()
+	if err := roll.Wait(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASnapshotLoadsWhatIsThere(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	empty, _ := registrytest.StartIngress(t, server.Connect(t))
+	if empty.Len() != 0 {
+		t.Error("not empty")
+	}
+	for n := range 50 {
+		r.Workflow(t, fmt.Sprintf("wf-%d", n), "pro", n%2 == 0)
+	}
+	if err := r.DeleteWorkflow(t.Context(), "wf-49"); err != nil {
+		t.Fatal(err)
+	}
+	late, _ := registrytest.StartIngress(t, server.Connect(t))
+	for n := range 49 {
+		view, found := late.Lookup(fmt.Sprintf("wf-%d", n))
+		if !found || view.Workflow.Active != (n%2 == 0) || !view.WithinPlan || view.Plan.ID != "pro" || view.Limit().Requests != 600 {
+			t.Fatalf("wf-%d: %t %+v", n, found, view)
+		}
+	}
+	if _, found := late.Lookup("wf-49"); found || late.Len() != 49 {
+		t.Error("a deleted workflow was loaded")
+	}
+}
+
+func TestFollowingGoesOnAfterTheServerWasAway(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	i, _ := registrytest.StartIngress(t, server.Connect(t))
+	r.Workflow(t, "wf", "free", true)
+	server.Restart()
+	for attempt := 0; ; attempt++ {
+		_, err := r.Deactivate(t.Context(), "wf")
+		if err == nil {
+			break
+		}
+		if attempt > 100 {
+			t.Fatal(err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	if view, _ := i.Lookup("wf"); view.Workflow.Active {
+		t.Error("stale")
+	}
+}
+
+// A process that is cut from NATS must not rely on what it knew.
+func TestALeaseRunsOutAndComesBack(t *testing.T) {
+	server := natstest.StartProcess(t)
+	r := registrytest.Start(t, server.Connect(t))
+	lease := agree.NewLease(server.Connect(t), r.Follower)
+	defer lease.Stop()
+	if !lease.Valid(time.Now()) {
+		t.Error("it is not valid at first")
+	}
+	server.Pause()
+	for lease.Valid(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+	server.Resume()
+	for !lease.Valid(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// What the server has sent into a dead connection counts as delivered, and must be asked for
+// again, rather than waited for until heartbeats are missed.
+func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "wf", "pro", false)
+	link := server.Link(t)
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	fatal(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	snapshot := registry.NewSnapshot()
+	follower, err := agree.Follow(t.Context(), js, snapshot, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	fatal(t, follower.CatchUp(t.Context()))
+	lease := agree.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+
+	link.Silence()
+	_, err = r.Activate(t.Context(), "wf")
+	fatal(t, err)
+	for lease.Age(time.Now()) < 7*time.Second { // until heartbeats are missed, too
+		<-time.After(10 * time.Millisecond)
+	}
+	link.Replace()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	for !lease.Holds(time.Now()) {
+		if ctx.Err() != nil {
+			t.Fatal("it does not catch up")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if view, _ := snapshot.Lookup("wf"); !view.Workflow.Active {
+		t.Error("the change is not in force")
+	}
+}
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

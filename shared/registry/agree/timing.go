@@ -1,0 +1,23 @@
+package agree
+
+import "time"
+
+// The times that the argument of this package rests on; TestTimings has the inequalities between them.
+const (
+	// heartbeat is how often a process says how far it is when nothing changes.
+	heartbeat = 250 * time.Millisecond
+	// lifetime is how long changes wait for a process that was not heard.
+	lifetime = 3 * time.Second
+	// relyFor is how long a process may rely on what it has applied: the length of its lease.
+	relyFor = 2 * time.Second
+	// renewEvery is how often a process renews its lease.
+	renewEvery = 500 * time.Millisecond
+	// renewWithin is how long one renewal may take.
+	renewWithin = relyFor / 2
+	// listenFor is how long a new roll listens before it is asked: everybody who lives is heard once.
+	listenFor = heartbeat + 100*time.Millisecond
+	// stallTimeout is how long a change that is stored may take to arrive. After it the consumer is
+	// made anew: what the server has sent into a dead connection counts as delivered, and does not
+	// come again.
+	stallTimeout = 300 * time.Millisecond
+)

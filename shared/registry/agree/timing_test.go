@@ -1,0 +1,23 @@
+package agree
+
+import "testing"
+
+// The argument in doc.go rests on these.
+func TestTimings(t *testing.T) {
+	t.Parallel()
+	const lostInARow = 3
+	if relyFor+(lostInARow+1)*heartbeat > lifetime {
+		t.Errorf("a process relies on its lease for %s and is taken for dead after %s: with %d heartbeats of %s lost it answers from an old registry",
+			relyFor, lifetime, lostInARow, heartbeat)
+	}
+	if listenFor <= heartbeat {
+		t.Errorf("a new roll listens for %s, and heartbeats come every %s", listenFor, heartbeat)
+	}
+	// Not for the argument, but so that a lease does not run out while nothing is wrong.
+	if renewEvery+renewWithin >= relyFor {
+		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long", renewEvery, renewWithin, relyFor)
+	}
+	if stallTimeout >= renewWithin {
+		t.Errorf("a lost change is asked for after %s, but a renewal that waits for it takes at most %s", stallTimeout, renewWithin)
+	}
+}

@@ -1,0 +1,261 @@
+package edit_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	r := registrytest.Start(t, nc)
+	i, _ := registrytest.StartIngress(t, server.Connect(t))
+	ctx := t.Context()
+	for _, id := range []string{"c", "b", "a"} { // not the order of their names
+		r.Workflow(t, id, "pro", true)
+	}
+	within := func(id string) bool {
+		view, _ := i.Lookup(id)
+		return view.WithinPlan
+	}
+	if _, _, err := r.PutAccount(ctx, "on-pro", "An account", "free"); err != nil {
+		t.Fatal(err)
+	}
+	if !within("c") || within("b") || within("a") {
+		t.Errorf("after the downgrade: c %t, b %t, a %t", within("c"), within("b"), within("a"))
+	}
+	if _, err := r.Activate(ctx, "b"); !errors.Is(err, edit.ErrPlanLimit) {
+		t.Errorf("activating one that is active and past the limit: %v", err)
+	}
+	if _, err := r.Deactivate(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	if !within("b") || within("a") {
+		t.Error("the next one did not move up")
+	}
+	if _, err := r.Activate(ctx, "c"); !errors.Is(err, edit.ErrPlanLimit) {
+		t.Errorf("activating past the limit: %v", err)
+	}
+	if _, _, err := r.PutAccount(ctx, "on-pro", "An account", "none"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Activate(ctx, "b"); !errors.Is(err, edit.ErrNotInPlan) {
+		t.Errorf("activating without webhook triggers: %v", err)
+	}
+	if err := r.DeleteWorkflow(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.PutAccount(ctx, "on-pro", "An account", "free"); err != nil {
+		t.Fatal(err)
+	}
+	if !within("a") {
+		t.Error("a did not move up when b was deleted")
+	}
+}
+
+func TestOfTwoRacingActivationsOneWins(t *testing.T) {
+	server := natstest.Start(t)
+	editors := []*registrytest.Registry{registrytest.Start(t, server.Connect(t)), registrytest.Start(t, server.Connect(t))}
+	ctx := t.Context()
+	workflows := []string{"one", "two"}
+	for _, id := range workflows {
+		editors[0].Workflow(t, id, "free", false)
+	}
+	for round := range 50 {
+		var (
+			wg   sync.WaitGroup
+			errs [2]error
+		)
+		for n := range errs {
+			wg.Go(func() { _, errs[n] = editors[n].Activate(ctx, workflows[n]) })
+		}
+		wg.Wait()
+		winner := 0
+		if errs[0] != nil {
+			winner = 1
+		}
+		if errs[winner] != nil || !errors.Is(errs[1-winner], edit.ErrPlanLimit) {
+			t.Fatalf("round %d: %v", round, errs)
+		}
+		if _, err := editors[round%2].Deactivate(ctx, workflows[winner]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A process may die between the two writes of a switch.
+func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	ctx := t.Context()
+	r.Workflow(t, "died", "free", false)
+	r.Workflow(t, "next", "free", false)
+	kv, err := r.JetStream.KeyValue(ctx, registry.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := func(number int64, workflow string) {
+		t.Helper()
+		account, _ := r.Directory.Account("on-free")
+		record := proto.CloneOf(account.Record)
+		record.LastTransition = &hookstartv1.Transition{Number: number, WorkflowId: workflow, Active: true, At: timestamppb.Now()}
+		data, err := proto.Marshal(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision, err := kv.Put(ctx, "account.on-free", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Follower.Wait(ctx, revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	half(1, "died")
+	if _, err := r.Activate(ctx, "next"); !errors.Is(err, edit.ErrPlanLimit) {
+		t.Errorf("the unfinished one came first, yet: %v", err)
+	}
+	if w, _ := r.Directory.Workflow("died"); !w.Record.GetActive() || w.Record.GetActivatedAt() == nil {
+		t.Error("it was not finished")
+	}
+
+	// Deleted and created anew, it is not switched on by what is long past.
+	if err := r.DeleteWorkflow(ctx, "died"); err != nil {
+		t.Fatal(err)
+	}
+	r.Workflow(t, "died", "free", false)
+	if _, err := r.Activate(ctx, "next"); err != nil {
+		t.Error(err)
+	}
+	if w, _ := r.Directory.Workflow("died"); w.Record.GetActive() {
+		t.Error("an old switch was carried out on a new workflow")
+	}
+}
+
+func TestPutWorkflow(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	ctx := t.Context()
+	token := r.Workflow(t, "wf", "free", true)
+	spec := edit.WorkflowSpec{
+		ID: "wf", AccountID: "on-free", Name: "other", Queue: "gpu", RateLimit: &registry.RateLimit{Requests: 5, Window: time.Minute},
+		Triggers: []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte(`{"a":1}`)}, {NodeID: "second"}},
+	}
+	w, created, err := r.PutWorkflow(ctx, spec)
+	if err != nil || created || !w.GetActive() {
+		t.Fatalf("%v %t %v", w, created, err)
+	}
+	if r.Token(t, "wf", "node") != token {
+		t.Error("a node that stays lost its token")
+	}
+	if r.Token(t, "wf", "second") == token {
+		t.Error("two nodes have one token")
+	}
+	again, _, err := r.PutWorkflow(ctx, spec)
+	if err != nil || !proto.Equal(again, w) {
+		t.Errorf("PUT is not idempotent: %v, %v", again, err)
+	}
+	spec.Triggers = []edit.TriggerSpec{{NodeID: "node"}}
+	if _, _, err := r.PutWorkflow(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	info, err := r.Trigger(ctx, "wf", "node")
+	if err != nil || string(info.SamplePayload) != `{"a":1}` || info.RateLimit.Requests != 5 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := r.Trigger(ctx, "wf", "second"); !errors.Is(err, edit.ErrNotFound) {
+		t.Errorf("a node that was dropped: %v", err)
+	}
+
+	for name, change := range map[string]func(*edit.WorkflowSpec){
+		"no such account": func(s *edit.WorkflowSpec) { s.AccountID = "nobody" },
+		"bad queue":       func(s *edit.WorkflowSpec) { s.Queue = "a.b" },
+		"bad id":          func(s *edit.WorkflowSpec) { s.ID = "a b" },
+		"no trigger":      func(s *edit.WorkflowSpec) { s.Triggers = nil },
+		"node twice":      func(s *edit.WorkflowSpec) { s.Triggers = append(s.Triggers, s.Triggers[0]) },
+		"bad sample":      func(s *edit.WorkflowSpec) { s.Triggers[0].SamplePayload = []byte("{") },
+		"bad rate":        func(s *edit.WorkflowSpec) { s.RateLimit = &registry.RateLimit{Window: time.Second} },
+		"moves while active": func(s *edit.WorkflowSpec) {
+			if _, _, err := r.PutAccount(ctx, "other", "", "pro"); err != nil {
+				t.Fatal(err)
+			}
+			s.AccountID = "other"
+		},
+	} {
+		bad := spec
+		bad.Triggers = []edit.TriggerSpec{{NodeID: "node"}}
+		change(&bad)
+		var invalid *edit.InvalidError
+		if _, _, err := r.PutWorkflow(ctx, bad); !errors.As(err, &invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	ctx := t.Context()
+	first := r.Workflow(t, "wf", "free", true)
+	if err := r.Rotate(ctx, "wf", "node", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	info, err := r.Trigger(ctx, "wf", "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Tokens) != 2 || info.Tokens[1].Token != first || !info.Tokens[0].ExpiresAt.IsZero() ||
+		time.Until(info.Tokens[1].ExpiresAt) > time.Hour {
+		t.Errorf("%+v", info.Tokens)
+	}
+	for range edit.MaxTokens - 2 {
+		if err := r.Rotate(ctx, "wf", "node", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Rotate(ctx, "wf", "node", time.Hour); !errors.Is(err, edit.ErrTooManyTokens) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := r.Rotate(ctx, "wf", "node", 0); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := r.Trigger(ctx, "wf", "node"); err != nil || len(info.Tokens) != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, text := range []string{first, "hst_x"} {
+		if len(registry.NewToken()) != 47 || !strings.HasPrefix(first, registry.TokenPrefix) || registry.HashToken(text).ID() == "" {
+			t.Error("the form of a token")
+		}
+	}
+}
+
+func TestParsePlans(t *testing.T) {
+	for _, bad := range []string{
+		``, `{}`, `[]`, `[{"id":"a b","rateLimit":{"requests":1,"windowSeconds":1}}]`, `[{"id":"a"}]`,
+		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"typo":1}]`,
+		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":0}]`, `[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"bytesPerDay":1000000000000001}]`,
+		`[{"id":"a","maxActiveWebhookWorkflows":-1,"rateLimit":{"requests":1,"windowSeconds":1}}]`,
+		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1}},{"id":"a","rateLimit":{"requests":1,"windowSeconds":1}}]`,
+	} {
+		if _, err := edit.ParsePlans([]byte(bad)); err == nil {
+			t.Errorf("accepted %s", bad)
+		}
+	}
+	if _, err := edit.ParsePlans(slices.Concat(edit.DefaultPlans, []byte("[]"))); err == nil {
+		t.Error("accepted two catalogs")
+	}
+}

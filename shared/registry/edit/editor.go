@@ -1,0 +1,139 @@
+package edit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/internal/retry"
+)
+
+// Editor changes the registry. It is safe for concurrent use, also by several
+// processes: an update names the revision that it is based on, and is tried again
+// when somebody else was faster. A method that has returned without an error is in
+// force at every process that lives, from the very next request. After an error
+// the change may be stored or not; all methods but Rotate can simply be called again.
+type Editor struct {
+	registry  jetstream.KeyValue
+	secrets   jetstream.KeyValue
+	directory *Directory
+	follower  *agree.Follower // fills directory
+	lease     *agree.Lease    // of follower
+	roll      *agree.Roll
+	now       func() time.Time
+}
+
+// NewEditor works on the buckets, which must exist. directory is what follower
+// fills, and lease is follower's.
+func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *agree.Follower, lease *agree.Lease, roll *agree.Roll) (*Editor, error) {
+	var records, secrets jetstream.KeyValue
+	for _, bucket := range []struct {
+		name string
+		kv   *jetstream.KeyValue
+	}{{registry.Bucket, &records}, {registry.SecretsBucket, &secrets}} {
+		if err := retry.Ask(ctx, func(ctx context.Context) (err error) {
+			*bucket.kv, err = js.KeyValue(ctx, bucket.name)
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("bucket %s: %w", bucket.name, err)
+		}
+	}
+	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+	return &Editor{registry: records, secrets: secrets, directory: directory, follower: follower, lease: lease, roll: roll, now: now}, nil
+}
+
+// errRetry says that somebody else was faster and the change must be made anew.
+var errRetry = errors.New("the record has changed meanwhile")
+
+// errUnchanged says that there is nothing to write: all is as asked for.
+var errUnchanged = errors.New("nothing changes")
+
+// Current makes sure that the directory holds every change that was confirmed before the
+// call. That costs nothing while the lease holds; else it asks NATS. It fails when it cannot
+// know.
+func (e *Editor) Current(ctx context.Context) error {
+	if e.lease.Holds(time.Now()) {
+		return nil
+	}
+	return e.follower.CatchUp(ctx)
+}
+
+// change calls try until it has written, or has said twice what the registry does not let
+// it write, the second time after the directory was surely up to date: a process that was
+// frozen, or cut from NATS, may know an old registry. try returns the revision that must be
+// in force, also with errUnchanged.
+func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
+	for attempt, caughtUp := 0, false; ; attempt++ {
+		before := e.follower.Revision()
+		revision, err := try()
+		switch {
+		case err == nil && revision <= before:
+			return fmt.Errorf("%w: what was stored has revision %d, and %d was there before", agree.ErrNotCurrent, revision, before)
+		case err == nil, caughtUp && errors.Is(err, errUnchanged):
+			return e.confirm(ctx, revision)
+		case errors.Is(err, errRetry):
+		case caughtUp || !isVerdict(err):
+			return err
+		}
+		if err := retry.Pause(ctx, attempt); err != nil {
+			return err
+		}
+		if err := e.follower.CatchUp(ctx); err != nil {
+			return err
+		}
+		caughtUp = true
+	}
+}
+
+// isVerdict says whether an error is a conclusion from what the directory holds.
+func isVerdict(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) || errors.Is(err, ErrNotFound) ||
+		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) || errors.Is(err, ErrTooManyTokens)
+}
+
+// confirm waits until a revision is in force here and everywhere.
+func (e *Editor) confirm(ctx context.Context, revision uint64) error {
+	if err := e.follower.Wait(ctx, revision); err != nil {
+		return err
+	}
+	return e.roll.Wait(ctx, revision)
+}
+
+// put stores a record over the revision that it was made from; 0: it is new.
+func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, record proto.Message, revision uint64) (uint64, error) {
+	data, err := proto.Marshal(record)
+	if err != nil {
+		return 0, fmt.Errorf("encode %s: %w", key, err)
+	}
+	var stored uint64
+	if revision == 0 {
+		// Create also follows a deletion, which Update with revision 0 would not.
+		stored, err = kv.Create(ctx, key, data)
+	} else {
+		stored, err = kv.Update(ctx, key, data, revision)
+	}
+	return stored, conflict(err, key)
+}
+
+// conflict turns the server's "wrong last sequence" into errRetry. A bucket with
+// replicas says it with a code of its own.
+func conflict(err error, key string) error {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrKeyExists),
+		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return errRetry
+	default:
+		return fmt.Errorf("store %s: %w", key, err)
+	}
+}

@@ -1,0 +1,43 @@
+package edit
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotFound means that there is no such account, workflow or trigger node. The error that
+// says so is a *NotFoundError.
+var ErrNotFound = errors.New("not found")
+
+// NotFoundError says what there is not.
+type NotFoundError struct {
+	What string // for people: workflow "orders"
+}
+
+func (e *NotFoundError) Error() string { return e.What + ": " + ErrNotFound.Error() }
+
+// Is makes it an ErrNotFound.
+func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
+func noWorkflow(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
+
+// ErrPlanLimit means that the account's plan lets no further workflow be active.
+var ErrPlanLimit = errors.New("the plan's number of active webhook workflows is reached")
+
+// ErrNotInPlan means that the account's plan has no webhook triggers.
+var ErrNotInPlan = errors.New("the plan has no webhook triggers")
+
+// ErrTooManyTokens means that so many old tokens of a node still work that no new one
+// is made.
+var ErrTooManyTokens = errors.New("too many old tokens still work")
+
+// ErrNoSample means that a node has no sample payload.
+var ErrNoSample = errors.New("no sample payload is configured")
+
+// InvalidError says what is wrong with what somebody asked for.
+type InvalidError struct {
+	Field   string // in the form of the operators' API: triggers[0].nodeId
+	Problem string
+}
+
+func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }

@@ -1,0 +1,41 @@
+package edit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Limits on what a record may hold; a record is one NATS message.
+const (
+	MaxTriggers      = 100
+	MaxNameLength    = 200 // characters of a name for people
+	MaxTokens        = 10  // of one node, old ones that still work included
+	MaxKeepOld       = 30 * 24 * time.Hour
+	MaxSamplePayload = 512 << 10
+)
+
+func checkID(field, id string) error {
+	if !execution.ValidName(id) {
+		return &InvalidError{field, "must be 1 to 64 of the characters A-Z a-z 0-9 _ -"}
+	}
+	return nil
+}
+
+func checkText(field, text string) error {
+	if n := len([]rune(text)); n > MaxNameLength {
+		return &InvalidError{field, fmt.Sprintf("must be at most %d characters, not %d", MaxNameLength, n)}
+	}
+	return nil
+}
+
+func checkSample(field string, sample []byte) error {
+	switch {
+	case len(sample) > MaxSamplePayload:
+		return &InvalidError{field, fmt.Sprintf("must be at most %d bytes, not %d", MaxSamplePayload, len(sample))}
+	case !execution.ValidJSON(sample):
+		return &InvalidError{field, "must be one JSON text"}
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package edit
+
+import (
+	"bytes"
+	_ "embed" // the default catalog
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// DefaultPlans is the catalog of an installation that configures none, as a
+// catalog file.
+//
+//go:embed plans.json
+var DefaultPlans []byte
+
+// planFile is one plan as the catalog file has it: the form of the operators' API.
+type planFile struct {
+	ID              string `json:"id"`
+	WebhookTriggers bool   `json:"webhookTriggers"`
+	MaxActive       *int64 `json:"maxActiveWebhookWorkflows"`
+	BytesPerDay     *int64 `json:"bytesPerDay"`
+	RateLimit       struct {
+		Requests      int64 `json:"requests"`
+		WindowSeconds int64 `json:"windowSeconds"`
+	} `json:"rateLimit"`
+}
+
+// ParsePlans reads a catalog file: a JSON list of plans in the form of the
+// operators' API.
+func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
+	var list []planFile
+	decoder := json.NewDecoder(bytes.NewReader(file))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&list); err != nil {
+		return nil, fmt.Errorf("the plan catalog is not a JSON list of plans: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("the plan catalog has more after the list of plans")
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("the plan catalog has no plan")
+	}
+	catalog := &hookstartv1.PlanCatalog{}
+	seen := map[string]bool{}
+	for i, p := range list {
+		switch {
+		case !execution.ValidName(p.ID):
+			return nil, fmt.Errorf("plan %d of the catalog: id %q does not match %s", i+1, p.ID, execution.NamePattern)
+		case seen[p.ID]:
+			return nil, fmt.Errorf("the plan catalog has %q twice", p.ID)
+		case p.MaxActive != nil && *p.MaxActive < 0:
+			return nil, fmt.Errorf("plan %q: maxActiveWebhookWorkflows must be null (unlimited) or at least 0", p.ID)
+		case p.BytesPerDay != nil && (*p.BytesPerDay < 1 || *p.BytesPerDay > MaxBytesPerDay):
+			return nil, fmt.Errorf("plan %q: bytesPerDay must be null (unlimited) or 1 to %d, not %d", p.ID, int64(MaxBytesPerDay), *p.BytesPerDay)
+		}
+		limit := &hookstartv1.RateLimit{Requests: p.RateLimit.Requests, WindowSeconds: p.RateLimit.WindowSeconds}
+		if err := checkRateLimit(limit); err != nil {
+			return nil, fmt.Errorf("plan %q: %w", p.ID, err)
+		}
+		seen[p.ID] = true
+		catalog.Plans = append(catalog.Plans, &hookstartv1.Plan{
+			Id: p.ID, WebhookTriggers: p.WebhookTriggers, MaxActiveWebhookWorkflows: p.MaxActive, RateLimit: limit, BytesPerDay: p.BytesPerDay,
+		})
+	}
+	return catalog, nil
+}
+
+// The bounds of a plan's limits: the arithmetic is in nanoseconds, and a day is plenty.
+const (
+	MaxRateRequests      = 1_000_000
+	MaxRateWindowSeconds = 86_400
+	MaxBytesPerDay       = 1_000_000_000_000_000
+)
+
+func checkRateLimit(l *hookstartv1.RateLimit) error {
+	if r := l.GetRequests(); r < 1 || r > MaxRateRequests {
+		return fmt.Errorf("rateLimit.requests must be 1 to %d, not %d", MaxRateRequests, r)
+	}
+	if w := l.GetWindowSeconds(); w < 1 || w > MaxRateWindowSeconds {
+		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds, w)
+	}
+	return nil
+}

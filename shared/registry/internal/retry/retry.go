@@ -1,0 +1,57 @@
+// Package retry asks NATS again: a cluster that changes its leader does not answer for a moment.
+package retry
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// AskTimeout is how long one question is waited for. A cluster without a leader does not
+// answer at all: it has to be asked again.
+const AskTimeout = 2 * time.Second
+
+// Ask asks up to four times a second until there is an answer or the context ends; then
+// it returns the last error.
+func Ask(ctx context.Context, question func(context.Context) error) error {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		asking, cancel := context.WithTimeout(ctx, AskTimeout)
+		err := question(asking)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// maxBackoff is the longest pause between two attempts.
+const maxBackoff = time.Second
+
+// Backoff is how long to pause before the next attempt: nothing before the first, then
+// 10 ms, doubled each time, up to half as much again so that those who compete part.
+func Backoff(attempt int) time.Duration {
+	if attempt == 0 {
+		return 0
+	}
+	rest := min(10*time.Millisecond<<min(attempt-1, 10), maxBackoff)
+	return rest + rand.N(rest/2) //nolint:gosec // it only has to differ
+}
+
+// Pause sleeps for that long, or until the context ends; then it returns its error.
+func Pause(ctx context.Context, attempt int) error {
+	timer := time.NewTimer(Backoff(attempt))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,48 @@
+package registrytest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+)
+
+// Ingress follows the registry as an ingress does. Whoever holds Hold holds its changes back.
+type Ingress struct {
+	*registry.Snapshot
+	Hold sync.Mutex
+}
+
+// Apply implements agree.Sink.
+func (i *Ingress) Apply(c registry.Change) {
+	i.Hold.Lock()
+	defer i.Hold.Unlock()
+	i.Snapshot.Apply(c)
+}
+
+// StartIngress announces an ingress with a body limit of 7 bytes. It follows the registry until the
+// test ends; to end the announcer is up to the test.
+func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Announcer) {
+	tb.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	i := &Ingress{Snapshot: registry.NewSnapshot()}
+	f, err := agree.Follow(tb.Context(), js, i, logtest.Quiet())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(f.Stop)
+	a, err := agree.Announce(tb.Context(), nc, f, agree.RoleIngress, &hookstartv1.IngressSettings{MaxBodyBytes: 7}, logtest.Quiet())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return i, a
+}
