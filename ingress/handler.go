@@ -197,7 +197,7 @@ func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitte
 		AccountID:    a.Workflow.AccountID,
 		Queue:        a.Workflow.Queue,
 		At:           e.start.UTC().Truncate(time.Microsecond),
-		ContentType:  tokens.hide(headerText(r.Header.Get("Content-Type"))),
+		Payload:      execution.Payload{ContentType: tokens.hide(headerText(r.Header.Get("Content-Type")))},
 		DeclaredSize: max(r.ContentLength, 0),
 		Headers:      tokens.forwardedHeaders(r),
 		Query:        tokens.forwardedQuery(r.URL.RawQuery),

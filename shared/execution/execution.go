@@ -70,25 +70,36 @@ type Start struct {
 	Query      Values
 	TokenID    string // which token was used, "" for a rerun
 	Trace      string // W3C traceparent
+
+	Sender   string // the preset of the node's sender, "" when it has none
+	Verified bool   // the request was verified as the sender's
+	// DeliveryDerived says that the delivery ID was read in the body, or is a hash: see DerivedDelivery.
+	DeliveryDerived bool
 }
 
 // Rejection is a request that was refused because its workflow is not active.
 // It is recorded; no run starts.
 type Rejection struct {
-	ID           string // UUID, never that of a run
-	WorkflowID   string
-	NodeID       string
-	AccountID    string
-	Queue        string
-	DeliveryID   string
-	At           time.Time
-	ContentType  string
-	DeclaredSize int64 // of the body, which was not read
+	ID         string // UUID, never that of a run
+	WorkflowID string
+	NodeID     string
+	AccountID  string
+	Queue      string
+	DeliveryID string
+	At         time.Time
+	// Payload is the body, if it was read: else there is its type alone. Its kind is NoBody, too, when it
+	// is declared as JSON and is none.
+	Payload      Payload
+	DeclaredSize int64 // of the body: its length, if it was read
 	Headers      Values
 	Query        Values
 	Code         string // the refusal's code
 	TokenID      string
 	Trace        string
+
+	Sender          string // as in Start
+	Verified        bool   // as in Start
+	DeliveryDerived bool   // as in Start
 }
 
 // Progress is what a runner reports of an execution.

@@ -11,7 +11,8 @@ import (
 // BodyKind says how the input is made from the body.
 type BodyKind uint8
 
-// The kinds of a body. NoBody is that of a rejected execution, whose body is not read.
+// The kinds of a body. NoBody is that of a rejected execution whose body was not read, or
+// is declared as JSON and is none.
 const (
 	NoBody BodyKind = iota
 	JSON

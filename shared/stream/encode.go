@@ -37,7 +37,10 @@ func encodeStart(buffer []byte, s *execution.Start) []byte {
 	}
 	b = appendValues(b, 13, s.Headers)
 	b = appendValues(b, 14, s.Query)
-	return appendString(b, 15, s.TokenID)
+	b = appendString(b, 15, s.TokenID)
+	b = appendString(b, 16, s.Sender)
+	b = appendBool(b, 17, s.Verified)
+	return appendBool(b, 18, s.DeliveryDerived)
 }
 
 // encodeProgress is the same for progress, of which there are two for each start.
@@ -58,7 +61,7 @@ func encodeProgress(p *execution.Progress) []byte {
 
 // checkUTF8 refuses what protobuf forbids: a text that is not UTF-8.
 func checkUTF8(s *execution.Start) error {
-	for _, text := range [...]string{s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue, s.DeliveryID, s.RerunOf, s.Payload.ContentType, s.TokenID} {
+	for _, text := range [...]string{s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue, s.DeliveryID, s.RerunOf, s.Payload.ContentType, s.TokenID, s.Sender} {
 		if !utf8.ValidString(text) {
 			return fmt.Errorf("%q is not UTF-8", text)
 		}
@@ -89,6 +92,13 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 func appendEnum(b []byte, field protowire.Number, value int32) []byte {
 	b = protowire.AppendTag(b, field, protowire.VarintType)
 	return protowire.AppendVarint(b, uint64(value)) //nolint:gosec // the enums have no negative values
+}
+
+func appendBool(b []byte, field protowire.Number, value bool) []byte {
+	if !value {
+		return b
+	}
+	return appendEnum(b, field, 1)
 }
 
 // appendTime writes a google.protobuf.Timestamp.

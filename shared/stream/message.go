@@ -59,12 +59,18 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Queue:       r.Queue,
 		DeliveryId:  r.DeliveryID,
 		AcceptedAt:  timestamppb.New(r.At),
-		ContentType: r.ContentType,
+		ContentType: r.Payload.ContentType,
 		BodyBytes:   r.DeclaredSize,
 		Headers:     valuesToWire(r.Headers),
 		Query:       valuesToWire(r.Query),
 		Code:        r.Code,
 		TokenId:     r.TokenID,
+		BodyKind:    hookstartv1.BodyKind(r.Payload.Kind),
+		Body:        r.Payload.Body,
+		Sender:      r.Sender,
+		Verified:    r.Verified,
+
+		DeliveryDerived: r.DeliveryDerived,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode a rejection: %w", err)
@@ -175,6 +181,8 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		Query:   valuesFromWire(m.GetQuery()),
 		TokenID: m.GetTokenId(),
 		Trace:   trace,
+
+		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(),
 	}, nil
 }
 
@@ -186,6 +194,10 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
 		return nil, err
 	}
+	kind := execution.NoBody // also when a later version knows another one: it can be looked up all the same
+	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON && k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
+		kind = execution.BodyKind(k)
+	}
 	return &execution.Rejection{
 		ID:           m.GetExecutionId(),
 		WorkflowID:   m.GetWorkflowId(),
@@ -194,13 +206,15 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		Queue:        m.GetQueue(),
 		DeliveryID:   m.GetDeliveryId(),
 		At:           timeFromWire(m.GetAcceptedAt()),
-		ContentType:  m.GetContentType(),
+		Payload:      execution.Payload{ContentType: m.GetContentType(), Kind: kind, Body: m.GetBody()},
 		DeclaredSize: m.GetBodyBytes(),
 		Headers:      valuesFromWire(m.GetHeaders()),
 		Query:        valuesFromWire(m.GetQuery()),
 		Code:         m.GetCode(),
 		TokenID:      m.GetTokenId(),
 		Trace:        trace,
+
+		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(),
 	}, nil
 }
 

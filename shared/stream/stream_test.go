@@ -26,7 +26,8 @@ func newStart() execution.Start {
 		DeliveryID: "d-1", RerunOf: "01890a5d-ac96-774b-bcce-b302099a8058", AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
 		Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{"a":1}`)},
 		Headers: execution.Values{"A": {"1", "2"}}, Query: execution.Values{"q": {""}}, TokenID: "0011223344556677",
-		Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Trace:  "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Sender: "stripe", Verified: true, DeliveryDerived: true,
 	}
 }
 
@@ -50,8 +51,8 @@ func TestMessagesKeepEverything(t *testing.T) {
 
 	rejection := execution.Rejection{
 		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", DeliveryID: "d", At: start.AcceptedAt,
-		ContentType: "text/plain", DeclaredSize: 5, Headers: execution.Values{"A": {"1"}}, Query: execution.Values{}, Code: "workflow_inactive",
-		TokenID: "0011223344556677", Trace: start.Trace,
+		Payload: execution.Payload{ContentType: "text/plain", Kind: execution.Text, Body: []byte("hello")}, DeclaredSize: 5, Headers: execution.Values{"A": {"1"}}, Query: execution.Values{}, Code: "workflow_inactive",
+		TokenID: "0011223344556677", Trace: start.Trace, Sender: "github", Verified: true, DeliveryDerived: true,
 	}
 	if msg, err = stream.RejectedMessage(rejection); err != nil {
 		t.Fatal(err)
@@ -96,7 +97,8 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 			t.Errorf("%s: %d bytes, generated code writes %d", name, len(msg.Data), len(again))
 		}
 		if decoded.GetExecutionId() != s.ID || !decoded.GetAcceptedAt().AsTime().Equal(s.AcceptedAt) || string(decoded.GetBody()) != string(s.Payload.Body) ||
-			len(decoded.GetHeaders()) != len(s.Headers) || decoded.GetTokenId() != s.TokenID || int(decoded.GetBodyKind()) != int(s.Payload.Kind) {
+			len(decoded.GetHeaders()) != len(s.Headers) || decoded.GetTokenId() != s.TokenID || int(decoded.GetBodyKind()) != int(s.Payload.Kind) ||
+			decoded.GetSender() != s.Sender || decoded.GetVerified() != s.Verified || decoded.GetDeliveryDerived() != s.DeliveryDerived {
 			t.Errorf("%s: %v", name, &decoded)
 		}
 	}

@@ -149,7 +149,7 @@ func TestExecutionErrors(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	sequence := r.message(stream.RejectedMessage(execution.Rejection{
-		ID: id(1), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", At: epoch, ContentType: "text/plain", DeclaredSize: 9,
+		ID: id(1), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", At: epoch, Payload: execution.Payload{ContentType: "text/plain"}, DeclaredSize: 9,
 		Headers: execution.Values{"X-A": {"b"}}, Query: execution.Values{"c": {"d"}}, Code: "workflow_inactive",
 	}))
 	failed := r.message(stream.StartMessage(execution.Start{

@@ -129,7 +129,7 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 	case event.Start != nil && event.Start.ID == r.ID:
 		return request{storedAt, event.Start.Payload, event.Start.Headers, event.Start.Query}, nil
 	case event.Rejection != nil && event.Rejection.ID == r.ID:
-		return request{storedAt: storedAt, headers: event.Rejection.Headers, query: event.Rejection.Query}, nil
+		return request{storedAt, event.Rejection.Payload, event.Rejection.Headers, event.Rejection.Query}, nil
 	default:
 		// No message, or another one: the stream was made anew after the record was.
 		return request{}, nil

@@ -162,7 +162,7 @@ func rejected(r *execution.Rejection, meta *jetstream.MsgMetadata, now time.Time
 		TokenID:        r.TokenID,
 		AcceptedAt:     orElse(r.At, meta.Timestamp),
 		RecordedAt:     now,
-		ContentType:    r.ContentType,
+		ContentType:    r.Payload.ContentType,
 		BodyBytes:      r.DeclaredSize,
 		StreamSequence: meta.Sequence.Stream,
 		Error:          r.Code,

@@ -83,7 +83,8 @@ func (ExecutionSource) EnumDescriptor() ([]byte, []int) {
 type BodyKind int32
 
 const (
-	// Never sent with a start. A rejected execution has no body, and no kind.
+	// Never sent with a start. A rejected execution has no kind when its body was not read, or is
+	// declared as JSON and is none.
 	BodyKind_BODY_KIND_UNSPECIFIED BodyKind = 0
 	// The body is one JSON text, and that document is the input.
 	BodyKind_BODY_KIND_JSON BodyKind = 1
@@ -283,9 +284,16 @@ type ExecutionStart struct {
 	// The request's query parameters, without the token.
 	Query []*NamedValues `protobuf:"bytes,14,rep,name=query,proto3" json:"query,omitempty"`
 	// Which token was used: the first 8 bytes, in hex, of the token's SHA-256. Empty for a rerun.
-	TokenId       string `protobuf:"bytes,15,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TokenId string `protobuf:"bytes,15,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// The preset of the node's sender; empty: it has none.
+	Sender string `protobuf:"bytes,16,opt,name=sender,proto3" json:"sender,omitempty"`
+	// Whether the request was verified as the sender's.
+	Verified bool `protobuf:"varint,17,opt,name=verified,proto3" json:"verified,omitempty"`
+	// The delivery ID was read in the body, or is a hash of a longer one: it is not that of a header with
+	// the same text.
+	DeliveryDerived bool `protobuf:"varint,18,opt,name=delivery_derived,json=deliveryDerived,proto3" json:"delivery_derived,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExecutionStart) Reset() {
@@ -423,9 +431,30 @@ func (x *ExecutionStart) GetTokenId() string {
 	return ""
 }
 
+func (x *ExecutionStart) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *ExecutionStart) GetVerified() bool {
+	if x != nil {
+		return x.Verified
+	}
+	return false
+}
+
+func (x *ExecutionStart) GetDeliveryDerived() bool {
+	if x != nil {
+		return x.DeliveryDerived
+	}
+	return false
+}
+
 // ExecutionRejected records a request that was refused because its workflow is
 // not active: the message on executions.rejected.{queue}.{workflowId}.{nodeId}.
-// No run starts. The body was not read, so it is not there.
+// No run starts. The body is there if it was read.
 type ExecutionRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rejected execution's UUID; never that of a run.
@@ -444,7 +473,8 @@ type ExecutionRejected struct {
 	AcceptedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=accepted_at,json=acceptedAt,proto3" json:"accepted_at,omitempty"`
 	// The Content-Type header as sent.
 	ContentType string `protobuf:"bytes,8,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// The length that the sender declared for the body, in bytes; 0 when it declared none.
+	// The body's length in bytes; of one that was not read, the length that the sender declared, 0 when it
+	// declared none.
 	BodyBytes int64 `protobuf:"varint,9,opt,name=body_bytes,json=bodyBytes,proto3" json:"body_bytes,omitempty"`
 	// The request's headers, as in ExecutionStart.
 	Headers []*NamedValues `protobuf:"bytes,10,rep,name=headers,proto3" json:"headers,omitempty"`
@@ -453,9 +483,20 @@ type ExecutionRejected struct {
 	// Why it was refused: the code of the answer, workflow_inactive.
 	Code string `protobuf:"bytes,12,opt,name=code,proto3" json:"code,omitempty"`
 	// Which token was used, as in ExecutionStart.
-	TokenId       string `protobuf:"bytes,13,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TokenId string `protobuf:"bytes,13,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// How an input is made from the body. Unspecified: the body was not read, or is declared as JSON and
+	// is none, so nothing can be started with it.
+	BodyKind BodyKind `protobuf:"varint,14,opt,name=body_kind,json=bodyKind,proto3,enum=hookstart.v1.BodyKind" json:"body_kind,omitempty"`
+	// The body's bytes as sent, if they were read.
+	Body []byte `protobuf:"bytes,15,opt,name=body,proto3" json:"body,omitempty"`
+	// The preset of the node's sender, as in ExecutionStart.
+	Sender string `protobuf:"bytes,16,opt,name=sender,proto3" json:"sender,omitempty"`
+	// Whether the request was verified, as in ExecutionStart.
+	Verified bool `protobuf:"varint,17,opt,name=verified,proto3" json:"verified,omitempty"`
+	// As in ExecutionStart.
+	DeliveryDerived bool `protobuf:"varint,18,opt,name=delivery_derived,json=deliveryDerived,proto3" json:"delivery_derived,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ExecutionRejected) Reset() {
@@ -579,6 +620,41 @@ func (x *ExecutionRejected) GetTokenId() string {
 	return ""
 }
 
+func (x *ExecutionRejected) GetBodyKind() BodyKind {
+	if x != nil {
+		return x.BodyKind
+	}
+	return BodyKind_BODY_KIND_UNSPECIFIED
+}
+
+func (x *ExecutionRejected) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *ExecutionRejected) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *ExecutionRejected) GetVerified() bool {
+	if x != nil {
+		return x.Verified
+	}
+	return false
+}
+
+func (x *ExecutionRejected) GetDeliveryDerived() bool {
+	if x != nil {
+		return x.DeliveryDerived
+	}
+	return false
+}
+
 // ExecutionProgress is what a runner reports of an execution: the message on
 // executions.progress.{queue}.{workflowId}.{executionId}, in the stream PROGRESS.
 type ExecutionProgress struct {
@@ -669,7 +745,7 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x1chookstart/v1/execution.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n" +
 	"\vNamedValues\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\tR\x06values\"\xbf\x04\n" +
+	"\x06values\x18\x02 \x03(\tR\x06values\"\x9e\x05\n" +
 	"\x0eExecutionStart\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -690,7 +766,10 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x04body\x18\f \x01(\fR\x04body\x123\n" +
 	"\aheaders\x18\r \x03(\v2\x19.hookstart.v1.NamedValuesR\aheaders\x12/\n" +
 	"\x05query\x18\x0e \x03(\v2\x19.hookstart.v1.NamedValuesR\x05query\x12\x19\n" +
-	"\btoken_id\x18\x0f \x01(\tR\atokenId\"\xda\x03\n" +
+	"\btoken_id\x18\x0f \x01(\tR\atokenId\x12\x16\n" +
+	"\x06sender\x18\x10 \x01(\tR\x06sender\x12\x1a\n" +
+	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
+	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"\x82\x05\n" +
 	"\x11ExecutionRejected\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -710,7 +789,12 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	" \x03(\v2\x19.hookstart.v1.NamedValuesR\aheaders\x12/\n" +
 	"\x05query\x18\v \x03(\v2\x19.hookstart.v1.NamedValuesR\x05query\x12\x12\n" +
 	"\x04code\x18\f \x01(\tR\x04code\x12\x19\n" +
-	"\btoken_id\x18\r \x01(\tR\atokenId\"\xc4\x01\n" +
+	"\btoken_id\x18\r \x01(\tR\atokenId\x123\n" +
+	"\tbody_kind\x18\x0e \x01(\x0e2\x16.hookstart.v1.BodyKindR\bbodyKind\x12\x12\n" +
+	"\x04body\x18\x0f \x01(\fR\x04body\x12\x16\n" +
+	"\x06sender\x18\x10 \x01(\tR\x06sender\x12\x1a\n" +
+	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
+	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"\xc4\x01\n" +
 	"\x11ExecutionProgress\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.hookstart.v1.ExecutionStateR\x05state\x12*\n" +
@@ -765,13 +849,14 @@ var file_hookstart_v1_execution_proto_depIdxs = []int32{
 	7,  // 5: hookstart.v1.ExecutionRejected.accepted_at:type_name -> google.protobuf.Timestamp
 	3,  // 6: hookstart.v1.ExecutionRejected.headers:type_name -> hookstart.v1.NamedValues
 	3,  // 7: hookstart.v1.ExecutionRejected.query:type_name -> hookstart.v1.NamedValues
-	2,  // 8: hookstart.v1.ExecutionProgress.state:type_name -> hookstart.v1.ExecutionState
-	7,  // 9: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	1,  // 8: hookstart.v1.ExecutionRejected.body_kind:type_name -> hookstart.v1.BodyKind
+	2,  // 9: hookstart.v1.ExecutionProgress.state:type_name -> hookstart.v1.ExecutionState
+	7,  // 10: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_execution_proto_init() }

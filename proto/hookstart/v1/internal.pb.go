@@ -532,6 +532,208 @@ func (x *RefusedRequest) GetUserAgent() string {
 	return ""
 }
 
+// SenderReport says what ingresses saw of the senders of trigger nodes: a message on
+// reports.senders. Its Nats-Msg-Id is the report's ID, and is applied once.
+type SenderReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A random UUID.
+	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
+	// Since the last report: one for each node.
+	Seen []*SenderSeen `protobuf:"bytes,2,rep,name=seen,proto3" json:"seen,omitempty"`
+	// When the report was made.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SenderReport) Reset() {
+	*x = SenderReport{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SenderReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SenderReport) ProtoMessage() {}
+
+func (x *SenderReport) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SenderReport.ProtoReflect.Descriptor instead.
+func (*SenderReport) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SenderReport) GetReportId() string {
+	if x != nil {
+		return x.ReportId
+	}
+	return ""
+}
+
+func (x *SenderReport) GetSeen() []*SenderSeen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *SenderReport) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// SenderSeen is what was seen of one node's sender.
+type SenderSeen struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Its trigger node.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// When a request was last verified; absent: none was.
+	VerifiedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=verified_at,json=verifiedAt,proto3" json:"verified_at,omitempty"`
+	// When a handshake was last answered; absent: none was.
+	HandshakeAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=handshake_at,json=handshakeAt,proto3" json:"handshake_at,omitempty"`
+	// When a request was last refused by its signature; absent: none was.
+	RefusedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=refused_at,json=refusedAt,proto3" json:"refused_at,omitempty"`
+	// The code of that refusal.
+	RefusedCode string `protobuf:"bytes,6,opt,name=refused_code,json=refusedCode,proto3" json:"refused_code,omitempty"`
+	// Why, in words for the node's operators. It holds no secret and nothing of the request but the
+	// names of headers.
+	RefusedReason string `protobuf:"bytes,7,opt,name=refused_reason,json=refusedReason,proto3" json:"refused_reason,omitempty"`
+	// How many deliveries were stored.
+	Deliveries int64 `protobuf:"varint,8,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
+	// How many of them had no delivery ID.
+	WithoutId int64 `protobuf:"varint,9,opt,name=without_id,json=withoutId,proto3" json:"without_id,omitempty"`
+	// How many requests were refused by their signature.
+	Refused int64 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
+	// A secret that the provider brought with a handshake, sealed; empty: it brought none.
+	Captured      []byte `protobuf:"bytes,11,opt,name=captured,proto3" json:"captured,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SenderSeen) Reset() {
+	*x = SenderSeen{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SenderSeen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SenderSeen) ProtoMessage() {}
+
+func (x *SenderSeen) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SenderSeen.ProtoReflect.Descriptor instead.
+func (*SenderSeen) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SenderSeen) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *SenderSeen) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *SenderSeen) GetVerifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.VerifiedAt
+	}
+	return nil
+}
+
+func (x *SenderSeen) GetHandshakeAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HandshakeAt
+	}
+	return nil
+}
+
+func (x *SenderSeen) GetRefusedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RefusedAt
+	}
+	return nil
+}
+
+func (x *SenderSeen) GetRefusedCode() string {
+	if x != nil {
+		return x.RefusedCode
+	}
+	return ""
+}
+
+func (x *SenderSeen) GetRefusedReason() string {
+	if x != nil {
+		return x.RefusedReason
+	}
+	return ""
+}
+
+func (x *SenderSeen) GetDeliveries() int64 {
+	if x != nil {
+		return x.Deliveries
+	}
+	return 0
+}
+
+func (x *SenderSeen) GetWithoutId() int64 {
+	if x != nil {
+		return x.WithoutId
+	}
+	return 0
+}
+
+func (x *SenderSeen) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *SenderSeen) GetCaptured() []byte {
+	if x != nil {
+		return x.Captured
+	}
+	return nil
+}
+
 // ExecutionsChanged tells the other executors which records changed, for those
 // who watch: a message on hookstart.executions.changed, at most once delivered.
 type ExecutionsChanged struct {
@@ -544,7 +746,7 @@ type ExecutionsChanged struct {
 
 func (x *ExecutionsChanged) Reset() {
 	*x = ExecutionsChanged{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +758,7 @@ func (x *ExecutionsChanged) String() string {
 func (*ExecutionsChanged) ProtoMessage() {}
 
 func (x *ExecutionsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +771,7 @@ func (x *ExecutionsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionsChanged.ProtoReflect.Descriptor instead.
 func (*ExecutionsChanged) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{7}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecutionsChanged) GetExecutionIds() []string {
@@ -595,7 +797,7 @@ type RateUsage struct {
 
 func (x *RateUsage) Reset() {
 	*x = RateUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +809,7 @@ func (x *RateUsage) String() string {
 func (*RateUsage) ProtoMessage() {}
 
 func (x *RateUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +822,7 @@ func (x *RateUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateUsage.ProtoReflect.Descriptor instead.
 func (*RateUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{8}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RateUsage) GetInstanceId() string {
@@ -657,7 +859,7 @@ type AccountUsage struct {
 
 func (x *AccountUsage) Reset() {
 	*x = AccountUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +871,7 @@ func (x *AccountUsage) String() string {
 func (*AccountUsage) ProtoMessage() {}
 
 func (x *AccountUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +884,7 @@ func (x *AccountUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountUsage.ProtoReflect.Descriptor instead.
 func (*AccountUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AccountUsage) GetAccountId() string {
@@ -716,7 +918,7 @@ type WorkflowUsage struct {
 
 func (x *WorkflowUsage) Reset() {
 	*x = WorkflowUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +930,7 @@ func (x *WorkflowUsage) String() string {
 func (*WorkflowUsage) ProtoMessage() {}
 
 func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +943,7 @@ func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{10}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkflowUsage) GetWorkflowId() string {
@@ -808,7 +1010,31 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\n" +
 	"body_bytes\x18\x02 \x01(\x03R\tbodyBytes\x12\x1d\n" +
 	"\n" +
-	"user_agent\x18\x03 \x01(\tR\tuserAgent\"8\n" +
+	"user_agent\x18\x03 \x01(\tR\tuserAgent\"\x85\x01\n" +
+	"\fSenderReport\x12\x1b\n" +
+	"\treport_id\x18\x01 \x01(\tR\breportId\x12,\n" +
+	"\x04seen\x18\x02 \x03(\v2\x18.hookstart.v1.SenderSeenR\x04seen\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xbc\x03\n" +
+	"\n" +
+	"SenderSeen\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12;\n" +
+	"\vverified_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"verifiedAt\x12=\n" +
+	"\fhandshake_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vhandshakeAt\x129\n" +
+	"\n" +
+	"refused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\trefusedAt\x12!\n" +
+	"\frefused_code\x18\x06 \x01(\tR\vrefusedCode\x12%\n" +
+	"\x0erefused_reason\x18\a \x01(\tR\rrefusedReason\x12\x1e\n" +
+	"\n" +
+	"deliveries\x18\b \x01(\x03R\n" +
+	"deliveries\x12\x1d\n" +
+	"\n" +
+	"without_id\x18\t \x01(\x03R\twithoutId\x12\x18\n" +
+	"\arefused\x18\n" +
+	" \x01(\x03R\arefused\x12\x1a\n" +
+	"\bcaptured\x18\v \x01(\fR\bcaptured\"8\n" +
 	"\x11ExecutionsChanged\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\x9f\x01\n" +
 	"\tRateUsage\x12\x1f\n" +
@@ -838,7 +1064,7 @@ func file_hookstart_v1_internal_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_internal_proto_rawDescData
 }
 
-var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*Presence)(nil),              // 0: hookstart.v1.Presence
 	(*IngressSettings)(nil),       // 1: hookstart.v1.IngressSettings
@@ -847,28 +1073,35 @@ var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*RefusalReport)(nil),         // 4: hookstart.v1.RefusalReport
 	(*RefusalCount)(nil),          // 5: hookstart.v1.RefusalCount
 	(*RefusedRequest)(nil),        // 6: hookstart.v1.RefusedRequest
-	(*ExecutionsChanged)(nil),     // 7: hookstart.v1.ExecutionsChanged
-	(*RateUsage)(nil),             // 8: hookstart.v1.RateUsage
-	(*AccountUsage)(nil),          // 9: hookstart.v1.AccountUsage
-	(*WorkflowUsage)(nil),         // 10: hookstart.v1.WorkflowUsage
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*SenderReport)(nil),          // 7: hookstart.v1.SenderReport
+	(*SenderSeen)(nil),            // 8: hookstart.v1.SenderSeen
+	(*ExecutionsChanged)(nil),     // 9: hookstart.v1.ExecutionsChanged
+	(*RateUsage)(nil),             // 10: hookstart.v1.RateUsage
+	(*AccountUsage)(nil),          // 11: hookstart.v1.AccountUsage
+	(*WorkflowUsage)(nil),         // 12: hookstart.v1.WorkflowUsage
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_hookstart_v1_internal_proto_depIdxs = []int32{
 	1,  // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
 	3,  // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
-	11, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
+	13, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
 	5,  // 3: hookstart.v1.RefusalReport.counts:type_name -> hookstart.v1.RefusalCount
-	11, // 4: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
-	11, // 5: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
+	13, // 4: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
+	13, // 5: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
 	6,  // 6: hookstart.v1.RefusalCount.last:type_name -> hookstart.v1.RefusedRequest
-	11, // 7: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
-	10, // 8: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
-	9,  // 9: hookstart.v1.RateUsage.accounts:type_name -> hookstart.v1.AccountUsage
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	13, // 7: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
+	8,  // 8: hookstart.v1.SenderReport.seen:type_name -> hookstart.v1.SenderSeen
+	13, // 9: hookstart.v1.SenderReport.at:type_name -> google.protobuf.Timestamp
+	13, // 10: hookstart.v1.SenderSeen.verified_at:type_name -> google.protobuf.Timestamp
+	13, // 11: hookstart.v1.SenderSeen.handshake_at:type_name -> google.protobuf.Timestamp
+	13, // 12: hookstart.v1.SenderSeen.refused_at:type_name -> google.protobuf.Timestamp
+	12, // 13: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
+	11, // 14: hookstart.v1.RateUsage.accounts:type_name -> hookstart.v1.AccountUsage
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_internal_proto_init() }
@@ -882,7 +1115,7 @@ func file_hookstart_v1_internal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_internal_proto_rawDesc), len(file_hookstart_v1_internal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

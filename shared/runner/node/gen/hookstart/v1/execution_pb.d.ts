@@ -155,6 +155,28 @@ export declare type ExecutionStart = Message<"hookstart.v1.ExecutionStart"> & {
    * @generated from field: string token_id = 15;
    */
   tokenId: string;
+
+  /**
+   * The preset of the node's sender; empty: it has none.
+   *
+   * @generated from field: string sender = 16;
+   */
+  sender: string;
+
+  /**
+   * Whether the request was verified as the sender's.
+   *
+   * @generated from field: bool verified = 17;
+   */
+  verified: boolean;
+
+  /**
+   * The delivery ID was read in the body, or is a hash of a longer one: it is not that of a header with
+   * the same text.
+   *
+   * @generated from field: bool delivery_derived = 18;
+   */
+  deliveryDerived: boolean;
 };
 
 /**
@@ -166,7 +188,7 @@ export declare const ExecutionStartSchema: GenMessage<ExecutionStart>;
 /**
  * ExecutionRejected records a request that was refused because its workflow is
  * not active: the message on executions.rejected.{queue}.{workflowId}.{nodeId}.
- * No run starts. The body was not read, so it is not there.
+ * No run starts. The body is there if it was read.
  *
  * @generated from message hookstart.v1.ExecutionRejected
  */
@@ -228,7 +250,8 @@ export declare type ExecutionRejected = Message<"hookstart.v1.ExecutionRejected"
   contentType: string;
 
   /**
-   * The length that the sender declared for the body, in bytes; 0 when it declared none.
+   * The body's length in bytes; of one that was not read, the length that the sender declared, 0 when it
+   * declared none.
    *
    * @generated from field: int64 body_bytes = 9;
    */
@@ -261,6 +284,42 @@ export declare type ExecutionRejected = Message<"hookstart.v1.ExecutionRejected"
    * @generated from field: string token_id = 13;
    */
   tokenId: string;
+
+  /**
+   * How an input is made from the body. Unspecified: the body was not read, or is declared as JSON and
+   * is none, so nothing can be started with it.
+   *
+   * @generated from field: hookstart.v1.BodyKind body_kind = 14;
+   */
+  bodyKind: BodyKind;
+
+  /**
+   * The body's bytes as sent, if they were read.
+   *
+   * @generated from field: bytes body = 15;
+   */
+  body: Uint8Array;
+
+  /**
+   * The preset of the node's sender, as in ExecutionStart.
+   *
+   * @generated from field: string sender = 16;
+   */
+  sender: string;
+
+  /**
+   * Whether the request was verified, as in ExecutionStart.
+   *
+   * @generated from field: bool verified = 17;
+   */
+  verified: boolean;
+
+  /**
+   * As in ExecutionStart.
+   *
+   * @generated from field: bool delivery_derived = 18;
+   */
+  deliveryDerived: boolean;
 };
 
 /**
@@ -358,7 +417,8 @@ export declare const ExecutionSourceSchema: GenEnum<ExecutionSource>;
  */
 export enum BodyKind {
   /**
-   * Never sent with a start. A rejected execution has no body, and no kind.
+   * Never sent with a start. A rejected execution has no kind when its body was not read, or is
+   * declared as JSON and is none.
    *
    * @generated from enum value: BODY_KIND_UNSPECIFIED = 0;
    */
