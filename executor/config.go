@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
 // Config configures an executor. The struct tags define the program's flags and their
@@ -20,6 +21,9 @@ import (
 type Config struct {
 	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`
+
+	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the operators' API and the console speak HTTPS." type:"path"`
+	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
 
 	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
@@ -30,6 +34,8 @@ type Config struct {
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
 	Plans      string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
+
+	DefaultPlan string `help:"The plan of new accounts that name none. Empty: they must name one." placeholder:"PLAN"`
 
 	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
@@ -102,6 +108,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("--retention must be at least 1m, not %s", c.Retention)
 	}
 	if err := program.CheckURL("--public-url", c.PublicURL); err != nil {
+		return err
+	}
+	if err := tlsfiles.Flags(c.TLSCert, c.TLSKey); err != nil {
 		return err
 	}
 	if _, err := c.runnerGroups(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/tracing"
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
@@ -64,7 +66,7 @@ func run(ctx context.Context, c Config) error {
 		defer stopTraces()
 		o.Traces = traces
 	}
-	plans, err := readPlans(c.Plans)
+	plans, err := readPlans(c.Plans, c.DefaultPlan)
 	if err != nil {
 		return err
 	}
@@ -78,6 +80,10 @@ func run(ctx context.Context, c Config) error {
 		}
 	}
 	defer func() { _ = listener.Close() }()
+	serving, err := tlsfiles.Listen(listener, c.TLSCert, c.TLSKey, "executor", o.Metrics, log)
+	if err != nil {
+		return err
+	}
 
 	starting, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
 	defer cancel()
@@ -168,7 +174,7 @@ func run(ctx context.Context, c Config) error {
 	signIn := signin.New(signin.Config{AdminToken: c.AdminToken, Once: c.SignInOnce, Failures: signin.NewFailures(o.Metrics)})
 	calls := operate.New(operate.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
-		PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
+		DefaultPlan: c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
 	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Log: log, Done: streaming.Done()})
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: log})
@@ -181,7 +187,7 @@ func run(ctx context.Context, c Config) error {
 	}
 	server.RegisterOnShutdown(stopStreaming)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(serving) }()
 	stopChecks := o.Watch(ctx, log, checks(nc, js, follower, records, c)...)
 	defer stopChecks()
 	o.Ready.Ready("executor")
@@ -259,15 +265,23 @@ func opened[S store.Store](s S, err error) (store.Store, error) {
 	return s, nil
 }
 
-func readPlans(path string) (*hookstartv1.PlanCatalog, error) {
-	if path == "" {
-		return edit.ParsePlans(edit.DefaultPlans)
+// readPlans reads the catalog, which must have the default plan if there is one.
+func readPlans(path, defaultPlan string) (*hookstartv1.PlanCatalog, error) {
+	catalog := edit.DefaultPlans
+	if path != "" {
+		var err error
+		if catalog, err = os.ReadFile(path); err != nil { //nolint:gosec // the operator's own file
+			return nil, fmt.Errorf("--plans: %w", err)
+		}
 	}
-	file, err := os.ReadFile(path) //nolint:gosec // the operator's own file
-	if err != nil {
-		return nil, fmt.Errorf("--plans: %w", err)
+	plans, err := edit.ParsePlans(catalog)
+	if err != nil || defaultPlan == "" {
+		return plans, err
 	}
-	return edit.ParsePlans(file)
+	if !slices.ContainsFunc(plans.GetPlans(), func(p *hookstartv1.Plan) bool { return p.GetId() == defaultPlan }) {
+		return nil, fmt.Errorf("--default-plan: there is no plan %q in the catalog", defaultPlan)
+	}
+	return plans, nil
 }
 
 // planTimeout is how long one attempt to put the plan catalog in force may take.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -100,9 +101,7 @@ func (c *Config) Check() error {
 	if c.MaxBufferedBytes < c.MaxBodyBytes {
 		problems = append(problems, errors.New("--max-buffered-bytes must be at least --max-body-bytes"))
 	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		problems = append(problems, errors.New("--tls-cert and --tls-key go together"))
-	}
+	problems = append(problems, tlsfiles.Flags(c.TLSCert, c.TLSKey))
 	for _, name := range c.DeliveryIDHeaders {
 		if name == "" || strings.Trim(name, headerCharacters) != "" {
 			problems = append(problems, fmt.Errorf("--delivery-id-headers: %q is not a valid header name", name))

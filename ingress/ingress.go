@@ -5,10 +5,8 @@ package ingress
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/tracing"
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
@@ -75,7 +74,7 @@ func run(ctx context.Context, c Config) error {
 		}
 	}
 	defer func() { _ = listener.Close() }()
-	serving, err := withTLS(listener, c.TLSCert, c.TLSKey)
+	serving, err := tlsfiles.Listen(listener, c.TLSCert, c.TLSKey, "ingress", o.Metrics, log)
 	if err != nil {
 		return err
 	}
@@ -197,17 +196,4 @@ func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.D
 		return fmt.Errorf("NATS has no hookstart stream and registry after %s (%w); start the executor, it creates them", timeout, err)
 	}
 	return nil
-}
-
-func withTLS(listener net.Listener, certFile, keyFile string) (net.Listener, error) {
-	if certFile == "" {
-		return listener, nil
-	}
-	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
-	}
-	return tls.NewListener(listener, &tls.Config{
-		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}), nil
 }

@@ -2,8 +2,15 @@ package local
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
@@ -23,8 +30,15 @@ const (
 
 // makeDemo makes an active workflow, as an operator would, and returns its webhook URL. One
 // that is there already is left as it is, switched off too.
-func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
+func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
+	if certFile != "" {
+		transport, err := trusting(certFile)
+		if err != nil {
+			return "", err
+		}
+		client = client.Over(transport)
+	}
 	_, err = client.Workflow(ctx, demoID)
 	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
 		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
@@ -43,6 +57,30 @@ func makeDemo(ctx context.Context, s Started) (webhookURL string, err error) {
 	}
 	trigger, err := client.Trigger(ctx, demoID, demoNode)
 	return trigger.URL, err
+}
+
+// trusting is a transport to this process's own listener, whose certificate is in this file. It is asked by address, and
+// the certificate has a name.
+func trusting(certFile string) (http.RoundTripper, error) {
+	chain, err := os.ReadFile(certFile) //nolint:gosec // the operator's own file, which the listener has read
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(chain)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no certificate", certFile)
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", certFile, err)
+	}
+	own := x509.NewCertPool()
+	own.AddCert(leaf)
+	settings := &tls.Config{RootCAs: own, MinVersion: tls.VersionTLS12}
+	if len(leaf.DNSNames) > 0 {
+		settings.ServerName = strings.Replace(leaf.DNSNames[0], "*", "any", 1)
+	}
+	return &http.Transport{TLSClientConfig: settings}, nil
 }
 
 // runDemo runs the demo workflow until the context ends.

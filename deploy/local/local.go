@@ -6,7 +6,6 @@ package local
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -35,10 +34,29 @@ type Config struct {
 	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// with --ingress-addr." placeholder:"URL"`
 	NoDemo       bool   `help:"Do not create and run the demo workflow."`
 
-	MaxBodyBytes int64         `help:"Largest body that is accepted, in bytes." default:"102400"`
-	DedupWindow  time.Duration `help:"How long a delivery ID is remembered." default:"24h"`
-	SyncAlways   bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
-	LogLevel     string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
+	TLSCert         string `name:"tls-cert" help:"Certificate chain file; with --tls-key the webhook endpoint speaks HTTPS." type:"path"`
+	TLSKey          string `name:"tls-key" help:"Private key file." type:"path"`
+	ExecutorTLSCert string `name:"executor-tls-cert" help:"Certificate chain file; with --executor-tls-key the operators' API and the console speak HTTPS." type:"path"`
+	ExecutorTLSKey  string `name:"executor-tls-key" help:"Private key file." type:"path"`
+
+	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
+	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ultra, which is unlimited; with --plans, none." placeholder:"PLAN"`
+
+	MaxBodyBytes      int64         `help:"Largest body that is accepted, in bytes." default:"102400"`
+	DeliveryIDHeaders []string      `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
+	BodyTimeout       time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
+	MinBodyRate       int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
+	MaxInFlight       int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
+	MaxBufferedBytes  int64         `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
+	PublishTimeout    time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
+
+	DedupWindow      time.Duration `help:"How long a delivery ID is remembered." default:"24h"`
+	StreamMaxAge     time.Duration `help:"How long messages stay in the stream; at least as long as --dedup-window." default:"168h"`
+	StreamMaxBytes   int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
+	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
+	Retention        time.Duration `help:"How long execution records are kept." default:"720h"`
+	SyncAlways       bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
+	LogLevel         string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
 	// Out gets the text for people that says what was started. Required.
 	Out io.Writer `kong:"-"`
@@ -71,14 +89,10 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	// Everything else has the programs' defaults.
-	var forExecutor executor.Config
-	var forIngress ingress.Config
-	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
+	forExecutor, forIngress, err := c.services()
+	if err != nil {
 		return err
 	}
-	forIngress.PublicURL = c.PublicURL
-	forIngress.MaxBodyBytes, forIngress.MaxBufferedBytes = c.MaxBodyBytes, max(forIngress.MaxBufferedBytes, c.MaxBodyBytes)
 	if err := forIngress.Check(); err != nil { // the ingress itself would check it only after the executor is ready
 		return err
 	}
@@ -119,7 +133,7 @@ func Run(ctx context.Context, c Config) error {
 	defer server.Shutdown()
 
 	started := Started{
-		IngressURL: reachable(ingressListener.Addr()), ExecutorURL: reachable(executorListener.Addr()),
+		IngressURL: reachable(ingressListener.Addr(), c.TLSCert), ExecutorURL: reachable(executorListener.Addr(), c.ExecutorTLSCert),
 		NATSURL: server.ClientURL(), OpsURL: "http://" + opsAddr, AdminToken: adminToken, AdminTokenMade: c.AdminToken == "",
 	}
 	if c.PublicURL == "" {
@@ -135,7 +149,6 @@ func Run(ctx context.Context, c Config) error {
 	forExecutor.Listener, forExecutor.NATSOptions, forExecutor.Ops, forExecutor.Log = executorListener, inProcess, o, log
 	forExecutor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	forExecutor.AdminToken, forExecutor.SignInOnce, forExecutor.PublicURL = adminToken, signInOnce, c.PublicURL
-	forExecutor.StreamMaxAge, forExecutor.DedupWindow = max(forExecutor.StreamMaxAge, c.DedupWindow), c.DedupWindow
 	forExecutor.SendersFirst = true
 	if !c.NoDemo {
 		forExecutor.DemoQueue = demoQueue
@@ -169,7 +182,7 @@ func Run(ctx context.Context, c Config) error {
 	defer stopChecks()
 
 	if !c.NoDemo {
-		if started.WebhookURL, err = makeDemo(ctx, started); err != nil {
+		if started.WebhookURL, err = makeDemo(ctx, started, c.ExecutorTLSCert); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -237,17 +250,21 @@ func (s *service) stop() {
 	<-s.ended
 }
 
-// reachable is the URL under which this machine reaches a listener.
-func reachable(addr net.Addr) string {
+// reachable is the URL under which this machine reaches a listener, which has TLS if it has a certificate.
+func reachable(addr net.Addr, certFile string) string {
+	scheme := "http://"
+	if certFile != "" {
+		scheme = "https://"
+	}
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
-		return "http://" + addr.String()
+		return scheme + addr.String()
 	}
 	host := tcp.IP.String()
 	if tcp.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
 // print tells people what was started and how to use it.

@@ -8,6 +8,7 @@ type Plan struct {
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
 	MaxActiveWebhookWorkflows *int64    `json:"maxActiveWebhookWorkflows" doc:"How many workflows with webhook triggers may be active at once. null: any number."`
 	RateLimit                 RateLimit `json:"rateLimit" doc:"The limit of each workflow without a limit of its own."`
+	Default                   bool      `json:"default,omitempty" doc:"Whether a new account that names no plan has this one."`
 	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes the bodies of the account may have in a day, in total. null: any number." example:"1000000000"`
 }
 
@@ -29,5 +30,5 @@ type Account struct {
 // PutAccount is the part of an account that an operator sets.
 type PutAccount struct {
 	Name string `json:"name" maxLength:"200" doc:"For people." example:"Acme Inc."`
-	Plan string `json:"plan" doc:"The ID of a plan. A change takes effect at once." example:"free"`
+	Plan string `json:"plan,omitempty" doc:"The ID of a plan. A change takes effect at once. Without one, an account keeps its plan, and a new account has the default plan, if the executor has one (--default-plan)." example:"free"`
 }

@@ -46,6 +46,14 @@ func (c *Client) Tap(tap func(body []byte)) *Client {
 	return &tapped
 }
 
+// Over is a client that calls by a transport of its own: one that knows a private certificate authority.
+func (c *Client) Over(transport http.RoundTripper) *Client {
+	over, own := *c, *c.http
+	own.Transport = transport
+	over.http = &own
+	return &over
+}
+
 // ConnectionError means that the API did not answer, or that something else did.
 type ConnectionError struct{ err error }
 

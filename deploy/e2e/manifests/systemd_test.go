@@ -12,7 +12,7 @@ import (
 // The units are well-formed, confined, and give flags that the programs have.
 func TestSystemd(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(deploy, "systemd", "*.service"))
-	if err != nil || len(units) != 4 {
+	if err != nil || len(units) != 5 {
 		t.Fatalf("%v, %v", units, err)
 	}
 	folder := t.TempDir()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -22,6 +23,7 @@ type accountList struct {
 // planChoice is a plan as forms offer it.
 type planChoice struct {
 	ID, Text string
+	Selected bool // for a new account
 }
 
 func (c *Console) listAccounts(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +76,12 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 		default:
 			text += count(*most) + " active, " + limit + " per workflow" + bytesText(plan)
 		}
-		choices = append(choices, planChoice{plan.ID, text})
+		choices = append(choices, planChoice{ID: plan.ID, Text: text, Selected: plan.Default})
+	}
+	if !slices.ContainsFunc(choices, func(c planChoice) bool { return c.Selected }) {
+		for i := range choices {
+			choices[i].Selected = choices[i].ID == "free"
+		}
 	}
 	return choices, err
 }

@@ -34,7 +34,7 @@ func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page P
 			first = last + 1
 		}
 		rest := plans[first:]
-		return list(plansList, rest[:min(len(rest), page.Limit+1)], page, planOf, (*hookstartv1.Plan).GetId), nil
+		return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.planOf, (*hookstartv1.Plan).GetId), nil
 	})
 }
 
@@ -95,7 +95,7 @@ type PutResult[T any] struct {
 // PutAccount creates an account or replaces it.
 func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount) (PutResult[api.Account], error) {
 	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
-		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, put.Plan)
+		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, s.planToPut(id, put.Plan))
 		if err != nil {
 			return none, err
 		}
@@ -103,9 +103,21 @@ func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.
 	})
 }
 
-func planOf(p *hookstartv1.Plan) api.Plan {
+// planToPut is the plan that a call names, else the one that the account has, else the default for new ones.
+func (s *Service) planToPut(accountID, plan string) string {
+	if plan != "" {
+		return plan
+	}
+	if have, exists := s.config.Directory.Account(accountID); exists {
+		return have.Record.GetPlan()
+	}
+	return s.config.DefaultPlan
+}
+
+func (s *Service) planOf(p *hookstartv1.Plan) api.Plan {
 	return api.Plan{
-		ID: p.GetId(), WebhookTriggers: p.GetWebhookTriggers(),
+		Default: p.GetId() == s.config.DefaultPlan,
+		ID:      p.GetId(), WebhookTriggers: p.GetWebhookTriggers(),
 		MaxActiveWebhookWorkflows: p.MaxActiveWebhookWorkflows,
 		BytesPerDay:               p.BytesPerDay,
 		RateLimit:                 *rateLimitOf(p.GetRateLimit()),

@@ -44,6 +44,8 @@ type Config struct {
 	// Reach checks where the public URL leads.
 	Reach *reach.Checker
 
+	// DefaultPlan is the plan of new accounts that name none. Empty: they must name one.
+	DefaultPlan string
 	// ChangeTimeout is how long a change of the registry may take, with the confirmation by
 	// every live process. Zero: 10 s.
 	ChangeTimeout time.Duration

@@ -58,7 +58,7 @@ func (s *Service) quota(accountID string) Quota {
 func (s *Service) plan(id string) *api.Plan {
 	for _, p := range s.config.Directory.Plans().Record.GetPlans() {
 		if p.GetId() == id {
-			plan := planOf(p)
+			plan := s.planOf(p)
 			return &plan
 		}
 	}

@@ -19,7 +19,7 @@ type accountVerbs struct {
 type accountPut struct {
 	Account string `arg:"" type:"id" help:"The account's ID."`
 	Name    string `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
-	Plan    string `help:"The ID of a plan; a change takes effect at once. Default: what it is." placeholder:"PLAN"`
+	Plan    string `help:"The ID of a plan; a change takes effect at once. Default: what it is; of a new one, the default plan, if there is one." placeholder:"PLAN"`
 }
 
 func (*accountPut) Help() string {
@@ -38,10 +38,8 @@ func (v *accountPut) Run(s *session) error {
 			put.Name, put.Plan = cmp.Or(put.Name, have.Name), cmp.Or(put.Plan, have.Plan)
 		case !isNotFound(err):
 			return err
-		case v.Plan == "":
-			return &usageError{"a new account needs --plan", "hookstart plan list"}
 		default:
-			put.Name = v.Account
+			put.Name = cmp.Or(v.Name, v.Account)
 		}
 	}
 	a, err := s.client.PutAccount(s.ctx, v.Account, put)

@@ -4,8 +4,13 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"io"
+	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -21,6 +26,7 @@ const description = "The command line of hookstart, for operators and runners. S
 // flags are the verbs, and the flags that all of them have.
 type flags struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
+	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
 	AdminToken      string `help:"The admin token. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
 	Output          string `short:"o" help:"table, for people; json, for scripts: the API's answer, unchanged." enum:"table,json" default:"table" group:"all"`
 	program.Version `group:"all"`
@@ -109,5 +115,27 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	}
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
 	s.client = apiclient.New(f.APIURL, token).Tap(func(body []byte) { s.answer = body })
+	if f.APICA != "" {
+		transport, err := trusting(f.APICA)
+		if err != nil {
+			return nil, fmt.Errorf("--api-ca: %w", err)
+		}
+		s.client = s.client.Over(transport)
+	}
 	return s, nil
+}
+
+// trusting is a transport that trusts this authority alone.
+func trusting(caFile string) (http.RoundTripper, error) {
+	content, err := os.ReadFile(caFile) //nolint:gosec // the operator's own file
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("%s holds no certificate", caFile)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // net/http's own
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+	return transport, nil
 }

@@ -86,6 +86,9 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 		return errors.New("interrupted")
 	}
 	elsewhere := "is the executor running at " + f.APIURL + "? --api-url or HOOKSTART_API_URL names another address"
+	if strings.Contains(err.Error(), "x509: ") {
+		return &hintError{err, "--api-ca or HOOKSTART_API_CA names the file of the certificate authority of " + f.APIURL}
+	}
 	if _, is := errors.AsType[*apiclient.ConnectionError](err); is {
 		return &hintError{err, elsewhere}
 	}

@@ -1,0 +1,49 @@
+package local
+
+import (
+	"cmp"
+	"errors"
+	"reflect"
+
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/tlsfiles"
+)
+
+// unlimitedPlan is the plan of the catalog of an installation that configures none. One machine is seldom
+// shared by customers with plans.
+const unlimitedPlan = "ultra"
+
+// services are the two services' configurations: what a flag of this program says, which has the name of theirs, and
+// the programs' defaults for the rest.
+func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Config, err error) {
+	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
+		return forExecutor, forIngress, err
+	}
+	if err := tlsfiles.Flags(c.ExecutorTLSCert, c.ExecutorTLSKey); err != nil {
+		return forExecutor, forIngress, errors.New("--executor-tls-cert and --executor-tls-key go together")
+	}
+	adopt(reflect.ValueOf(&forExecutor).Elem(), reflect.ValueOf(*c))
+	adopt(reflect.ValueOf(&forIngress).Elem(), reflect.ValueOf(*c))
+	forExecutor.TLSCert, forExecutor.TLSKey = c.ExecutorTLSCert, c.ExecutorTLSKey
+	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
+	if c.Plans == "" {
+		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, unlimitedPlan)
+	}
+	forIngress.MaxBufferedBytes = max(c.MaxBufferedBytes, c.MaxBodyBytes)
+	return forExecutor, forIngress, nil
+}
+
+// adopt gives every flag of a service the value that the flag of the same name has here.
+func adopt(service, here reflect.Value) {
+	for i := range service.NumField() {
+		field := service.Type().Field(i)
+		if field.Tag.Get("kong") == "-" {
+			continue
+		}
+		if own := here.FieldByName(field.Name); own.IsValid() && own.Type() == field.Type {
+			service.Field(i).Set(own)
+		}
+	}
+}
