@@ -33,7 +33,15 @@ type Config struct {
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
-	Plans      string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
+	// The console signs people in at an identity provider, too. Its redirect URI there is the console's address and
+	// /sign-in/callback.
+	OIDCIssuer           string   `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
+	OIDCClientID         string   `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
+	OIDCClientSecretFile string   `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
+	OIDCRole             []string `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts, and whom none matches has no access. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
+	APIOrigins           []string `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
+
+	Plans string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: they must name one." placeholder:"PLAN"`
 
@@ -114,6 +122,12 @@ func (c *Config) validate() error {
 		return err
 	}
 	if _, err := c.runnerGroups(); err != nil {
+		return err
+	}
+	if err := c.checkOrigins(); err != nil {
+		return err
+	}
+	if _, err := c.oidc(); err != nil {
 		return err
 	}
 	return c.streamSettings().Validate()

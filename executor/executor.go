@@ -171,12 +171,20 @@ func run(ctx context.Context, c Config) error {
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
-	signIn := signin.New(signin.Config{AdminToken: c.AdminToken, Once: c.SignInOnce, Failures: signin.NewFailures(o.Metrics)})
+	keyring := operate.NewKeyring(editor, directory, records, log)
+	background.Go(func() { keyring.Run(working) })
+	identities, err := c.oidc()
+	if err != nil {
+		return err
+	}
+	signIn := signin.New(signin.Config{
+		AdminToken: c.AdminToken, Keys: keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(o.Metrics),
+	})
 	calls := operate.New(operate.Config{
-		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed,
+		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed, Keyring: keyring,
 		DefaultPlan: c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
-	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Log: log, Done: streaming.Done()})
+	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: log, Done: streaming.Done()})
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: log})
 	server := &http.Server{
 		Handler: apiAnd(api, pages), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,

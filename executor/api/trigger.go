@@ -9,8 +9,8 @@ import (
 type Trigger struct {
 	NodeID            string          `json:"nodeId" example:"webhook"`
 	Name              string          `json:"name" doc:"For people."`
-	URL               string          `json:"url" doc:"What senders call, with the newest token." example:"https://hooks.example.com/webhooks/orders?token=hst_…"`
-	Token             string          `json:"token" doc:"The newest token." example:"hst_…"`
+	URL               string          `json:"url,omitempty" doc:"What senders call, with the newest token. Absent: the caller may only read." example:"https://hooks.example.com/webhooks/orders?token=hst_…"`
+	Token             string          `json:"token,omitempty" doc:"The newest token. Absent: the caller may only read." example:"hst_…"`
 	Tokens            []Token         `json:"tokens" nullable:"false" doc:"All tokens that work now, the newest first."`
 	SamplePayload     json.RawMessage `json:"samplePayload" doc:"Any JSON value. null: none is configured."`
 	DeliveryIDHeaders []string        `json:"deliveryIdHeaders" nullable:"false" doc:"The headers that may hold the delivery ID; the first that is not empty counts." example:"[\"X-Webhook-Delivery-Id\"]"`
@@ -20,7 +20,7 @@ type Trigger struct {
 
 // Token is a token of a trigger node.
 type Token struct {
-	Token      string     `json:"token" example:"hst_…"`
+	Token      string     `json:"token,omitempty" doc:"Absent: the caller may only read." example:"hst_…"`
 	CreatedAt  time.Time  `json:"createdAt"`
 	LastUsedAt *time.Time `json:"lastUsedAt" doc:"When it was last used, according to the records. null: never."`
 	ExpiresAt  time.Time  `json:"expiresAt,omitzero" doc:"When it expires. Absent: never."`

@@ -33,12 +33,13 @@ func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 // CopyStreams are the names of the streams behind the copy.
 func CopyStreams() []string { return []string{Stream} }
 
-// The keys of Bucket: one for the plan catalog, and one for each account and workflow, whose ID
+// The keys of Bucket: one for the plan catalog, and one for each account, workflow and key of the operators' API, whose ID
 // comes after the prefix.
 const (
 	PlansKey       = "plans"
 	AccountPrefix  = "account."
 	WorkflowPrefix = "workflow."
+	APIKeyPrefix   = "key."
 )
 
 // Change is one record of the registry as it is since a revision. Exactly one of the
@@ -51,9 +52,11 @@ type Change struct {
 	Plans    *hookstartv1.PlanCatalog
 	Account  *hookstartv1.Account
 	Workflow *hookstartv1.Workflow
+	APIKey   *hookstartv1.Key // only operators' programs look at it
 
 	DeletedAccount  string
 	DeletedWorkflow string
+	DeletedAPIKey   string
 }
 
 // DecodeChange reads a message of the bucket's stream: its subject, whether it is a deletion, its
@@ -79,6 +82,13 @@ func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, d
 		}
 		c.Workflow = &hookstartv1.Workflow{}
 		return c, proto.Unmarshal(data, c.Workflow)
+	case strings.HasPrefix(key, APIKeyPrefix):
+		if deleted {
+			c.DeletedAPIKey = strings.TrimPrefix(key, APIKeyPrefix)
+			return c, nil
+		}
+		c.APIKey = &hookstartv1.Key{}
+		return c, proto.Unmarshal(data, c.APIKey)
 	default:
 		return c, fmt.Errorf("no such kind of key: %.80q", key)
 	}

@@ -28,7 +28,7 @@ func New(c Config) http.Handler {
 		c.KeepAlive = defaultKeepAlive
 	}
 	s := &server{Config: c}
-	return s.observed(s.guarded(wholeQuery(asJSON(s.router()))))
+	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
 }
 
 // wholeQuery refuses a query of which a part cannot be read. Left out, as net/url does, a
@@ -72,6 +72,7 @@ func (s *server) router() http.Handler {
 		of.UseMiddleware(noteOperation)
 	}
 	s.routeAccounts(calls)
+	s.routeKeys(calls)
 	s.routeWorkflows(calls)
 	s.routeRefusals(calls)
 	s.routeTriggers(calls)
@@ -82,6 +83,10 @@ func (s *server) router() http.Handler {
 	document := openAPIDocument(config.OpenAPI)
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		weblog.Of(r.Context()).Fields["operation"] = "get-openapi"
+		for name := range r.URL.Query() {
+			answer(w, r, invalid(api.FieldError{Field: name, Problem: "is no parameter of this call"}))
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})

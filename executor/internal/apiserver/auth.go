@@ -1,21 +1,31 @@
 package apiserver
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
 // guarded lets nobody in who is not an operator, not even to learn which paths exist.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, known := s.SignIn.Call(r)
-		if !known {
+		caller, err := s.SignIn.Call(r)
+		if errors.Is(err, signin.ErrUnknown) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			answer(w, r, newProblem(api.CodeUnauthorized, "Send the admin token: Authorization: Bearer {admin token}."))
+			answer(w, r, newProblem(api.CodeUnauthorized, "Send the admin token, or a key that was neither revoked nor has expired: Authorization: Bearer {token or key}."))
 			return
 		}
+		if err != nil {
+			p := problemOf(err)
+			noteProblem(r.Context(), p, err)
+			p.write(w)
+			return
+		}
+		fields := weblog.Of(r.Context()).Fields
+		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
 		next.ServeHTTP(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
 	})
 }

@@ -128,7 +128,7 @@ func TestSessionsLetBrowsersIn(t *testing.T) {
 	r := start(t)
 	session := func(adminToken string) string {
 		w := httptest.NewRecorder()
-		signin.New(signin.Config{AdminToken: adminToken}).ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil), adminToken)
+		r.check(signin.New(signin.Config{AdminToken: adminToken}).ByToken(w, httptest.NewRequest(http.MethodPost, "/sign-in", nil), adminToken))
 		return w.Result().Cookies()[0].String()
 	}
 	cookie := func(value string) func(*http.Request) {

@@ -18,6 +18,10 @@ type Config struct {
 	// SignIn tells operators from strangers.
 	SignIn *signin.SignIn
 
+	// Origins are the sites whose pages may read the API's answers, with a token or key of their own: like
+	// https://app.example.com. None: no site's.
+	Origins []string
+
 	// Done ends the event streams when it is closed: at the beginning of a shutdown, which
 	// would wait for them. nil: never.
 	Done <-chan struct{}

@@ -122,11 +122,11 @@ func TestRequeue(t *testing.T) {
 	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 
 	original := r.failed(1, nil)
-	told, cancel := r.changes.Watch()
-	defer cancel()
+	watching := r.changes.Watch(time.Time{})
+	defer watching.Cancel()
 	as := decode[api.Started](r.post("/executions/"+id(1)+"/requeue", "").is(200)).ExecutionID
-	if ids := <-told; !slices.Equal(ids, []string{id(1)}) {
-		t.Errorf("watchers were told of %v", ids)
+	if batch := <-watching.Changed; !slices.Equal(batch.IDs, []string{id(1)}) {
+		t.Errorf("watchers were told of %v", batch.IDs)
 	}
 	begun := r.starts(id(1))
 	if len(begun) != 1 || begun[0].ID != as || as == id(1) {

@@ -3,14 +3,19 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
@@ -26,9 +31,10 @@ func (s *server) routeEvents(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
 		summary: "Watch executions",
-		description: "Server-sent events: `event: execution`, and as `data` the record in one line, each time one changes. " +
-			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, and when " +
-			"the executor stops: connect again, and ask for the list once for what was missed.",
+		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. " +
+			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, when " +
+			"the key is revoked or expires, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
+			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
 		responses: map[string]*huma.Response{"200": {
 			Description: "Events, until one side ends the stream.",
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -36,23 +42,42 @@ func (s *server) routeEvents(to huma.API) {
 	}, s.streamExecutions)
 }
 
-func (s *server) streamExecutions(ctx context.Context, in *struct {
+// watchInput says which executions are watched, and since when.
+type watchInput struct {
 	OfAccount
-	WorkflowID string `query:"workflowId" doc:"Only this workflow's."`
-},
-) (*huma.StreamResponse, error) {
+	WorkflowID  string `query:"workflowId" doc:"Only this workflow's."`
+	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that came. Absent: watch from now on."`
+}
+
+// after is the time of the last event that came; zero: there was none.
+func (in *watchInput) after() (time.Time, error) {
+	if in.LastEventID == "" {
+		return time.Time{}, nil
+	}
+	micros, err := strconv.ParseInt(in.LastEventID, 10, 64)
+	if err != nil || micros <= 0 {
+		return time.Time{}, invalid(api.FieldError{Field: "Last-Event-ID", Problem: "must be the id of an event of this stream"})
+	}
+	return time.UnixMicro(micros), nil
+}
+
+func (s *server) streamExecutions(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
+	after, err := in.after()
+	if err != nil {
+		return nil, err
+	}
 	// First watch, then show that the stream is open: what changes after that is not missed.
-	changed, cancel, err := s.Operate.Watch(ctx, signin.Caller(ctx))
+	watching, err := s.Operate.Watch(ctx, signin.Caller(ctx), after)
 	if err != nil {
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(of huma.Context) {
-		defer cancel()
+		defer watching.Cancel()
 		_, w, _ := humahttprouter.Unwrap(of)
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
 		header.Set("X-Accel-Buffering", "no") // nginx would keep events back
-		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, changed, in.AccountID, in.WorkflowID)
+		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
 		if !errors.Is(err, errStreamEnded) {
 			weblog.Of(ctx).Err = err
 		}
@@ -63,9 +88,18 @@ func (s *server) streamExecutions(ctx context.Context, in *struct {
 // off because it is too slow, or the executor stops.
 var errStreamEnded = errors.New("the event stream has ended")
 
-func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan []string, accountID, workflowID string) error {
-	if err := to.write("retry: 1000\n\n"); err != nil {
+func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput) error {
+	begin := "retry: 1000\n\n"
+	if !watching.Complete {
+		begin += "event: gap\ndata: {}\n\n"
+	}
+	if err := to.write(begin); err != nil {
 		return err
+	}
+	for _, batch := range watching.Before {
+		if err := s.sendBatch(ctx, to, batch, in); err != nil {
+			return err
+		}
 	}
 	keepAlive := time.NewTicker(s.KeepAlive)
 	defer keepAlive.Stop()
@@ -75,30 +109,42 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, changed <-chan 
 			return errStreamEnded
 		case <-ctx.Done():
 			return errStreamEnded
+		case <-watching.Ended:
+			return errStreamEnded
 		case <-keepAlive.C:
 			if err := to.write(": keep-alive\n\n"); err != nil {
 				return err
 			}
-		case ids, open := <-changed:
+		case batch, open := <-watching.Changed:
 			if !open {
 				return errStreamEnded
 			}
-			for chunk := range slices.Chunk(ids, eventsAtOnce) {
-				events, err := s.executionEvents(ctx, chunk, accountID, workflowID)
-				if err == nil && events != "" {
-					err = to.write(events)
-				}
-				if err != nil {
-					return err
-				}
+			if err := s.sendBatch(ctx, to, batch, in); err != nil {
+				return err
 			}
 		}
 	}
 }
 
+func (s *server) sendBatch(ctx context.Context, to eventWriter, batch changes.Batch, in *watchInput) error {
+	for chunk := range slices.Chunk(batch.IDs, eventsAtOnce) {
+		events, err := s.executionEvents(ctx, batch.At, chunk, in)
+		if err == nil && events != "" {
+			err = to.write(events)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // executionEvents are the events for records, the oldest first.
-func (s *server) executionEvents(ctx context.Context, ids []string, accountID, workflowID string) (string, error) {
-	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, accountID, workflowID)
+func (s *server) executionEvents(ctx context.Context, at time.Time, ids []string, in *watchInput) (string, error) {
+	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
+	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeUnauthorized {
+		return "", errStreamEnded // the key was revoked meanwhile
+	}
 	if err != nil {
 		return "", err
 	}
@@ -108,7 +154,7 @@ func (s *server) executionEvents(ctx context.Context, ids []string, accountID, w
 		if err != nil {
 			return "", err
 		}
-		events.WriteString("event: execution\ndata: ")
+		_, _ = fmt.Fprintf(&events, "id: %d\nevent: execution\ndata: ", at.UnixMicro())
 		events.Write(line)
 		events.WriteString("\n\n")
 	}

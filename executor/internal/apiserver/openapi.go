@@ -21,6 +21,7 @@ const (
 	tagTriggers   = "Triggers"
 	tagExecutions = "Executions"
 
+	tagAccess       = "Access"
 	tagInstallation = "Installation"
 	tagDeadLetters  = "Dead letters"
 )
@@ -30,7 +31,7 @@ const (
 	bodyTimeout  = 30 * time.Second
 )
 
-const securityScheme = "adminToken"
+const securityScheme = "token"
 
 // humaConfig is huma's without what it would serve besides the calls: pages that load
 // scripts from elsewhere, schemas, links to them in every answer.
@@ -41,10 +42,12 @@ func humaConfig() huma.Config {
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = "", "", ""
 	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	config.Info.Description = "Accounts, workflows with their webhook triggers, and executions. " +
+		"A viewer reads, without tokens; an editor also changes workflows, reruns and requeues; an admin also changes accounts and keys. " +
+		"A key that sees one account does not find what belongs to another. " +
 		"A change that was answered without an error is in force at every process, from the very next request. " +
 		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token."},
+		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token, or a key."},
 	}
 	config.Security = []map[string][]string{{securityScheme: {}}}
 	config.Tags = []*huma.Tag{
@@ -52,6 +55,7 @@ func humaConfig() huma.Config {
 		{Name: tagWorkflows, Description: "What webhooks start."},
 		{Name: tagTriggers, Description: "The webhook trigger nodes of a workflow: URLs, tokens, sample payloads."},
 		{Name: tagExecutions, Description: "What was started, and how it ended."},
+		{Name: tagAccess, Description: "Keys: who may call the API, and what they may do and see."},
 		{Name: tagInstallation, Description: "What all workflows share."},
 		{Name: tagDeadLetters, Description: "Failed executions, and messages that were put aside, until an operator requeues them."},
 	}
@@ -75,6 +79,7 @@ type call struct {
 	description  string
 	codes        []string // of its problems, besides those of all calls
 	responses    map[string]*huma.Response
+	status       int  // of a success; 0: 200, or 204 without a body
 	anyBody      bool // the body is whatever JSON there is; the handler checks it
 }
 
@@ -82,7 +87,7 @@ type call struct {
 func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
 		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
-		Summary: c.summary, Description: c.description,
+		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
 		// huma takes a body that just fits for one that is cut off.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
 		Responses: c.responses,

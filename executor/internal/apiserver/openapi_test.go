@@ -69,7 +69,8 @@ func TestOpenAPIDocument(t *testing.T) {
 		"GET /public-url": "200",
 		"GET /executions": "200 422", "GET /executions/{id}": "200 404", "POST /executions/{id}/rerun": "200 404 409",
 		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
-		"GET /executions/stream": "200",
+		"GET /executions/stream": "200 422",
+		"GET /whoami":            "200", "GET /keys": "200 422", "POST /keys": "201 413 422", "DELETE /keys/{id}": "204 404",
 	}
 	seen := map[string]bool{}
 	for path, methods := range document.Paths {

@@ -43,6 +43,7 @@ type rig struct {
 	nc      *nats.Conn
 	store   store.Store
 	changes *changes.Changes
+	keyring *operate.Keyring
 	server  *httptest.Server
 	log     *logtest.Buffer
 }
@@ -77,12 +78,13 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	log := logrus.New()
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
+	r.keyring = operate.NewKeyring(r.Editor, r.Directory, r.store, log)
 	c := config{
 		calls: calls{
-			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes,
+			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes, Keyring: r.keyring,
 			PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll),
 		},
-		access: access{AdminToken: adminToken},
+		access: access{AdminToken: adminToken, Keys: r.keyring},
 		Config: apiserver.Config{Log: log},
 		wrap:   func(api http.Handler) http.Handler { return api },
 	}
@@ -98,7 +100,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 		if t.Failed() {
 			t.Logf("the API's log:\n%s", r.log)
 		}
-		if text := r.log.String(); strings.Contains(text, adminToken) || strings.Contains(text, registry.TokenPrefix) {
+		if text := r.log.String(); strings.Contains(text, adminToken) || strings.Contains(text, operate.KeyPrefix) || strings.Contains(text, registry.TokenPrefix) {
 			t.Errorf("a token is in the log:\n%s", text)
 		}
 	})

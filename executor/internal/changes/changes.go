@@ -35,12 +35,14 @@ type Changes struct {
 	done     chan struct{}
 
 	mu       sync.Mutex
-	watchers map[chan []string]struct{}
+	watchers map[chan Batch]struct{}
+	past     past
+	last     time.Time // the newest batch's
 }
 
 // New listens for changes on nc.
 func New(nc *nats.Conn) (*Changes, error) {
-	c := &Changes{nc: nc, watchers: map[chan []string]struct{}{}, stop: make(chan struct{}), done: make(chan struct{})}
+	c := &Changes{nc: nc, watchers: map[chan Batch]struct{}{}, past: past{since: now()}, stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
 	if c.sub, err = nc.Subscribe(subject, c.hear); err != nil {
 		return nil, fmt.Errorf("listen for changes: %w", err)
@@ -83,10 +85,23 @@ func (c *Changes) Stop() {
 func (c *Changes) endAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.past.begin(c.next())
 	for w := range c.watchers {
 		delete(c.watchers, w)
 		close(w)
 	}
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// next is a time after all before, in whole microseconds. It is called with mu held.
+func (c *Changes) next() time.Time {
+	at := now()
+	if !at.After(c.last) {
+		at = c.last.Add(time.Microsecond)
+	}
+	c.last = at
+	return at
 }
 
 // Tell says that records changed. When that fails, the watches of this process end: it is the
@@ -114,18 +129,36 @@ func (c *Changes) tell(ids []string) error {
 	return nil
 }
 
-// Watch returns a channel of IDs of changed records. It is closed when the watcher is
-// too slow, when changes may have been missed, or when Changes stops. cancel must be called.
-func (c *Changes) Watch() (changed <-chan []string, cancel func()) {
-	w := make(chan []string, watcherBuffer)
+// Watching is a watch.
+type Watching struct {
+	// Before are the batches since the time from which the watch was asked for, and a few that are older:
+	// clocks differ, and whoever comes back may come from another process.
+	Before []Batch
+	// Complete means that nothing is missing in Before.
+	Complete bool
+	// Changed gets all further ones. It is closed when the watcher is too slow, when changes may have been
+	// missed, or when Changes stops.
+	Changed <-chan Batch
+	// Cancel must be called.
+	Cancel func()
+}
+
+// Watch watches from now on, or, unless the time is zero, from the batch after one that a watch got, here or at
+// another process.
+func (c *Changes) Watch(after time.Time) Watching {
+	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers[w] = struct{}{}
-	return w, func() {
+	watching := Watching{Changed: w, Complete: true, Cancel: func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.watchers, w)
+	}}
+	if !after.IsZero() {
+		watching.Before, watching.Complete = c.past.after(after)
 	}
+	return watching
 }
 
 func (c *Changes) hear(msg *nats.Msg) {
@@ -135,9 +168,11 @@ func (c *Changes) hear(msg *nats.Msg) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	batch := Batch{At: c.next(), IDs: changed.GetExecutionIds()}
+	c.past.add(batch)
 	for w := range c.watchers {
 		select {
-		case w <- changed.GetExecutionIds():
+		case w <- batch:
 		default:
 			delete(c.watchers, w)
 			close(w)

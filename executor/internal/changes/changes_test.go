@@ -21,15 +21,22 @@ func listen(t *testing.T, nc *nats.Conn) *changes.Changes {
 }
 
 // next is what a watcher is told next; nil: its watch has ended.
-func next(t *testing.T, changed <-chan []string) []string {
+func next(t *testing.T, changed <-chan changes.Batch) []string {
 	t.Helper()
 	select {
-	case ids := <-changed:
-		return ids
+	case batch := <-changed:
+		return batch.IDs
 	case <-time.After(30 * time.Second):
 		t.Fatal("nothing is told, and the watch goes on")
 		return nil
 	}
+}
+
+func watch(t *testing.T, c *changes.Changes) <-chan changes.Batch {
+	t.Helper()
+	w := c.Watch(time.Time{})
+	t.Cleanup(w.Cancel)
+	return w.Changed
 }
 
 // Another process records while this one is cut off: its watchers hear nothing of that, so that
@@ -38,8 +45,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t, server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1)))
 	defer c.Stop()
-	changed, cancel := c.Watch()
-	defer cancel()
+	changed := watch(t, c)
 	if err := c.Tell([]string{"a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +56,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	if got := next(t, changed); got != nil {
 		t.Errorf("told %q", got)
 	}
-	again, cancelAgain := c.Watch()
-	defer cancelAgain()
+	again := watch(t, c)
 	if err := c.Tell([]string{"b"}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +70,7 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)
 	defer c.Stop()
-	changed, cancel := c.Watch()
-	defer cancel()
+	changed := watch(t, c)
 	nc.Close()
 	if c.Tell([]string{"a"}) == nil {
 		t.Fatal("telling without a connection succeeds")

@@ -3,20 +3,24 @@
 // executor's own listener.
 package console
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/hookstart/hookstart/executor/internal/signin"
+)
 
 // Console serves the pages. It is safe for concurrent use.
 type Console struct {
 	Config
 	assets  assets
-	pages   pages
+	pages   map[reader]pages
 	handler http.Handler
 }
 
 // New makes the console.
 func New(config Config) *Console {
 	c := &Console{Config: config, assets: loadAssets()}
-	c.pages = parsePages(c.assets.path)
+	c.pages = parseForAll(c.assets.path)
 	otherSite := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
 	})
@@ -34,6 +38,8 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /sign-in", c.showSignIn)
 	mux.HandleFunc("POST /sign-in", c.doSignIn)
 	mux.HandleFunc("POST /sign-out", c.signOut)
+	mux.HandleFunc("GET /sign-in/provider", c.toProvider)
+	mux.HandleFunc("GET "+signin.CallbackPath, c.fromProvider)
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /{$}":                   c.overview,
 		"GET /workflows":             c.listWorkflows,
@@ -44,6 +50,7 @@ func (c *Console) routes() http.Handler {
 		"GET /dead-letters":          c.listDeadLetters,
 		"GET /refusals":              c.listRefusals,
 		"GET /accounts":              c.listAccounts,
+		"GET /keys":                  c.listKeys,
 		"GET /fragments/execution":   c.executionFragment,
 		"GET /fragments/executions":  c.executionsFragment,
 		"GET /fragments/numbers":     c.numbersFragment,

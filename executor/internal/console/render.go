@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 //go:embed templates
@@ -21,18 +22,41 @@ var templateFiles embed.FS
 // pages are the templates by name. Each has the layout and the parts beside it.
 type pages map[string]*template.Template
 
+// reader is what a page depends on besides its data: what the caller may do, and whether they see all accounts.
+type reader struct {
+	role operate.Role // "": nobody has signed in
+	wide bool
+}
+
+func readerOf(by operate.Caller) reader { return reader{by.Role, by.Role != "" && by.AccountID == ""} }
+
+// parseForAll parses the pages for each reader that there can be.
+func parseForAll(assetsPath string) map[reader]pages {
+	all := map[reader]pages{{}: parsePages(assetsPath, reader{})}
+	for _, role := range []operate.Role{operate.Viewer, operate.Editor, operate.Admin} {
+		for _, wide := range []bool{false, true} {
+			of := reader{role, wide}
+			all[of] = parsePages(assetsPath, of)
+		}
+	}
+	return all
+}
+
 // page is what the layout shows.
 type page struct {
 	Title    string
 	Section  string // of the navigation
 	SignedIn bool
+	Caller   operate.Caller
 	Refresh  string // goes there at once
 	Body     any
 }
 
-func parsePages(assetsPath string) pages {
+func parsePages(assetsPath string, of reader) pages {
 	functions := template.FuncMap{
 		"asset": func(name string) string { return assetsPath + "/" + name },
+		"may":   func(role string) bool { return of.role.Includes(operate.Role(role)) },
+		"wide":  func() bool { return of.wide },
 	}
 	maps.Copy(functions, formats)
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts/*.html"))
@@ -53,13 +77,26 @@ func parsePages(assetsPath string) pages {
 
 // render answers with a page, whole or not at all.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	_, p.SignedIn = c.SignIn.Visit(r)
+	p.Caller = callerOf(c, r)
+	p.SignedIn = p.Caller != operate.Caller{}
 	c.write(w, r, status, name, "layout", p)
+}
+
+// callerOf is who asks for a page; the zero Caller if that is nobody, or is not known now.
+func callerOf(c *Console, r *http.Request) operate.Caller {
+	if by := signin.Caller(r.Context()); by.Kind != "" {
+		return by
+	}
+	by, err := c.SignIn.Visit(r)
+	if err != nil {
+		return operate.Caller{}
+	}
+	return by
 }
 
 func (c *Console) write(w http.ResponseWriter, r *http.Request, status int, name, part string, data any) {
 	var text bytes.Buffer
-	if err := c.pages[name].ExecuteTemplate(&text, part, data); err != nil {
+	if err := c.pages[readerOf(callerOf(c, r))][name].ExecuteTemplate(&text, part, data); err != nil {
 		note(r, name, err)
 		if name != "problem" {
 			c.fail(w, r, http.StatusInternalServerError, "", "")
@@ -97,6 +134,8 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "Timeout", "The database or NATS did not answer in time. Try again in a moment.")
+	case is && refused.Code == api.CodeForbidden:
+		c.fail(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
 	case is && refused.Code == api.CodeUnavailable:
 		note(r, "", err)
 		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "NATS or the database cannot be reached now. Try again in a moment.")

@@ -56,11 +56,12 @@ func start(t *testing.T) *rig {
 	log.SetLevel(logrus.TraceLevel)
 
 	checker := reach.New("https://hooks.example.com", r.Roll)
+	keyring := operate.NewKeyring(r.Editor, r.Directory, records, log)
 	calls := operate.New(operate.Config{
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
-		PublicURL: "https://hooks.example.com", Reach: checker, Consumer: recorder.Durable,
+		PublicURL: "https://hooks.example.com", Reach: checker, Consumer: recorder.Durable, Keyring: keyring,
 	})
-	signIn := signin.New(signin.Config{AdminToken: adminToken, Once: nonce})
+	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Once: nonce})
 	api := apiserver.New(apiserver.Config{
 		Operate: calls, SignIn: signIn, Log: log,
 	})
@@ -76,7 +77,7 @@ func start(t *testing.T) *rig {
 	}))
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {
-		for _, secret := range []string{adminToken, nonce, registry.TokenPrefix} {
+		for _, secret := range []string{adminToken, nonce, registry.TokenPrefix, operate.KeyPrefix} {
 			if strings.Contains(r.log.String(), secret) {
 				t.Errorf("%s is in the log:\n%s", secret, r.log)
 			}

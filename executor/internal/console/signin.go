@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,8 +13,18 @@ const maxFormBytes = 16 << 10
 
 // signIn is the data of the sign-in page.
 type signIn struct {
-	Next    string
-	Problem string
+	Next     string
+	Problem  string
+	Provider string // where people with an account at the identity provider go; "": there is none
+}
+
+// askToSignIn answers with the sign-in page.
+func (c *Console) askToSignIn(w http.ResponseWriter, r *http.Request, status int, next, problem string) {
+	body := signIn{Next: next, Problem: problem}
+	if c.SignIn.HasOIDC() {
+		body.Provider = "/sign-in/provider?next=" + url.QueryEscape(next)
+	}
+	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
 }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
@@ -23,30 +34,64 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 		c.goOn(w, r, next)
 		return
 	}
-	_, known := c.SignIn.Visit(r)
+	_, err := c.SignIn.Visit(r)
 	switch {
-	case known:
+	case err == nil:
 		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath has made sure that it stays here
 	case nonce != "":
-		c.render(w, r, http.StatusForbidden, "sign-in", page{
-			Title: "Sign in",
-			Body:  signIn{next, "This link works once, within ten minutes. It was used before or has expired. Sign in with the admin token."},
-		})
+		c.askToSignIn(w, r, http.StatusForbidden, next, "This link works once, within ten minutes. It was used before or has expired. Sign in with the admin token or a key.")
 	default:
-		c.render(w, r, http.StatusOK, "sign-in", page{Title: "Sign in", Body: signIn{Next: next}})
+		c.askToSignIn(w, r, http.StatusOK, next, "")
 	}
 }
 
 func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	next := localPath(r.PostFormValue("next"))
-	if !c.SignIn.ByToken(w, r, r.PostFormValue("token")) {
-		c.render(w, r, http.StatusForbidden, "sign-in", page{
-			Title: "Sign in", Body: signIn{next, "That is not the admin token of this executor."},
-		})
+	err := c.SignIn.ByToken(w, r, r.PostFormValue("token"))
+	switch {
+	case errors.Is(err, signin.ErrUnknown):
+		c.askToSignIn(w, r, http.StatusForbidden, next, "That is neither the admin token of this executor nor a key that works.")
+	case err != nil:
+		c.failed(w, r, err)
+	default:
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	}
+}
+
+// toProvider sends the browser to the identity provider.
+func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
+	if !c.SignIn.HasOIDC() {
+		c.unknown(w, r)
 		return
 	}
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	to, err := c.SignIn.ToProvider(w, r, localPath(r.URL.Query().Get("next")))
+	if err != nil {
+		note(r, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "The identity provider does not answer now. Try again in a moment, or sign in with the admin token or a key.")
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// fromProvider takes what the browser brings back from there.
+func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
+	if !c.SignIn.HasOIDC() {
+		c.unknown(w, r)
+		return
+	}
+	next, err := c.SignIn.FromProvider(w, r)
+	refused, is := errors.AsType[*signin.RefusedError](err)
+	switch {
+	case is:
+		note(r, "", err)
+		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
+	case err != nil:
+		note(r, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "The identity provider does not answer now. Begin again in a moment, or sign in with the admin token or a key.")
+	default:
+		c.goOn(w, r, localPath(next))
+	}
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
@@ -64,10 +109,12 @@ func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
 // asked again from here, because the browser has kept the session back.
 func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		caller, known := c.SignIn.Visit(r)
+		caller, err := c.SignIn.Visit(r)
 		switch {
-		case known:
+		case err == nil:
 			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
+		case !errors.Is(err, signin.ErrUnknown):
+			c.failed(w, r, err)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			c.fail(w, r, http.StatusUnauthorized, "You are not signed in", "The session has expired. Sign in, then repeat the change.")
 		case strings.HasPrefix(r.URL.Path, "/fragments/"):

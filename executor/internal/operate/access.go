@@ -167,6 +167,12 @@ func (s *Service) allowed(ctx context.Context, by Caller, r rule) error {
 	if r.about == nil || !by.Role.Includes(r.role) {
 		return &Error{Code: api.CodeForbidden, Detail: fmt.Sprintf("You have the role %s. This needs the role %s.", by.Role, r.role)}
 	}
+	if by.Kind == Key {
+		// Also in the middle of a stream of events: a revocation is in force from the very next answer.
+		if err := s.config.Keyring.still(ctx, by); err != nil {
+			return err
+		}
+	}
 	if by.AccountID == "" {
 		return nil
 	}

@@ -37,6 +37,8 @@ type Config struct {
 	Consumer string
 	// Changes tells watchers which records changed.
 	Changes *changes.Changes
+	// Keyring knows the keys. nil: nobody has one.
+	Keyring *Keyring
 
 	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: what a live
 	// ingress was told, else http://127.0.0.1:8080.

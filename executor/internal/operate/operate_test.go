@@ -16,13 +16,13 @@ var mayCall = map[string]operate.Role{
 	"Changed": operate.Viewer, "CheckPublicURL": operate.Viewer, "DeadLetters": operate.Viewer, "Execution": operate.Viewer,
 	"ExecutionDetail": operate.Viewer, "Executions": operate.Viewer, "Installation": operate.Viewer, "Origin": operate.Viewer,
 	"Plans": operate.Viewer, "Quota": operate.Viewer, "Refusals": operate.Viewer, "Requests": operate.Viewer, "Trigger": operate.Viewer,
-	"Watch": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
+	"Watch": operate.Viewer, "WhoAmI": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
 
 	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
 	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
 	"SetSamplePayload": operate.Editor,
 
-	"PlanChange": operate.Admin, "PutAccount": operate.Admin,
+	"CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "RevokeKey": operate.Admin,
 }
 
 // Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.
@@ -46,6 +46,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.Admin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User}, api.CodeUnauthorized},
+			{operate.Caller{Kind: operate.Key, Role: operate.Viewer}, refusedKey(operate.Viewer.Includes(least))}, // nobody has one
 			{operate.Caller{Kind: operate.User, Role: operate.Viewer}, forbiddenUnless(operate.Viewer.Includes(least))},
 			{operate.Caller{Kind: operate.User, Role: operate.Viewer, AccountID: "acme"}, forbiddenUnless(operate.Viewer.Includes(least))},
 			{operate.Caller{Kind: operate.User, Role: operate.Editor}, forbiddenUnless(operate.Editor.Includes(least))},
@@ -60,6 +61,13 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 func forbiddenUnless(allowed bool) string {
 	if allowed {
 		return ""
+	}
+	return api.CodeForbidden
+}
+
+func refusedKey(allowed bool) string {
+	if allowed {
+		return api.CodeUnauthorized
 	}
 	return api.CodeForbidden
 }

@@ -13,8 +13,10 @@ import (
 // MaxTokens is how many tokens of one trigger node may work at the same time.
 const MaxTokens = edit.MaxTokens
 
-// HoldsToken says whether there is a webhook's token in a text, if only by mistake.
-func HoldsToken(text string) bool { return strings.Contains(text, registry.TokenPrefix) }
+// HoldsToken says whether there is a webhook's token or a key in a text, if only by mistake.
+func HoldsToken(text string) bool {
+	return strings.Contains(text, registry.TokenPrefix) || strings.Contains(text, KeyPrefix)
+}
 
 // Trigger returns a trigger node with its URL and its tokens in clear, which those who may only
 // read do not see.

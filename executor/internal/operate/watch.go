@@ -5,19 +5,32 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Watch returns a channel of IDs of changed records, of all accounts: Changed returns those that the caller sees. It is closed when the
-// watcher is too slow, when changes may have been missed, or when the executor stops. Without
-// an error, cancel must be called.
-func (s *Service) Watch(ctx context.Context, by Caller) (changed <-chan []string, cancel func(), err error) {
-	_, err = read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (none struct{}, err error) {
-		changed, cancel = s.config.Changes.Watch()
-		return none, nil
+// Watching is a watch of changed records. Its IDs are those of all accounts: Changed returns the records that the
+// caller sees.
+type Watching struct {
+	changes.Watching
+	// Ended is closed when the caller's key is revoked, or expires. nil: never.
+	Ended <-chan struct{}
+}
+
+// Watch watches from now on, or, unless the time is zero, from the batch after one of that time. Without an error,
+// Cancel must be called.
+func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watching, error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
+		watching := Watching{Watching: s.config.Changes.Watch(after)}
+		if by.Kind == Key {
+			ended, forget := s.config.Keyring.ended(by.ID)
+			unwatch := watching.Cancel
+			watching.Ended, watching.Cancel = ended, func() { unwatch(); forget() }
+		}
+		return watching, nil
 	})
-	return changed, cancel, err
 }
 
 // Changed returns the records of some IDs as they are now, the oldest first; only those of

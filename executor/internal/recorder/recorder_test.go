@@ -89,7 +89,7 @@ type rig struct {
 	db    *sql.DB // the same database, beside the store
 	ops   *ops.Ops
 	logs  *logtest.Buffer
-	told  <-chan []string
+	told  <-chan changes.Batch
 	stop  func()
 	again func() (stop func()) // runs another recorder
 }
@@ -118,8 +118,8 @@ func start(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cancelWatch func()
-	r.told, cancelWatch = changed.Watch()
+	watching := changed.Watch(time.Time{})
+	r.told = watching.Changed
 	log := logtest.Quiet()
 	log.SetOutput(r.logs)
 	r.again = func() (stop func()) {
@@ -136,7 +136,7 @@ func start(t *testing.T) *rig {
 	r.stop = r.again()
 	t.Cleanup(func() {
 		r.stop()
-		cancelWatch()
+		watching.Cancel()
 		changed.Stop()
 		_ = r.db.Close()
 		_ = records.Close()
@@ -227,8 +227,8 @@ func TestALife(t *testing.T) {
 	if !r.has(id, execution.Succeeded) {
 		t.Error("a final state has changed")
 	}
-	if ids := <-r.told; !slices.Contains(ids, id) {
-		t.Errorf("watchers were told of %v", ids)
+	if batch := <-r.told; !slices.Contains(batch.IDs, id) {
+		t.Errorf("watchers were told of %v", batch.IDs)
 	}
 	record, err := r.store.Get(t.Context(), id)
 	if err != nil || record.StreamSequence != 1 || record.BodyBytes != 1 || record.TokenID != "t" || record.StartedAt.IsZero() {

@@ -6,10 +6,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 const (
@@ -35,64 +37,93 @@ func cookieName(r *http.Request) string {
 	return sessionCookie
 }
 
-// sessions are kept by the browser alone: a cookie says when it ends, and is signed.
-// There is nothing that executors would have to share but the admin token; in turn,
-// signing out forgets the cookie and cannot call a copied one back before it ends.
+// sessions are kept by the browser alone: a cookie says whose it is and when it ends, and is signed. There is nothing
+// that executors would have to share but the admin token; in turn, signing out forgets the cookie and cannot call a
+// copied one back before it ends, or its key or role is taken away.
 type sessions struct {
 	key []byte
 	now func() time.Time
 }
 
+// session is what a cookie says.
+type session struct {
+	Ends  int64        `json:"ends"` // Unix seconds
+	Nonce string       `json:"nonce"`
+	Kind  operate.Kind `json:"kind"`
+	// KeyID is the key with which it began.
+	KeyID string `json:"keyId,omitempty"`
+	// User is who signed in at an identity provider.
+	User *user `json:"user,omitempty"`
+}
+
+// user is who signed in at an identity provider, and by which rule.
+type user struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Rule string `json:"rule"` // as configured: it must still be
+}
+
 func newSessions(adminToken string) sessions {
-	key, err := hkdf.Key(sha256.New, []byte(adminToken), nil, "hookstart console session 1", sha256.Size)
+	key, err := hkdf.Key(sha256.New, []byte(adminToken), nil, "hookstart console session 2", sha256.Size)
 	if err != nil {
 		panic(err) // only for keys that are far too long
 	}
 	return sessions{key: key, now: time.Now}
 }
 
-// A session is: when it ends (8 bytes, Unix seconds), 16 random bytes, and their
-// HMAC-SHA256.
-const sessionBody = 8 + 16
-
-// issue makes a session that begins now.
-func (s sessions) issue() string {
-	session := make([]byte, sessionBody, sessionBody+sha256.Size)
-	ends := s.now().Add(sessionLifetime).Unix()
-	binary.BigEndian.PutUint64(session, uint64(ends)) //nolint:gosec // it is after 1970
-	_, _ = rand.Read(session[8:])                     // never fails: crypto/rand says so
-	return base64.RawURLEncoding.EncodeToString(append(session, s.sign(session)...))
+// issue makes a session that begins now. In the cookie are JSON and its HMAC-SHA256.
+func (s sessions) issue(of session) string {
+	of.Ends, of.Nonce = s.now().Add(sessionLifetime).Unix(), rand.Text()
+	return s.seal(sessionPurpose, of)
 }
 
-// valid says whether a session was issued by an executor with the same token and has
-// not ended.
-func (s sessions) valid(value string) bool {
-	session, err := base64.RawURLEncoding.Strict().DecodeString(value)
-	if err != nil || len(session) != sessionBody+sha256.Size || !hmac.Equal(session[sessionBody:], s.sign(session[:sessionBody])) {
+// read returns a session that was issued by an executor with the same token and has not ended.
+func (s sessions) read(value string) (of session, valid bool) {
+	valid = s.open(sessionPurpose, value, &of) && s.now().Unix() < of.Ends
+	return of, valid
+}
+
+// sessionPurpose keeps a session from being taken for something else that is signed, and that for it.
+const sessionPurpose = "session"
+
+// seal signs a value for one purpose.
+func (s sessions) seal(purpose string, value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // structs of texts and numbers always marshal
+	}
+	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
+}
+
+// open reads what seal has signed for the same purpose.
+func (s sessions) open(purpose, sealed string, value any) bool {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil || len(text) < sha256.Size || !hmac.Equal(text[:sha256.Size], s.sign(purpose, text[sha256.Size:])) {
 		return false
 	}
-	ends := binary.BigEndian.Uint64(session)
-	return s.now().Unix() < int64(ends) //nolint:gosec // signed: it is what issue wrote
+	return json.Unmarshal(text[sha256.Size:], value) == nil
 }
 
-func (s sessions) sign(body []byte) []byte {
+func (s sessions) sign(purpose string, text []byte) []byte {
 	mac := hmac.New(sha256.New, s.key)
-	mac.Write(body)
+	mac.Write([]byte(purpose))
+	mac.Write([]byte{0})
+	mac.Write(text)
 	return mac.Sum(nil)
 }
 
-// of says whether a request has a valid session.
-func (s sessions) of(r *http.Request) bool {
+// of is a request's session.
+func (s sessions) of(r *http.Request) (of session, valid bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r)) {
-		if s.valid(cookie.Value) {
-			return true
+		if of, valid = s.read(cookie.Value); valid {
+			return of, true
 		}
 	}
-	return false
+	return session{}, false
 }
 
-func (s sessions) start(w http.ResponseWriter, r *http.Request) {
-	setSession(w, r, s.issue(), int(sessionLifetime/time.Second))
+func (s sessions) start(w http.ResponseWriter, r *http.Request, of session) {
+	setSession(w, r, s.issue(of), int(sessionLifetime/time.Second))
 }
 
 func (s sessions) end(w http.ResponseWriter, r *http.Request) { setSession(w, r, "", -1) }

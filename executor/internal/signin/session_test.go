@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 func TestSessionsEndAndAreSigned(t *testing.T) {
@@ -17,38 +19,38 @@ func TestSessionsEndAndAreSigned(t *testing.T) {
 		return s
 	}
 	here, there, stranger := at("token", &now), at("token", &now), at("another token", &now)
-	session := here.issue()
-	if !here.valid(session) || !there.valid(session) {
+	issued := here.issue(session{Kind: operate.AdminToken})
+	if !here.accepts(issued) || !there.accepts(issued) {
 		t.Error("executors with one token do not accept each other's sessions")
 	}
-	if stranger.valid(session) {
+	if stranger.accepts(issued) {
 		t.Error("a session of another token is accepted")
 	}
-	if here.issue() == session {
+	if here.issue(session{Kind: operate.AdminToken}) == issued {
 		t.Error("two sessions are the same")
 	}
-	text, err := base64.RawURLEncoding.DecodeString(session)
+	text, err := base64.RawURLEncoding.DecodeString(issued)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range text {
 		changed := append([]byte{}, text...)
 		changed[i] ^= 1
-		if here.valid(base64.RawURLEncoding.EncodeToString(changed)) {
+		if here.accepts(base64.RawURLEncoding.EncodeToString(changed)) {
 			t.Errorf("byte %d can be changed", i)
 		}
 	}
-	for _, value := range []string{"", session[1:], session + "A", " " + session} {
-		if here.valid(value) {
+	for _, value := range []string{"", issued[1:], issued + "A", " " + issued} {
+		if here.accepts(value) {
 			t.Errorf("%q is accepted", value)
 		}
 	}
 	now = now.Add(sessionLifetime - time.Second)
-	if !there.valid(session) {
+	if !there.accepts(issued) {
 		t.Error("it ended early")
 	}
 	now = now.Add(time.Second)
-	if there.valid(session) {
+	if there.accepts(issued) {
 		t.Error("it did not end")
 	}
 }
@@ -80,12 +82,12 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			return r
 		}
 		w := httptest.NewRecorder()
-		s.start(w, request())
+		s.start(w, request(), session{Kind: operate.AdminToken})
 		cookie := w.Result().Cookies()[0]
 		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure || cookie.Path != "/" || cookie.Domain != "" {
 			t.Errorf("%s: %s", c.what, cookie)
 		}
-		if !s.of(request(cookie)) {
+		if _, found := s.of(request(cookie)); !found {
 			t.Errorf("%s: the session is not found again", c.what)
 		}
 		w = httptest.NewRecorder()
@@ -94,7 +96,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
 		// Another host of the site can set any other name for this one.
-		if c.secure && s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})) {
+		if _, found := s.of(request(&http.Cookie{Name: sessionCookie, Value: cookie.Value})); found && c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
 		}
 	}
@@ -109,4 +111,9 @@ func TestSignInOnceEnds(t *testing.T) {
 			t.Errorf("after %s it signs in: %v", after, got)
 		}
 	}
+}
+
+func (s sessions) accepts(value string) bool {
+	of, valid := s.read(value)
+	return valid && of.Kind == operate.AdminToken
 }

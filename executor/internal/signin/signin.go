@@ -1,10 +1,13 @@
-// Package signin decides who makes a request: by the admin token, or by a session of the
-// console that began with it. It counts what fails, and slows down who tries again and again.
+// Package signin decides who makes a request: by the admin token, a key, or a session of the
+// console that began with one of them or at an identity provider. It counts what fails, and slows
+// down who tries again and again.
 package signin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -14,13 +17,26 @@ import (
 // Config is all that a SignIn needs.
 type Config struct {
 	// AdminToken signs in. Sessions are signed with a key made of it: executors with the same
-	// token accept each other's, and a new token ends them all. Empty: nobody can sign in.
+	// token accept each other's, and a new token ends them all. Empty: nobody can sign in with it.
 	AdminToken string
+	// Keys knows the keys. nil: there are none.
+	Keys Keys
 	// Once signs in without the token, once and within ten minutes. Empty: nothing does.
 	Once string
+	// OIDC is the identity provider. nil: none.
+	OIDC *OIDC
 	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
 	Failures *Failures
 }
+
+// Keys knows whose a key is. Errors mean that it cannot know now.
+type Keys interface {
+	ByText(ctx context.Context, text string) (by operate.Caller, known bool, err error)
+	ByID(ctx context.Context, id string) (by operate.Caller, known bool, err error)
+}
+
+// ErrUnknown means that a request does not show who makes it.
+var ErrUnknown = errors.New("nobody has signed in")
 
 // SignIn tells operators from strangers. It is safe for concurrent use.
 type SignIn struct {
@@ -39,26 +55,48 @@ func New(c Config) *SignIn {
 	}
 }
 
-// Call says who calls the API, by the admin token or by a session. A wrong token waits. With a
-// session, another site may make the browser call: that is refused for what changes something.
-func (s *SignIn) Call(r *http.Request) (caller operate.Caller, known bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	switch {
-	case s.isAdminToken(strings.Trim(token, " ")) && strings.EqualFold(scheme, "Bearer"),
-		s.sessions.of(r) && s.origins.Check(r) == nil:
-		return operate.TheAdmin(), true
-	case r.Header.Get("Authorization") != "":
-		s.failed(r, AtAPI)
+// Call says who calls the API, by the admin token, a key or a session. It fails with ErrUnknown, or because that
+// cannot be known now. A wrong token waits. With a session, another site may make the browser call: that is refused
+// for what changes something.
+func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		if s.origins.Check(r) != nil {
+			return operate.Caller{}, ErrUnknown
+		}
+		return s.Visit(r)
 	}
-	return operate.Caller{}, false
+	scheme, token, _ := strings.Cut(header, " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		by, _, err := s.byToken(r.Context(), strings.Trim(token, " "))
+		if !errors.Is(err, ErrUnknown) {
+			return by, err
+		}
+	}
+	s.failed(r, AtAPI)
+	return operate.Caller{}, ErrUnknown
 }
 
-// Visit says who asks for a page, by the session.
-func (s *SignIn) Visit(r *http.Request) (caller operate.Caller, known bool) {
-	if s.sessions.of(r) {
-		return operate.TheAdmin(), true
+// Visit says who asks for a page, by the session. It fails as Call does.
+func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
+	of, valid := s.sessions.of(r)
+	if !valid {
+		return operate.Caller{}, ErrUnknown
 	}
-	return operate.Caller{}, false
+	switch {
+	case of.Kind == operate.AdminToken:
+		return operate.TheAdmin(), nil
+	case of.Kind == operate.Key && s.config.Keys != nil:
+		by, known, err := s.config.Keys.ByID(r.Context(), of.KeyID)
+		if err == nil && !known {
+			err = ErrUnknown
+		}
+		return by, err
+	case of.Kind == operate.User && s.config.OIDC != nil && of.User != nil:
+		return s.config.OIDC.caller(*of.User)
+	default:
+		return operate.Caller{}, ErrUnknown
+	}
 }
 
 // SameOrigin lets no other site change anything; denied answers those.
@@ -72,24 +110,41 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	})
 }
 
-// ByToken begins a session if the token is right. A wrong one waits.
-func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) bool {
-	if !s.isAdminToken(strings.TrimSpace(token)) {
+// ByToken begins a session if the text is the admin token or a key. It fails as Call does; a wrong text waits.
+func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) error {
+	_, of, err := s.byToken(r.Context(), strings.TrimSpace(token))
+	switch {
+	case err == nil:
+		s.sessions.start(w, r, of)
+	case errors.Is(err, ErrUnknown):
 		s.failed(r, AtConsole)
-		return false
 	}
-	s.sessions.start(w, r)
-	return true
+	return err
+}
+
+// byToken says whose the admin token or a key is, and the session that it begins.
+func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
+	if s.isAdminToken(token) {
+		return operate.TheAdmin(), session{Kind: operate.AdminToken}, nil
+	}
+	if s.config.Keys == nil {
+		return operate.Caller{}, session{}, ErrUnknown
+	}
+	by, known, err := s.config.Keys.ByText(ctx, token)
+	if err == nil && !known {
+		err = ErrUnknown
+	}
+	return by, session{Kind: operate.Key, KeyID: by.ID}, err
 }
 
 // ByLink begins a session if the nonce is that of the link which signs in once. It is not used
 // up by a request that only looks. Who has a session already has not failed.
 func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
-		s.sessions.start(w, r)
+		s.sessions.start(w, r, session{Kind: operate.AdminToken})
 		return true
 	}
-	if !s.sessions.of(r) {
+	if _, valid := s.sessions.of(r); !valid {
 		s.failed(r, AtConsole)
 	}
 	return false

@@ -222,6 +222,10 @@ type Store interface {
 	// use outlives the record: pruning does not make a used token look unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
+	// AddTokenUses notes uses that no record tells of, those of the operators' keys: TokensLastUsed says of them, too.
+	// An older use than the one that is known changes nothing.
+	AddTokenUses(ctx context.Context, uses []TokenUse) error
+
 	// MarkRequeued says of failed records which executions were started in their place, and returns
 	// the IDs of those that it changed. Only the first one counts: however many callers there are at
 	// once, one gets an ID back. It changes nothing of any other record. One that was dismissed is

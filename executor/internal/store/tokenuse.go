@@ -20,10 +20,26 @@ func TokenUses(records []Record) []TokenUse {
 			newest[r.TokenID] = r.AcceptedAt
 		}
 	}
+	return sortedUses(newest)
+}
+
+func sortedUses(newest map[string]time.Time) []TokenUse {
 	uses := make([]TokenUse, 0, len(newest))
 	for token, at := range newest {
 		uses = append(uses, TokenUse{token, at})
 	}
 	slices.SortFunc(uses, func(a, b TokenUse) int { return strings.Compare(a.TokenID, b.TokenID) })
 	return uses
+}
+
+// StorableTokenUses are the newest uses of each token, in the order of IDs, which keeps two writers from waiting for
+// each other.
+func StorableTokenUses(uses []TokenUse) []TokenUse {
+	newest := make(map[string]time.Time, len(uses))
+	for _, u := range uses {
+		if at := Time(u.At); at.After(newest[Text(u.TokenID)]) {
+			newest[Text(u.TokenID)] = at
+		}
+	}
+	return sortedUses(newest)
 }

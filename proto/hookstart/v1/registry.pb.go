@@ -621,6 +621,106 @@ func (x *TokenHash) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// Key is the registry's record under "key.{id}": it lets whoever has its text call the operators' API.
+type Key struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// key_ and random characters of base64url.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// For people.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What it may do: viewer, editor or admin.
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// The only account that it has access to; empty: all of them.
+	AccountId string `protobuf:"bytes,4,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
+	// The SHA-256 of its text.
+	Sha256 []byte `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// When it was made.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// When it stops to work; absent: never.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Key) Reset() {
+	*x = Key{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Key) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Key) ProtoMessage() {}
+
+func (x *Key) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Key.ProtoReflect.Descriptor instead.
+func (*Key) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Key) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Key) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Key) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Key) GetAccountId() string {
+	if x != nil {
+		return x.AccountId
+	}
+	return ""
+}
+
+func (x *Key) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *Key) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Key) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 // TriggerSecrets is the record under "{workflowId}.{nodeId}" of the bucket that
 // ingress may not read.
 type TriggerSecrets struct {
@@ -635,7 +735,7 @@ type TriggerSecrets struct {
 
 func (x *TriggerSecrets) Reset() {
 	*x = TriggerSecrets{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +747,7 @@ func (x *TriggerSecrets) String() string {
 func (*TriggerSecrets) ProtoMessage() {}
 
 func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +760,7 @@ func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSecrets.ProtoReflect.Descriptor instead.
 func (*TriggerSecrets) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TriggerSecrets) GetTokens() []*Token {
@@ -690,7 +790,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +802,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +815,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Token) GetToken() string {
@@ -791,7 +891,18 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\tTokenHash\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"|\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xea\x01\n" +
+	"\x03Key\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x1d\n" +
+	"\n" +
+	"account_id\x18\x04 \x01(\tR\taccountId\x12\x16\n" +
+	"\x06sha256\x18\x05 \x01(\fR\x06sha256\x129\n" +
+	"\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"|\n" +
 	"\x0eTriggerSecrets\x12+\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x13.hookstart.v1.TokenR\x06tokens\x12*\n" +
 	"\x0esample_payload\x18\x02 \x01(\fH\x00R\rsamplePayload\x88\x01\x01B\x11\n" +
@@ -813,7 +924,7 @@ func file_hookstart_v1_registry_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_registry_proto_rawDescData
 }
 
-var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*RateLimit)(nil),             // 0: hookstart.v1.RateLimit
 	(*Plan)(nil),                  // 1: hookstart.v1.Plan
@@ -823,30 +934,33 @@ var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*Workflow)(nil),              // 5: hookstart.v1.Workflow
 	(*TriggerNode)(nil),           // 6: hookstart.v1.TriggerNode
 	(*TokenHash)(nil),             // 7: hookstart.v1.TokenHash
-	(*TriggerSecrets)(nil),        // 8: hookstart.v1.TriggerSecrets
-	(*Token)(nil),                 // 9: hookstart.v1.Token
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Key)(nil),                   // 8: hookstart.v1.Key
+	(*TriggerSecrets)(nil),        // 9: hookstart.v1.TriggerSecrets
+	(*Token)(nil),                 // 10: hookstart.v1.Token
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.Plan.rate_limit:type_name -> hookstart.v1.RateLimit
 	1,  // 1: hookstart.v1.PlanCatalog.plans:type_name -> hookstart.v1.Plan
-	10, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
+	11, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
-	10, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	10, // 5: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
+	11, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	11, // 5: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
 	6,  // 7: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
-	10, // 8: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	10, // 9: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 8: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	11, // 9: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	7,  // 10: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
-	10, // 11: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 12: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	10, // 13: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	11, // 11: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 12: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	11, // 13: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 14: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
+	11, // 15: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_registry_proto_init() }
@@ -855,14 +969,14 @@ func file_hookstart_v1_registry_proto_init() {
 		return
 	}
 	file_hookstart_v1_registry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_hookstart_v1_registry_proto_msgTypes[8].OneofWrappers = []any{}
+	file_hookstart_v1_registry_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_registry_proto_rawDesc), len(file_hookstart_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,6 +17,8 @@ type Directory struct {
 	mu      sync.RWMutex
 	current *records // what is read
 	filling *records // what changes are applied to: current, unless it is loaded anew
+
+	keyWatches map[*keyWatch]struct{}
 }
 
 type records struct {
@@ -24,7 +26,12 @@ type records struct {
 	accounts  btree.Map[string, Versioned[*hookstartv1.Account]]
 	workflows btree.Map[string, Versioned[*hookstartv1.Workflow]]
 	byAccount btree.Map[accountWorkflow, struct{}]
+
+	keys       btree.Map[string, Versioned[*hookstartv1.Key]]
+	keysByHash map[keyHash]*hookstartv1.Key
 }
+
+func newRecords() *records { return &records{keysByHash: map[keyHash]*hookstartv1.Key{}} }
 
 // Versioned is a record with the revision under which it is stored: what an update
 // must name, so that it does not undo somebody else's.
@@ -42,8 +49,8 @@ func accountKey(accountID, workflowID string) accountWorkflow {
 
 // NewDirectory is an empty one.
 func NewDirectory() *Directory {
-	r := &records{}
-	return &Directory{Snapshot: registry.NewSnapshot(), current: r, filling: r}
+	r := newRecords()
+	return &Directory{Snapshot: registry.NewSnapshot(), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
 }
 
 // Apply implements Sink. The snapshot is never behind the records: whoever has seen a
@@ -53,6 +60,9 @@ func (d *Directory) Apply(c registry.Change) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.filling.apply(c)
+	if c.DeletedAPIKey != "" {
+		d.tellKeyWatches()
+	}
 }
 
 // Loaded implements Sink.
@@ -61,6 +71,7 @@ func (d *Directory) Loaded() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.current = d.filling
+	d.tellKeyWatches()
 }
 
 // Reset implements Sink.
@@ -68,7 +79,7 @@ func (d *Directory) Reset() {
 	d.Snapshot.Reset()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.filling = &records{}
+	d.filling = newRecords()
 }
 
 func (r *records) apply(c registry.Change) {
@@ -86,6 +97,10 @@ func (r *records) apply(c registry.Change) {
 			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), id))
 		}
 		r.byAccount.Set(accountKey(c.Workflow.GetAccountId(), id), struct{}{})
+	case c.APIKey != nil:
+		r.putKey(Versioned[*hookstartv1.Key]{c.APIKey, c.Revision})
+	case c.DeletedAPIKey != "":
+		r.deleteKey(c.DeletedAPIKey)
 	case c.DeletedWorkflow != "":
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), c.DeletedWorkflow))

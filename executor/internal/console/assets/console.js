@@ -11,6 +11,7 @@ import { watchSample } from "./sample.js";
 import { watchRotate } from "./rotate.js";
 import { watchFragments } from "./fragments.js";
 import { watchSettings } from "./settings.js";
+import { watchKeys } from "./keys.js";
 import { sayDone } from "./done.js";
 
 watchBusy();
@@ -26,5 +27,6 @@ watchSample();
 watchRotate();
 watchFragments();
 watchSettings();
+watchKeys();
 sayDone();
 document.documentElement.dataset.ready = "";

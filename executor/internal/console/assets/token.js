@@ -30,8 +30,8 @@ function show(token) {
 
 export function watchToken() {
   pane = document.querySelector("[data-trigger]");
-  if (!pane) {
-    return;
+  if (!pane?.querySelector("[data-show-token]")) {
+    return; // viewers do not see it
   }
   const said = pane.querySelector("[data-token-said]");
   const button = pane.querySelector("[data-show-token]");

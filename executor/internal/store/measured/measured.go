@@ -31,7 +31,7 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 		}, []string{"operation"}),
 	}
 	for _, operation := range []string{
-		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "list_oldest", "count_by_time", "tokens_last_used", "refusals", "all_refusals", "minutes", "mark_requeued", "dismiss", "count_dead_letters", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "list_oldest", "count_by_time", "tokens_last_used", "add_token_uses", "refusals", "all_refusals", "minutes", "mark_requeued", "dismiss", "count_dead_letters", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
 	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
@@ -80,6 +80,11 @@ func (m *measured) CountByTime(ctx context.Context, filter store.Filter, step ti
 func (m *measured) TokensLastUsed(ctx context.Context, tokenIDs []string) (used map[string]time.Time, err error) {
 	defer func(began time.Time) { m.observe(ctx, "tokens_last_used", began, err) }(time.Now())
 	return m.Store.TokensLastUsed(ctx, tokenIDs)
+}
+
+func (m *measured) AddTokenUses(ctx context.Context, uses []store.TokenUse) (err error) {
+	defer func(began time.Time) { m.observe(ctx, "add_token_uses", began, err) }(time.Now())
+	return m.Store.AddTokenUses(ctx, uses)
 }
 
 func (m *measured) Prune(ctx context.Context, before time.Time, limit int) (n int, err error) {

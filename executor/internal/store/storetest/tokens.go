@@ -29,6 +29,19 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		prune(t, s, epoch.Add(24*time.Hour), 100)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},
+	"uses without records": func(t *testing.T, s store.Store) {
+		add := func(uses ...store.TokenUse) {
+			t.Helper()
+			if err := s.AddTokenUses(t.Context(), uses); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add()
+		add(store.TokenUse{TokenID: "a", At: queued(5).AcceptedAt}, store.TokenUse{TokenID: "b", At: queued(2).AcceptedAt}, store.TokenUse{TokenID: "a", At: queued(3).AcceptedAt})
+		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
+		add(store.TokenUse{TokenID: "a", At: queued(4).AcceptedAt}, store.TokenUse{TokenID: "b", At: queued(6).AcceptedAt})
+		wantUsed(t, s, map[string]int{"a": 5, "b": 6})
+	},
 	"no tokens": func(t *testing.T, s store.Store) {
 		used, err := s.TokensLastUsed(t.Context(), nil)
 		if err != nil || len(used) != 0 {

@@ -1,0 +1,57 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+// oidc is the identity provider with which people sign in; nil: there is none.
+func (c *Config) oidc() (*signin.OIDC, error) {
+	if c.OIDCIssuer == "" {
+		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {
+			return nil, errors.New("--oidc-client-id, --oidc-client-secret-file and --oidc-role need --oidc-issuer")
+		}
+		return nil, nil
+	}
+	if err := program.CheckURL("--oidc-issuer", c.OIDCIssuer); err != nil {
+		return nil, err
+	}
+	if c.OIDCClientID == "" || len(c.OIDCRole) == 0 {
+		return nil, errors.New("--oidc-issuer needs --oidc-client-id, and --oidc-role: whom no role matches has no access")
+	}
+	of := signin.OIDCConfig{Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID}
+	for _, text := range c.OIDCRole {
+		rule, err := signin.ParseRoleRule(text)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-role: %w", err)
+		}
+		of.Roles = append(of.Roles, rule)
+	}
+	if c.OIDCClientSecretFile != "" {
+		secret, err := os.ReadFile(c.OIDCClientSecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-client-secret-file: %w", err)
+		}
+		if of.ClientSecret = strings.TrimSpace(string(secret)); of.ClientSecret == "" {
+			return nil, fmt.Errorf("--oidc-client-secret-file: %s is empty", c.OIDCClientSecretFile)
+		}
+	}
+	return signin.NewOIDC(of), nil
+}
+
+// checkOrigins refuses what no browser would send as an Origin.
+func (c *Config) checkOrigins() error {
+	for _, origin := range c.APIOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin {
+			return fmt.Errorf("--api-origins: %q must be like https://app.example.com: scheme, host and port in lower case, nothing after them", origin)
+		}
+	}
+	return nil
+}

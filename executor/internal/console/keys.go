@@ -1,0 +1,55 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
+)
+
+// keyList is the data of the page of keys. The keys themselves are nowhere in it: only who makes one sees it, once.
+type keyList struct {
+	listPage
+	Rows     []keyRow
+	Accounts []quota
+	More     bool // there are more accounts than the form lists
+}
+
+type keyRow struct {
+	api.Key
+	Expired bool
+	Own     bool // the caller has signed in with it
+}
+
+func (c *Console) listKeys(w http.ResponseWriter, r *http.Request) {
+	list, err := c.keyList(r)
+	if err != nil {
+		c.failed(w, r, err)
+		return
+	}
+	c.render(w, r, http.StatusOK, "keys", page{Title: "Keys", Section: "keys", Body: list})
+}
+
+func (c *Console) keyList(r *http.Request) (list keyList, err error) {
+	ctx, by := r.Context(), signin.Caller(r.Context())
+	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.Key], error) {
+		return c.Operate.Keys(ctx, by, "", p)
+	})
+	if err != nil {
+		return list, err
+	}
+	list.listPage = at
+	now := time.Now()
+	for _, key := range found {
+		list.Rows = append(list.Rows, keyRow{key, !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt), by.Kind == operate.Key && by.ID == key.ID})
+	}
+	accounts, err := c.Operate.Accounts(ctx, by, "", operate.Page{Limit: maxChoices})
+	list.More = accounts.NextCursor != ""
+	for _, account := range accounts.Items {
+		list.Accounts = append(list.Accounts, quota{ID: account.ID, Name: nameOr(account.Name, account.ID)})
+	}
+	return list, err
+}

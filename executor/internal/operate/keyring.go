@@ -1,0 +1,210 @@
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// KeyPrefix begins every key, so that a leaked one is recognised.
+const KeyPrefix = "hsk_"
+
+const (
+	// noteUsesEvery is how long a key's last use may be known to one executor alone.
+	noteUsesEvery = 5 * time.Second
+	// keepExpired is how long an expired key stays in the list.
+	keepExpired = 24 * time.Hour
+	// tidyEvery is how often expired keys are looked for.
+	tidyEvery = 10 * time.Minute
+)
+
+// Keyring tells whose a key is. A revocation is in force here from the very next call: the keys are in the registry, and
+// a change of that is confirmed only when every executor has it. It is safe for concurrent use.
+type Keyring struct {
+	editor    *edit.Editor
+	directory *edit.Directory
+	store     store.Store
+	log       logrus.FieldLogger
+	now       func() time.Time
+
+	mu   sync.Mutex
+	used map[string]time.Time // by key ID: not in the database yet
+}
+
+// NewKeyring reads keys from directory, which editor works with. Run must be called for uses to be stored.
+func NewKeyring(editor *edit.Editor, directory *edit.Directory, records store.Store, log logrus.FieldLogger) *Keyring {
+	return &Keyring{editor: editor, directory: directory, store: records, log: log, now: time.Now, used: map[string]time.Time{}}
+}
+
+// ByText says whose key a text is. A text that is no key, or one that was revoked or has expired, is not known.
+// The error means that it cannot be known now.
+func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known bool, err error) {
+	if !strings.HasPrefix(text, KeyPrefix) {
+		return by, false, nil
+	}
+	if err := k.current(ctx); err != nil {
+		return by, false, err
+	}
+	key, exists := k.directory.KeyByHash(sha256.Sum256([]byte(text)))
+	return k.caller(key, exists)
+}
+
+// ByID says so of a key that was shown before.
+func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, err error) {
+	if err := k.current(ctx); err != nil {
+		return by, false, err
+	}
+	key, exists := k.directory.Key(id)
+	return k.caller(key.Record, exists)
+}
+
+func (k *Keyring) current(ctx context.Context) error {
+	if err := k.editor.Current(ctx); err != nil {
+		return &Error{Code: api.CodeUnavailable, Cause: err}
+	}
+	return nil
+}
+
+func (k *Keyring) caller(key *hookstartv1.Key, exists bool) (by Caller, known bool, err error) {
+	now := k.now()
+	if !exists || hasExpired(key, now) {
+		return by, false, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.used[key.GetId()] = now
+	return Caller{Kind: Key, ID: key.GetId(), Name: key.GetName(), Role: Role(key.GetRole()), AccountID: key.GetAccountId()}, true, nil
+}
+
+func hasExpired(key *hookstartv1.Key, now time.Time) bool {
+	return key.GetExpiresAt() != nil && !now.Before(key.GetExpiresAt().AsTime())
+}
+
+// still refuses a caller whose key is no longer known. k may be nil: then nobody has a key.
+func (k *Keyring) still(ctx context.Context, by Caller) error {
+	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
+	if k == nil {
+		return revoked
+	}
+	is, known, err := k.ByID(ctx, by.ID)
+	if err == nil && (!known || is != by) {
+		err = revoked
+	}
+	return err
+}
+
+// ended returns a channel that is closed when a key is revoked or expires. forget must be called.
+func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
+	gone, forgetGone := k.directory.KeyGone(id)
+	key, exists := k.directory.Key(id)
+	if !exists || key.Record.GetExpiresAt() == nil {
+		return gone, forgetGone
+	}
+	both, left := make(chan struct{}), make(chan struct{})
+	go func() {
+		expiry := time.NewTimer(time.Until(key.Record.GetExpiresAt().AsTime()))
+		defer expiry.Stop()
+		defer close(both)
+		select {
+		case <-gone:
+		case <-expiry.C:
+		case <-left:
+		}
+	}()
+	return both, func() { close(left); forgetGone() }
+}
+
+// lastUsed says when keys were last used, by ID.
+func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.Time, error) {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = useName(id)
+	}
+	stored, err := k.store.TokensLastUsed(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last := make(map[string]time.Time, len(ids))
+	for _, id := range ids {
+		at := stored[useName(id)]
+		if here := k.used[id]; here.After(at) {
+			at = here
+		}
+		if !at.IsZero() {
+			last[id] = at.UTC().Truncate(time.Microsecond)
+		}
+	}
+	return last, nil
+}
+
+// useName is a key among the uses of tokens. Their names are hexadecimal.
+func useName(id string) string { return "key." + id }
+
+// Run stores what was used, and deletes keys that expired a while ago, until the context ends. What was used in the
+// last seconds before a crash is forgotten.
+func (k *Keyring) Run(ctx context.Context) {
+	note, tidy := time.NewTicker(noteUsesEvery), time.NewTicker(tidyEvery)
+	defer note.Stop()
+	defer tidy.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			k.noteUses(context.WithoutCancel(ctx))
+			return
+		case <-note.C:
+			k.noteUses(ctx)
+		case <-tidy.C:
+			k.tidy(ctx)
+		}
+	}
+}
+
+func (k *Keyring) noteUses(ctx context.Context) {
+	k.mu.Lock()
+	used := k.used
+	k.used = make(map[string]time.Time, len(used))
+	k.mu.Unlock()
+	if len(used) == 0 {
+		return
+	}
+	uses := make([]store.TokenUse, 0, len(used))
+	for id, at := range used {
+		uses = append(uses, store.TokenUse{TokenID: useName(id), At: at})
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := k.store.AddTokenUses(ctx, uses); err != nil {
+		k.mu.Lock() // it is tried again
+		defer k.mu.Unlock()
+		maps.Copy(used, k.used)
+		k.used = used
+	}
+}
+
+// tidy deletes keys that expired a while ago: those that browsers get may be many.
+func (k *Keyring) tidy(ctx context.Context) {
+	for _, key := range k.directory.Keys("", maxTidied) {
+		if !hasExpired(key, k.now().Add(-keepExpired)) {
+			continue
+		}
+		if err := k.editor.DeleteKey(ctx, key.GetId()); err != nil && ctx.Err() == nil {
+			k.log.WithError(err).Warn("expired keys were not deleted; it is tried again later")
+			return
+		}
+	}
+}
+
+// maxTidied is how many keys are looked at: all of them.
+const maxTidied = edit.MaxKeys

@@ -1,0 +1,109 @@
+package operate
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+const keysList = "keys"
+
+// WhoAmI says who the caller is.
+func (s *Service) WhoAmI(ctx context.Context, by Caller) (api.WhoAmI, error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
+		return api.WhoAmI{Kind: string(by.Kind), ID: by.ID, Name: by.Name, Role: string(by.Role), AccountID: by.AccountID}, nil
+	})
+}
+
+// Keys lists the keys, by ID; only those of one account, unless accountID is empty.
+func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Key], error) {
+	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.Key], err error) {
+		after, err := page.after(keysList)
+		if err != nil {
+			return none, err
+		}
+		var found []*hookstartv1.Key
+		var ids []string
+		for _, key := range s.config.Directory.Keys(after, edit.MaxKeys) {
+			if accountID == "" || key.GetAccountId() == accountID {
+				found, ids = append(found, key), append(ids, key.GetId())
+			}
+			if len(found) > page.Limit {
+				break
+			}
+		}
+		used, err := s.config.Keyring.lastUsed(ctx, ids)
+		if err != nil {
+			return none, s.databaseError(ctx, err)
+		}
+		return list(keysList, found, page, func(key *hookstartv1.Key) api.Key { return keyOf(key, used[key.GetId()]) }, (*hookstartv1.Key).GetId), nil
+	})
+}
+
+// CreateKey makes a key. Its text is in the answer and nowhere else, so that a repeated call makes another one.
+func (s *Service) CreateKey(ctx context.Context, by Caller, put api.PutKey) (api.NewKey, error) {
+	return change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (none api.NewKey, err error) {
+		if err := s.checkKey(put); err != nil {
+			return none, err
+		}
+		text := KeyPrefix + random(32)
+		made, err := s.config.Editor.CreateKey(ctx, edit.KeySpec{
+			ID: "key_" + random(9), Name: put.Name, Role: put.Role, AccountID: put.AccountID,
+			SHA256: sha256.Sum256([]byte(text)), ExpiresAt: put.ExpiresAt,
+		})
+		if err != nil {
+			return none, err
+		}
+		return api.NewKey{Key: keyOf(made, time.Time{}), Secret: text}, nil
+	})
+}
+
+func (s *Service) checkKey(put api.PutKey) error {
+	var wrong []api.FieldError
+	role, known := ParseRole(put.Role)
+	switch {
+	case !known:
+		wrong = append(wrong, api.FieldError{Field: "role", Problem: "must be viewer, editor or admin"})
+	case role == Admin && put.AccountID != "":
+		wrong = append(wrong, api.FieldError{Field: "accountId", Problem: "an admin has access to all accounts; leave it out, or make an editor"})
+	}
+	if !put.ExpiresAt.IsZero() && !put.ExpiresAt.After(time.Now()) {
+		wrong = append(wrong, api.FieldError{Field: "expiresAt", Problem: "must be in the future"})
+	}
+	if len(wrong) > 0 {
+		return &Error{Code: api.CodeInvalid, Fields: wrong}
+	}
+	return nil
+}
+
+// RevokeKey ends a key. When it returns, no executor takes it any more.
+func (s *Service) RevokeKey(ctx context.Context, by Caller, id string) error {
+	_, err := change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.config.Editor.DeleteKey(ctx, id)
+	})
+	return err
+}
+
+func keyOf(k *hookstartv1.Key, lastUsed time.Time) api.Key {
+	of := api.Key{
+		ID: k.GetId(), Name: k.GetName(), Role: k.GetRole(), AccountID: k.GetAccountId(),
+		CreatedAt: k.GetCreatedAt().AsTime(), LastUsedAt: lastUsed,
+	}
+	if k.GetExpiresAt() != nil {
+		of.ExpiresAt = k.GetExpiresAt().AsTime()
+	}
+	return of
+}
+
+// random is a text of n random bytes.
+func random(n int) string {
+	bits := make([]byte, n)
+	_, _ = rand.Read(bits) // never fails: crypto/rand says so
+	return base64.RawURLEncoding.EncodeToString(bits)
+}

@@ -1,0 +1,248 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/hookstart/hookstart/executor/internal/operate"
+)
+
+const (
+	// CallbackPath is where the provider sends the browser back to.
+	CallbackPath = "/sign-in/callback"
+
+	answerCookie = "hookstart_oidc"
+	// answerWithin is how long somebody may take to sign in at the provider.
+	answerWithin = 10 * time.Minute
+	answerFor    = "oidc"
+
+	providerTimeout = 10 * time.Second
+)
+
+// OIDCConfig names an identity provider that speaks OpenID Connect.
+type OIDCConfig struct {
+	Issuer       string
+	ClientID     string
+	ClientSecret string // empty: a public client
+	Roles        []RoleRule
+}
+
+// OIDC signs people in at an identity provider, with the authorization code flow and PKCE. It is asked for its
+// configuration at the first sign-in, and again until it has answered. It is safe for concurrent use.
+type OIDC struct {
+	config OIDCConfig
+	client *http.Client
+
+	mu       sync.Mutex
+	provider *oidc.Provider
+}
+
+// NewOIDC does not call the provider yet.
+func NewOIDC(c OIDCConfig) *OIDC {
+	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
+}
+
+// asked is what the browser keeps while its user is at the provider. Without it, an answer is somebody else's.
+type asked struct {
+	Ends     int64  `json:"ends"` // Unix seconds
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+	Next     string `json:"next"`
+}
+
+// HasOIDC says whether people can sign in at an identity provider.
+func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
+
+// ToProvider begins a sign-in at the provider: the browser must go to the URL. next is where it wants to be after.
+func (s *SignIn) ToProvider(w http.ResponseWriter, r *http.Request, next string) (url string, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	client, _, err := s.config.OIDC.connect(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	a := asked{
+		Ends: s.sessions.now().Add(answerWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
+		Verifier: oauth2.GenerateVerifier(), Next: next,
+	}
+	setAnswerCookie(w, r, s.sessions.seal(answerFor, a), int(answerWithin/time.Second))
+	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+}
+
+// RefusedError is why a sign-in at the provider failed, for the person who tried. Its cause is for the log.
+type RefusedError struct {
+	Detail string
+	cause  error
+}
+
+func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cause) }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// FromProvider takes the provider's answer, and begins a session. next is what ToProvider was given. A *RefusedError
+// means that the answer does not sign in; it waits as a wrong token does.
+func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next string, err error) {
+	var a asked
+	cookie, err := r.Cookie(answerCookieName(r))
+	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) && s.sessions.now().Unix() < a.Ends &&
+		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
+	setAnswerCookie(w, r, "", -1) // an answer counts once
+	if !known {
+		s.failed(r, AtConsole)
+		return "/", &RefusedError{"This answer belongs to no sign-in that was begun in this browser within the last ten minutes. Begin again.", errors.New("unknown state")}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
+	defer cancel()
+	of, err := s.config.OIDC.user(ctx, r, a)
+	if err != nil {
+		if _, refused := errors.AsType[*RefusedError](err); refused {
+			s.failed(r, AtConsole)
+		}
+		return a.Next, err
+	}
+	s.sessions.start(w, r, session{Kind: operate.User, User: &of})
+	return a.Next, nil
+}
+
+// connect returns what is needed to ask the provider. Where the browser comes back to is the address that it has
+// used: the provider sends it to registered addresses only.
+func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Config, provider *oidc.Provider, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.provider == nil {
+		if o.provider, err = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer); err != nil {
+			return client, nil, fmt.Errorf("the identity provider does not answer as one does: %w", err)
+		}
+	}
+	scheme := "http"
+	if overHTTPS(r) {
+		scheme = "https"
+	}
+	client = oauth2.Config{
+		ClientID: o.config.ClientID, ClientSecret: o.config.ClientSecret, Endpoint: o.provider.Endpoint(),
+		RedirectURL: scheme + "://" + r.Host + CallbackPath, Scopes: scopes(o.provider),
+	}
+	return client, o.provider, nil
+}
+
+// scopes asks for groups where the provider knows of them: others refuse what they do not know.
+func scopes(of *oidc.Provider) []string {
+	var known struct {
+		Scopes []string `json:"scopes_supported"`
+	}
+	wanted := []string{oidc.ScopeOpenID, "profile", "email"}
+	if of.Claims(&known) == nil && slices.Contains(known.Scopes, "groups") {
+		wanted = append(wanted, "groups")
+	}
+	return wanted
+}
+
+// user exchanges the provider's answer for who has signed in.
+func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err error) {
+	query := r.URL.Query()
+	if code := query.Get("error"); code != "" {
+		return of, &RefusedError{"The identity provider did not sign you in.", fmt.Errorf("it answered %.100q: %.200q", code, query.Get("error_description"))}
+	}
+	client, provider, err := o.connect(ctx, r)
+	if err != nil {
+		return of, err
+	}
+	ctx = oidc.ClientContext(ctx, o.client)
+	token, err := client.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return of, notExchanged(err)
+	}
+	claims, err := o.verified(ctx, provider, token, a.Nonce)
+	if err != nil {
+		return of, &RefusedError{"The identity provider's answer is not valid.", err}
+	}
+	rule, matches := ruleFor(o.config.Roles, claims)
+	if !matches {
+		return of, &RefusedError{"You are signed in at the identity provider, but have no access here. Ask an admin.", errors.New("no --oidc-role matches")}
+	}
+	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
+}
+
+// notExchanged tells a provider that refuses a code from one that does not answer. Neither error holds the code.
+func notExchanged(err error) error {
+	if refused, is := errors.AsType[*oauth2.RetrieveError](err); is {
+		return &RefusedError{"The identity provider did not accept its own answer. It may have been used before: begin again.", fmt.Errorf("%s %.100q", refused.Response.Status, refused.ErrorCode)}
+	}
+	return fmt.Errorf("ask the identity provider: %w", err)
+}
+
+// verified are the claims of a token's ID token: issued by the provider, for this client, for this sign-in, in time
+// and signed with an algorithm that the provider uses. What the provider says of the user elsewhere is added.
+func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string) (map[string]any, error) {
+	raw, is := token.Extra("id_token").(string)
+	if !is {
+		return nil, errors.New("there is no ID token in it")
+	}
+	verified, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.config.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if verified.Subject == "" {
+		return nil, errors.New("it names no user")
+	}
+	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
+		return nil, errors.New("the nonce is another one's")
+	}
+	claims := map[string]any{}
+	if err := verified.Claims(&claims); err != nil {
+		return nil, err
+	}
+	if azp, has := claims["azp"]; (has || len(verified.Audience) > 1) && text(azp) != o.config.ClientID {
+		return nil, errors.New("it was issued to another client")
+	}
+	if _, matches := ruleFor(o.config.Roles, claims); !matches && provider.UserInfoEndpoint() != "" {
+		// Some providers leave groups out of the ID token.
+		more := map[string]any{}
+		info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
+		if err == nil && info.Subject == verified.Subject && info.Claims(&more) == nil {
+			for name, value := range more {
+				if _, has := claims[name]; !has {
+					claims[name] = value
+				}
+			}
+		}
+	}
+	return claims, nil
+}
+
+// caller is who has signed in, if the rule that let them in is still configured.
+func (o *OIDC) caller(of user) (operate.Caller, error) {
+	for _, rule := range o.config.Roles {
+		if rule.String() == of.Rule {
+			return operate.Caller{Kind: operate.User, ID: of.ID, Name: of.Name, Role: rule.Role, AccountID: rule.AccountID}, nil
+		}
+	}
+	return operate.Caller{}, ErrUnknown
+}
+
+func answerCookieName(r *http.Request) string {
+	if overHTTPS(r) {
+		return "__Host-" + answerCookie
+	}
+	return answerCookie
+}
+
+// setAnswerCookie is SameSite=Lax: the browser comes back from another site.
+func setAnswerCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure over http: the browser would drop it, on loopback too
+		Name: answerCookieName(r), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: overHTTPS(r),
+	})
+}

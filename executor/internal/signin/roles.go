@@ -1,0 +1,108 @@
+package signin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// RoleRule gives those who have a claim with a value a role.
+type RoleRule struct {
+	Claim, Value string
+	Role         operate.Role
+	AccountID    string // "": all accounts
+}
+
+// ParseRoleRule reads a rule like groups=team-a:editor@acme, or email=eve@example.com:admin. A value may hold every
+// character; after its last colon comes the role.
+func ParseRoleRule(text string) (r RoleRule, err error) {
+	claim, rest, found := strings.Cut(text, "=")
+	at := strings.LastIndexByte(rest, ':')
+	if !found || claim == "" || at < 1 {
+		return r, fmt.Errorf("%q must be like groups=team-a:editor@account, or groups=ops:admin", text)
+	}
+	role, accountID, hasAccount := strings.Cut(rest[at+1:], "@")
+	known := false
+	r = RoleRule{Claim: claim, Value: rest[:at], AccountID: accountID}
+	switch r.Role, known = operate.ParseRole(role); {
+	case !known:
+		return r, fmt.Errorf("%q: there is no role %q: viewer, editor and admin are", text, role)
+	case hasAccount && r.Role == operate.Admin:
+		return r, fmt.Errorf("%q: an admin has access to all accounts: leave out @%s", text, accountID)
+	case hasAccount && !execution.ValidName(accountID):
+		return r, fmt.Errorf("%q: an account's ID has 1 to 64 of the characters A-Z a-z 0-9 _ -", text)
+	}
+	return r, nil
+}
+
+// String is the rule as ParseRoleRule reads it.
+func (r RoleRule) String() string {
+	text := r.Claim + "=" + r.Value + ":" + string(r.Role)
+	if r.AccountID != "" {
+		text += "@" + r.AccountID
+	}
+	return text
+}
+
+// ruleFor is the first rule that claims match.
+func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
+	at := slices.IndexFunc(rules, func(r RoleRule) bool { return r.matches(claims) })
+	if at < 0 {
+		return RoleRule{}, false
+	}
+	return rules[at], true
+}
+
+func (r RoleRule) matches(claims map[string]any) bool {
+	// Anybody may claim an address at some providers.
+	if r.Claim == "email" && claims["email_verified"] != true {
+		return false
+	}
+	return holds(claimAt(claims, r.Claim), r.Value)
+}
+
+// claimAt finds a claim by its name, or by its path in nested ones: realm_access.roles.
+func claimAt(claims map[string]any, name string) any {
+	if value, has := claims[name]; has {
+		return value
+	}
+	first, rest, nested := strings.Cut(name, ".")
+	inner, is := claims[first].(map[string]any)
+	if !nested || !is {
+		return nil
+	}
+	return claimAt(inner, rest)
+}
+
+// holds says whether a claim is a value, or a list that has it.
+func holds(claim any, value string) bool {
+	switch claim := claim.(type) {
+	case string:
+		return claim == value
+	case bool:
+		return fmt.Sprint(claim) == value
+	case []any:
+		return slices.ContainsFunc(claim, func(one any) bool { return text(one) == value && value != "" })
+	default:
+		return false
+	}
+}
+
+// text is a claim that is a text, else "".
+func text(claim any) string {
+	value, _ := claim.(string)
+	return value
+}
+
+// maxName bounds what a provider says of a user's name: it is in a cookie.
+const maxName = 100
+
+// nameOf is what a user is called.
+func nameOf(claims map[string]any) string {
+	name := []rune(cmp.Or(text(claims["name"]), text(claims["preferred_username"]), text(claims["email"]), text(claims["sub"])))
+	return string(name[:min(len(name), maxName)])
+}

@@ -1,0 +1,88 @@
+package edit
+
+import (
+	"crypto/sha256"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// keyHash is the SHA-256 of a key's text.
+type keyHash [sha256.Size]byte
+
+func hashOf(k *hookstartv1.Key) (hash keyHash) {
+	copy(hash[:], k.GetSha256())
+	return hash
+}
+
+func (r *records) putKey(k Versioned[*hookstartv1.Key]) {
+	r.deleteKey(k.Record.GetId())
+	r.keys.Set(k.Record.GetId(), k)
+	r.keysByHash[hashOf(k.Record)] = k.Record
+}
+
+func (r *records) deleteKey(id string) {
+	if before, existed := r.keys.Delete(id); existed {
+		delete(r.keysByHash, hashOf(before.Record))
+	}
+}
+
+// Key returns one key.
+func (d *Directory) Key(id string) (Versioned[*hookstartv1.Key], bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.current.keys.Get(id)
+}
+
+// KeyByHash returns the key whose text has a SHA-256.
+func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*hookstartv1.Key, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	key, exists := d.current.keysByHash[sha256]
+	return key, exists
+}
+
+// Keys lists at most limit keys by ID, from the one after the given ID.
+func (d *Directory) Keys(after string, limit int) []*hookstartv1.Key {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var list []*hookstartv1.Key
+	d.current.keys.Ascend(after, func(id string, k Versioned[*hookstartv1.Key]) bool {
+		if id != after {
+			list = append(list, k.Record)
+		}
+		return len(list) < limit
+	})
+	return list
+}
+
+// KeyGone returns a channel that is closed when a key is there no more. forget must be called.
+func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := &keyWatch{id: id, gone: make(chan struct{})}
+	if _, exists := d.current.keys.Get(id); !exists {
+		close(w.gone)
+		return w.gone, func() {}
+	}
+	d.keyWatches[w] = struct{}{}
+	return w.gone, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.keyWatches, w)
+	}
+}
+
+type keyWatch struct {
+	id   string
+	gone chan struct{}
+}
+
+// tellKeyWatches is called with mu held, after a change of the keys.
+func (d *Directory) tellKeyWatches() {
+	for w := range d.keyWatches {
+		if _, exists := d.current.keys.Get(w.id); !exists {
+			delete(d.keyWatches, w)
+			close(w.gone)
+		}
+	}
+}

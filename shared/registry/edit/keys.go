@@ -1,0 +1,82 @@
+package edit
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+)
+
+// MaxKeys is how many keys there may be at the same time.
+const MaxKeys = 10_000
+
+// KeySpec is what a key is.
+type KeySpec struct {
+	ID        string
+	Name      string
+	Role      string
+	AccountID string // "": all accounts
+	SHA256    [sha256.Size]byte
+	ExpiresAt time.Time // zero: never
+}
+
+// CreateKey stores a key of which the ID and the hash are new. It is in force at every executor when it returns; while
+// one lags behind, that one does not take it for unknown.
+func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *hookstartv1.Key, err error) {
+	if err := errors.Join(checkID("id", spec.ID), checkText("name", spec.Name)); err != nil {
+		return nil, err
+	}
+	if spec.Name == "" {
+		return nil, &InvalidError{"name", "is required"}
+	}
+	k = &hookstartv1.Key{
+		Id: spec.ID, Name: spec.Name, Role: spec.Role, AccountId: spec.AccountID, Sha256: spec.SHA256[:],
+		CreatedAt: timestamppb.New(e.now()),
+	}
+	if !spec.ExpiresAt.IsZero() {
+		k.ExpiresAt = timestamppb.New(spec.ExpiresAt.UTC().Truncate(time.Microsecond))
+	}
+	err = e.change(ctx, func() (uint64, error) {
+		if have, exists := e.directory.Key(spec.ID); exists {
+			return have.Revision, errUnchanged // by an attempt before, of which the answer was lost
+		}
+		if _, exists := e.directory.Account(spec.AccountID); !exists && spec.AccountID != "" {
+			return 0, &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID)}
+		}
+		if len(e.directory.Keys("", MaxKeys)) == MaxKeys {
+			return 0, &InvalidError{"name", fmt.Sprintf("there are %d keys already; revoke some", MaxKeys)}
+		}
+		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
+	})
+	if _, lagging := errors.AsType[*agree.LaggingError](err); lagging {
+		err = nil // whoever lags behind asks before it takes a key for unknown
+	}
+	return k, err
+}
+
+// DeleteKey ends a key.
+func (e *Editor) DeleteKey(ctx context.Context, id string) error {
+	return e.change(ctx, func() (uint64, error) {
+		have, exists := e.directory.Key(id)
+		if !exists {
+			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}
+		}
+		if err := e.registry.Delete(ctx, registry.APIKeyPrefix+id, jetstream.LastRevision(have.Revision)); err != nil {
+			return 0, conflict(err, registry.APIKeyPrefix+id)
+		}
+		// KV deletion does not say its revision, but it is not above the bucket's newest.
+		status, err := e.registry.Status(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("delete key %q: %w", id, err)
+		}
+		return lastRevision(status), nil
+	})
+}
