@@ -103,7 +103,7 @@ func run(ctx context.Context, c Config) error {
 	if err := ensure(starting, nc, js, c); err != nil {
 		return err
 	}
-	records, err := openStore(starting, c.DatabaseURL)
+	records, err := openStore(starting, c.DatabaseURL, log)
 	if err != nil {
 		return err
 	}
@@ -244,9 +244,9 @@ func isPostgres(url string) bool {
 }
 
 // openStore opens the database. A PostgreSQL server is waited for until the context ends.
-func openStore(ctx context.Context, url string) (store.Store, error) {
+func openStore(ctx context.Context, url string, log logrus.FieldLogger) (store.Store, error) {
 	if path, isSQLite := strings.CutPrefix(url, sqlitePrefix); isSQLite {
-		return opened(sqlite.Open(ctx, path))
+		return opened(sqlite.OpenLogged(ctx, path, log))
 	}
 	var why error
 	for {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -63,6 +64,9 @@ func (s *Service) explain(err error) *Error {
 			strings.Join(lagging.Behind, ", ")))
 	}
 	switch {
+	case errors.Is(err, store.ErrTooBroad):
+		return &Error{Code: api.CodeInvalid, Cause: err, Fields: []api.FieldError{{Field: "deliveryId", Problem: "there are too many executions to look through: " +
+			"name the workflowId, or since and until that are nearer to each other"}}}
 	case errors.Is(err, edit.ErrPlanLimit):
 		return failed(api.CodePlanLimitExceeded, "")
 	case errors.Is(err, edit.ErrNotInPlan):

@@ -290,7 +290,7 @@ func (r *rig) counted() map[string]float64 {
 	return counted
 }
 
-const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow_id = 'refused' BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
+const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
 // What cannot be read, or is refused by the database for what it holds, is put aside and
 // blocks nothing.

@@ -84,7 +84,7 @@ func (b Batch) Storable() Batch {
 func (r Record) storable() Record {
 	for _, text := range []*string{
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, (*string)(&r.Source), (*string)(&r.Status),
-		&r.DeliveryID, &r.RerunOf, &r.ReplayOf, &r.RequeuedAs, &r.TokenID, &r.ContentType, &r.Error,
+		&r.DeliveryID, &r.RerunOf, &r.ReplayOf, &r.RequeuedAs, &r.TokenID, &r.Sender, &r.ContentType, &r.Error,
 	} {
 		*text = Text(*text)
 	}

@@ -20,9 +20,20 @@ var ErrNotFound = errors.New("no such record")
 // MaxGetMany is how many IDs GetMany takes.
 const MaxGetMany = 1_000
 
+// Bounds of what a list by delivery ID, or by the beginning of one, reads. The drivers have no index of most delivery IDs.
+const (
+	// MaxDeliveryNodes is at how many trigger nodes a delivery ID is looked up.
+	MaxDeliveryNodes = 10_000
+	// MaxDeliveryRecords is how many records of the filter's workflow and time are looked through.
+	MaxDeliveryRecords = 100_000
+)
+
+// ErrTooBroad means that a filter leaves too many records to look through for a delivery ID, or for one that begins so.
+var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
+
 // Record is one execution. Times are UTC, in whole microseconds.
 type Record struct {
-	ID             string
+	ID             string // a UUID in lower case; a driver may refuse another one as a DataError
 	AccountID      string
 	WorkflowID     string
 	NodeID         string
@@ -34,6 +45,8 @@ type Record struct {
 	ReplayOf       string // the execution whose request it runs on once more, "" for none
 	RequeuedAs     string // the execution that was started in its place, "" for none
 	TokenID        string // which token opened the webhook, "" for a rerun
+	Sender         string // the preset of the node's sender, "" for none
+	Verified       bool   // the request was the sender's
 	AcceptedAt     time.Time
 	RecordedAt     time.Time
 	StartedAt      time.Time // zero until a runner said so
@@ -206,7 +219,7 @@ type Store interface {
 	GetMany(ctx context.Context, ids []string) ([]Record, error)
 
 	// List returns at most limit records after a position, the newest first: by AcceptedAt,
-	// then by ID, both descending.
+	// then by ID, both descending. It can fail with ErrTooBroad, as can all that take such a filter.
 	List(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
 
 	// ListOldest is List in the opposite order: the oldest first, of the same time the lowest ID.

@@ -21,23 +21,10 @@ func openForBenchmark(b *testing.B) *Store {
 }
 
 func BenchmarkListNewest(b *testing.B) {
-	storetest.BenchmarkListNewest(b, func(b *testing.B) (store.Store, func(int) error) {
+	storetest.BenchmarkListNewest(b, func(b *testing.B) store.Store {
 		b.Helper()
-		s := openForBenchmark(b)
-		return s, func(n int) error { return s.fill(b.Context(), n) }
+		return openForBenchmark(b)
 	})
-}
-
-// fill makes what storetest.BenchmarkListNewest asks for.
-func (s *Store) fill(ctx context.Context, n int) error {
-	_, err := s.pool.Exec(ctx, `
-		INSERT INTO executions (`+columns+`)
-		SELECT gen_random_uuid()::text, 'account', 'workflow-' || (n % $2::int), 'node', 'default', 'webhook',
-			CASE n % $3::int WHEN 0 THEN 'failed' ELSE 'succeeded' END, $4::text || n, '', 'token',
-			timestamptz '2026-01-01Z' + n * interval '1 second', timestamptz '2026-01-01Z' + n * interval '1 second',
-			NULL, NULL, 'application/json', 100, n, '', NULL, '', '', NULL
-		FROM generate_series(1, $1::int) AS n`, n, storetest.FillWorkflows, storetest.FillFailed, storetest.FillDeliveryID)
-	return err
 }
 
 func BenchmarkApply(b *testing.B) {

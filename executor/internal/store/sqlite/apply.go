@@ -3,21 +3,16 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
 const (
-	insertRecord = `INSERT INTO executions (` + columns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-
 	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)
 		VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
-
-	updateRecord = `UPDATE executions SET status = ?, started_at = coalesce(?, started_at),
-		finished_at = coalesce(?, finished_at), error = coalesce(nullif(?, ''), error), output = coalesce(?, output)
-		WHERE id = ?`
 
 	upsertTokenUse = `INSERT INTO token_uses (token_id, last_used_at) VALUES (?, ?)
 		ON CONFLICT DO UPDATE SET last_used_at = excluded.last_used_at
@@ -30,9 +25,11 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
+	var known *lookup
 	var applied store.Applied
 	err := s.write(ctx, "apply", func(tx *sql.Tx) error {
-		inserted, err := insertNew(ctx, tx, batch.New)
+		known = s.origins.begin()
+		inserted, err := insertNew(ctx, tx, known, batch.New)
 		if err != nil {
 			return err
 		}
@@ -51,14 +48,12 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 			return err
 		}
 		steps := store.Steps(kept, batch.Progress)
-		standing, err := standingOf(ctx, tx, store.StepIDs(steps))
+		standing, seqs, err := standingOf(ctx, tx, store.StepIDs(steps))
 		if err != nil {
 			return err
 		}
 		moves, unknown, foreign := store.Advance(standing, steps)
-		if err := each(ctx, tx, updateRecord, moves, func(m store.Move) []any {
-			return []any{string(m.Status), micros(m.StartedAt), micros(m.FinishedAt), m.Error, m.Output, m.ID}
-		}); err != nil {
+		if err := update(ctx, tx, moves, seqs); err != nil {
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
@@ -77,34 +72,8 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 	if err != nil {
 		return store.Applied{}, err
 	}
+	known.commit()
 	return applied, nil
-}
-
-func insertNew(ctx context.Context, tx *sql.Tx, records []store.Record) (inserted []store.Record, err error) {
-	if len(records) == 0 {
-		return nil, nil
-	}
-	statement, err := tx.PrepareContext(ctx, insertRecord)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = statement.Close() }()
-	for _, r := range records {
-		result, err := statement.ExecContext(ctx, values(r)...)
-		if err != nil {
-			return nil, err
-		}
-		if n, err := result.RowsAffected(); err != nil {
-			return nil, err
-		} else if n > 0 {
-			inserted = append(inserted, r)
-		}
-	}
-	err = each(ctx, tx, moveRecord, store.Again(records, inserted), func(r store.Record) []any {
-		sequence := store.Sequence(r.StreamSequence)
-		return []any{sequence, r.ID, sequence}
-	})
-	return inserted, err
 }
 
 // each runs a statement once per item, prepared once.
@@ -125,25 +94,53 @@ func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args 
 	return nil
 }
 
-func standingOf(ctx context.Context, tx *sql.Tx, ids []string) (map[string]store.Standing, error) {
-	standing := make(map[string]store.Standing, len(ids))
+// standingOf returns how records stand, and their rows, by ID.
+func standingOf(ctx context.Context, tx *sql.Tx, ids []string) (standing map[string]store.Standing, seqs map[string]int64, err error) {
+	standing, seqs = make(map[string]store.Standing, len(ids)), make(map[string]int64, len(ids))
 	if len(ids) == 0 {
-		return standing, nil
+		return standing, seqs, nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT id, status, queue, workflow_id FROM executions WHERE id IN (SELECT value FROM json_each(?))`, list(ids))
+	rows, err := tx.QueryContext(ctx, `SELECT e.seq, e.id, e.status, o.queue, w.workflow_id
+		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow
+		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var id string
-		var at store.Standing
-		if err := rows.Scan(&id, &at.Status, &at.Queue, &at.WorkflowID); err != nil {
-			return nil, err
+		var (
+			seq, status int64
+			key         []byte
+			at          store.Standing
+		)
+		if err := rows.Scan(&seq, &key, &status, &at.Queue, &at.WorkflowID); err != nil {
+			return nil, nil, err
 		}
-		standing[id] = at
+		id := idOf(key)
+		at.Status = statusOf(status)
+		standing[id], seqs[id] = at, seq
 	}
-	return standing, rows.Err()
+	return standing, seqs, rows.Err()
+}
+
+// keyList is a JSON array of the keys of IDs, in hex: SQLite has no array parameters.
+func keyList(ids []string) string {
+	array := make([]byte, 0, 2+len(ids)*35)
+	array = append(array, '[')
+	for i, id := range ids {
+		if i > 0 {
+			array = append(array, ',')
+		}
+		array = append(array, '"')
+		array = hex.AppendEncode(array, keyOf(id))
+		array = append(array, '"')
+	}
+	return string(append(array, ']'))
+}
+
+// micros is a time that may be absent.
+func micros(t time.Time) sql.NullInt64 {
+	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
 }
 
 // list is a JSON array for json_each: SQLite has no array parameters.

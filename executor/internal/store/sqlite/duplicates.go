@@ -20,9 +20,9 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 		if err := addMinutes(ctx, tx, store.DeduplicatedMinute(at, counts)); err != nil {
 			return err
 		}
-		return each(ctx, tx, `INSERT INTO duplicate_counts (execution_id, duplicates, counted_at) VALUES (?, ?, ?)
+		return each(ctx, tx, `INSERT INTO duplicate_counts (id, duplicates, counted_at) VALUES (?, ?, ?)
 			ON CONFLICT DO UPDATE SET duplicates = duplicates + excluded.duplicates, counted_at = max(counted_at, excluded.counted_at)`,
-			slices.Collect(maps.Keys(counts)), func(id string) []any { return []any{store.Text(id), counts[id], micros} })
+			slices.Collect(maps.Keys(counts)), func(id string) []any { return []any{keyOf(id), counts[id], micros} })
 	})
 }
 

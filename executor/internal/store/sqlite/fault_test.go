@@ -11,9 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-func plain(id string) store.Record {
+// plain is a record that has its name as its content type.
+func plain(name string) store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	return store.Record{ID: id, WorkflowID: "wf", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
+	return store.Record{ID: execution.IDForRequeue(name), ContentType: name, WorkflowID: "wf", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
 }
 
 // wantBlame applies one record, which must fail.
@@ -40,10 +41,10 @@ func TestWhoIsAtFault(t *testing.T) {
 		}
 	}
 
-	exec(s, `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.id = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END`)
+	exec(s, `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.content_type = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END`)
 	wantBlame(t, s, "a constraint", plain("refused"), true)
 	tooBig := plain("too big")
-	exec(s, `CREATE TRIGGER grow AFTER INSERT ON executions WHEN NEW.id = 'too big' BEGIN SELECT zeroblob(2000000000); END`)
+	exec(s, `CREATE TRIGGER grow AFTER INSERT ON executions WHEN NEW.content_type = 'too big' BEGIN SELECT zeroblob(2000000000); END`)
 	wantBlame(t, s, "a value that is too big", tooBig, true)
 
 	exec(s, `PRAGMA busy_timeout = 1`)
@@ -71,7 +72,7 @@ func TestADamagedPageIsNotTheDatasFault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "executions.db")
 	s := mustOpen(t, path)
 	var root, size int64
-	if err := s.reader.QueryRowContext(t.Context(), `SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'executions_by_workflow'`).Scan(&root, &size); err != nil {
+	if err := s.reader.QueryRowContext(t.Context(), `SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'executions_workflow'`).Scan(&root, &size); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil { // merges the WAL into the file

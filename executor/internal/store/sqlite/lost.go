@@ -9,11 +9,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
+// 1, 2 and 4 are queued, running and failed: see statusCode.
 const (
-	endLost = `UPDATE executions SET status = 'failed', finished_at = ?, error = ?
-		WHERE id = ? AND stream_sequence = ? AND status IN ('queued', 'running') RETURNING id`
-
-	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN ('queued', 'running') AND stream_sequence <> ?`
+	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
+		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING id`
+	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2) AND stream_sequence <> ?`
 )
 
 // EndLost implements store.Store.
@@ -28,15 +28,15 @@ func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, re
 		}
 		defer func() { _ = statement.Close() }()
 		for _, l := range lost {
-			var id string
-			err := statement.QueryRowContext(ctx, store.Time(at).UnixMicro(), store.Text(reason), store.Text(l.ID), store.Sequence(l.StreamSequence)).Scan(&id)
+			var key []byte
+			err := statement.QueryRowContext(ctx, store.Time(at).UnixMicro(), store.Text(reason), keyOf(l.ID), store.Sequence(l.StreamSequence)).Scan(&key)
 			if errors.Is(err, sql.ErrNoRows) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			ended = append(ended, id)
+			ended = append(ended, idOf(key))
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ import (
 
 func someRecord() store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	return store.Record{ID: "a", Status: execution.Queued, Source: execution.Webhook, AcceptedAt: at, RecordedAt: at}
+	return store.Record{ID: execution.IDForRequeue("a"), Status: execution.Queued, Source: execution.Webhook, AcceptedAt: at, RecordedAt: at}
 }
 
 func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
@@ -125,7 +125,7 @@ func TestApplySurvivesCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = after.Close() }()
-	if r, err := after.Get(t.Context(), "a"); err != nil || r.ID != "a" {
+	if r, err := after.Get(t.Context(), someRecord().ID); err != nil || r.ID != someRecord().ID {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

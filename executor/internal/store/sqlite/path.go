@@ -53,8 +53,8 @@ func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		"wal_autocheckpoint(8000)", // pages: by default every second full batch is copied into the file, with pages that the next one changes again
-		"synchronous(FULL)",        // NORMAL would lose the last commits in a power cut
+		"wal_autocheckpoint(8000)",                // pages: by default every second full batch is copied into the file, with pages that the next one changes again
+		"cache_size(-32000)", "synchronous(FULL)", // NORMAL would lose the last commits in a power cut
 	}}
 	for i := 0; i+1 < len(further); i += 2 {
 		options.Add(further[i], further[i+1])

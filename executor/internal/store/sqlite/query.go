@@ -4,16 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
-	records, err := s.records(ctx, "get", `WHERE id = ?`, store.Text(id))
+	records, err := s.records(ctx, "get", `WHERE e.id = ?`, keyOf(id))
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -31,7 +29,7 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.records(ctx, "get many", `WHERE id IN (SELECT value FROM json_each(?))`, list(store.Texts(ids)))
+	return s.records(ctx, "get many", `WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
 }
 
 // List implements store.Store.
@@ -44,89 +42,26 @@ func (s *Store) ListOldest(ctx context.Context, filter store.Filter, after store
 	return s.list(ctx, "list oldest", oldestFirst, filter, after, limit)
 }
 
-// order is that of a list.
-type order struct {
-	after, by string
-}
-
-var (
-	newestFirst = order{`(accepted_at, id) < (?, ?)`, ` ORDER BY accepted_at DESC, id DESC`}
-	oldestFirst = order{`(accepted_at, id) > (?, ?)`, ` ORDER BY accepted_at, id`}
-)
-
 func (s *Store) list(ctx context.Context, what string, in order, filter store.Filter, after store.Position, limit int) ([]store.Record, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	where, args := conditions(filter, in, after)
+	where, args, err := s.conditions(ctx, filter, in, after)
+	if err != nil {
+		return nil, err
+	}
 	return s.records(ctx, what, where+in.by+` LIMIT ?`, append(args, limit)...)
-}
-
-// conditions repeats the conditions of partial indexes word by word: SQLite uses such an
-// index only then. A + keeps a column from choosing the index: without statistics SQLite
-// cannot know that a delivery ID leaves far fewer records than a workflow.
-func conditions(filter store.Filter, in order, after store.Position) (where string, args []any) {
-	var terms []string
-	add := func(term string, values ...any) {
-		terms = append(terms, term)
-		args = append(args, values...)
-	}
-	if filter.DeliveryID != "" {
-		add(`delivery_id = ? AND delivery_id <> ''`, store.Text(filter.DeliveryID))
-	}
-	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
-		add(`delivery_id >= ? AND delivery_id < ? AND delivery_id <> ''`, prefix, store.LastWithPrefix(prefix))
-	}
-	if filter.WorkflowID != "" {
-		column := `workflow_id`
-		if filter.DeliveryID != "" {
-			column = `+workflow_id`
-		}
-		add(column+` = ?`, store.Text(filter.WorkflowID))
-	}
-	if filter.AccountID != "" {
-		add(`account_id = ?`, store.Text(filter.AccountID))
-	}
-	if filter.Status != "" {
-		column := `status`
-		if filter.DeliveryID != "" {
-			column = `+status`
-		}
-		add(column+` = ?`, store.Text(string(filter.Status)))
-		if column == `status` && (filter.Status == execution.Failed || filter.Status == execution.Rejected) {
-			add(`status IN ('failed', 'rejected')`)
-		}
-	}
-	if filter.DeadLetter {
-		add(`status = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`) // as in the index
-	}
-	if filter.Reason != "" {
-		add(`instr(error, ?) > 0`, store.Text(filter.Reason))
-	}
-	if filter.Source != "" {
-		add(`source = ?`, store.Text(string(filter.Source)))
-	}
-	if !filter.Since.IsZero() {
-		add(`accepted_at >= ?`, store.Bound(filter.Since).UnixMicro())
-	}
-	if !filter.Until.IsZero() {
-		add(`accepted_at < ?`, store.Bound(filter.Until).UnixMicro())
-	}
-	if after != (store.Position{}) {
-		add(in.after, store.Time(after.AcceptedAt).UnixMicro(), store.Text(after.ID))
-	}
-	if len(terms) == 0 {
-		return "", nil
-	}
-	return `WHERE ` + strings.Join(terms, ` AND `), args
 }
 
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
-	where, args := conditions(filter, newestFirst, store.Position{})
+	where, args, err := s.conditions(ctx, filter, newestFirst, store.Position{})
+	if err != nil {
+		return nil, err
+	}
 	micros := step.Microseconds()
 	var counts []store.Count
-	err := s.read(ctx, "count by time", func(rows *sql.Rows) error {
+	err = s.read(ctx, "count by time", func(rows *sql.Rows) error {
 		var at int64
 		var c store.Count
 		if err := rows.Scan(&at, &c.Records); err != nil {
@@ -135,7 +70,7 @@ func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.
 		c.At = fromMicros(at)
 		counts = append(counts, c)
 		return nil
-	}, `SELECT accepted_at / ? * ? AS step, count(*) FROM executions `+where+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, args...)...)
+	}, `SELECT e.accepted_at / ? * ? AS step, count(*) FROM `+joined(filter)+where+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, args...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status = 'failed' AND requeued_as = '' RETURNING id`
+	// 4 is failed: see statusCode.
+	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status = 4 AND requeued_as IS NULL RETURNING 1`
 
 	dismissRecord = `UPDATE executions SET dismissed_at = ?
-		WHERE id = ? AND status = 'failed' AND requeued_as = '' AND dismissed_at IS NULL RETURNING id`
+		WHERE id = ? AND status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL RETURNING 1`
 
 	dismissMessage = `UPDATE unreadable SET dismissed_at = ?
 		WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ? AND dismissed_at IS NULL RETURNING stream_sequence`
@@ -25,7 +26,7 @@ func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (mar
 		return nil, nil
 	}
 	err = s.write(ctx, "mark requeued", func(tx *sql.Tx) error {
-		done, err := changed(ctx, tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), store.Text(r.ID)} })
+		done, err := changed(ctx, tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), keyOf(r.ID)} })
 		for _, r := range done {
 			marked = append(marked, r.ID)
 		}
@@ -44,7 +45,7 @@ func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.Mess
 	}
 	micros := store.Time(at).UnixMicro()
 	err = s.write(ctx, "dismiss", func(tx *sql.Tx) (err error) {
-		dismissed, err = changed(ctx, tx, dismissRecord, ids, func(id string) []any { return []any{micros, store.Text(id)} })
+		dismissed, err = changed(ctx, tx, dismissRecord, ids, func(id string) []any { return []any{micros, keyOf(id)} })
 		if err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.Mess
 func (s *Store) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {
 	err = s.read(ctx, "count dead letters", func(rows *sql.Rows) error { return rows.Scan(&n) },
 		`SELECT count(*) FROM (
-			SELECT 1 FROM executions WHERE status = 'failed' AND requeued_as = '' AND dismissed_at IS NULL
+			SELECT 1 FROM executions WHERE status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL
 			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL LIMIT ?)`, limit)
 	return n, err
 }

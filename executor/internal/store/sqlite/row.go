@@ -1,56 +1,152 @@
 package sqlite
 
 import (
+	"bytes"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// columns are what a record writes, in the order of values.
-const columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
-	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as,
-	replay_of, dismissed_at`
+// selectRecords is the beginning of every query that scan reads. The dictionaries come last: a record is looked up
+// first, and then what it has in common with others.
+const selectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
+	e.body_bytes, e.stream_sequence, coalesce(e.delivery_id, e.other_delivery), e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output,
+	w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified,
+	coalesce((SELECT duplicates FROM duplicate_counts WHERE id = e.id), 0)
+	FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow `
 
-// selectRecords is the beginning of every query that scan reads.
-const selectRecords = `SELECT ` + columns + `,
-	coalesce((SELECT duplicates FROM duplicate_counts WHERE execution_id = executions.id), 0) FROM executions `
+// The columns of new records. Most have those of the short form only.
+const (
+	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
+	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output`
+	shortWidth   = 10
+	longWidth    = 19
+)
 
-func values(r store.Record) []any {
-	return []any{
-		r.ID, r.AccountID, r.WorkflowID, r.NodeID, r.Queue, string(r.Source), string(r.Status), r.DeliveryID, r.RerunOf, r.TokenID,
-		r.AcceptedAt.UnixMicro(), r.RecordedAt.UnixMicro(), micros(r.StartedAt), micros(r.FinishedAt),
-		r.ContentType, r.BodyBytes, store.Sequence(r.StreamSequence), r.Error, r.Output, r.RequeuedAs,
-		r.ReplayOf, micros(r.DismissedAt),
+// statusCode is how a status is stored: its place in the order of a life, from 1. 0 is any other text.
+func statusCode(s execution.Status) int64 { return int64(slices.Index(execution.Statuses, s) + 1) }
+
+func statusOf(code int64) execution.Status {
+	if code < 1 || code > int64(len(execution.Statuses)) {
+		return ""
 	}
+	return execution.Statuses[code-1]
+}
+
+// usualContentType is stored as NULL.
+const usualContentType = "application/json"
+
+// isShort says that the record has no more than shortColumns.
+func isShort(r store.Record, computed bool) bool {
+	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" && r.RequeuedAs == "" &&
+		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil
+}
+
+// appendShort appends the values of shortColumns.
+func appendShort(values []any, r store.Record, of numbers, computed bool) []any {
+	content := any(r.ContentType)
+	if r.ContentType == usualContentType {
+		content = nil
+	}
+	delivery := any(nil)
+	if computed {
+		delivery = r.DeliveryID
+	}
+	return append(values, keyOf(r.ID), of.workflow, of.origin, statusCode(r.Status), r.AcceptedAt.UnixMicro(),
+		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes, store.Sequence(r.StreamSequence), content, delivery)
+}
+
+// appendLong appends the values of longColumns.
+func appendLong(values []any, r store.Record, of numbers, computed bool) []any {
+	other := r.DeliveryID
+	if computed {
+		other = ""
+	}
+	return append(appendShort(values, r, of, computed), text(other), text(r.RerunOf), text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
+		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error), blob(r.Output))
+}
+
+// text is NULL for "".
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// blob is NULL for nothing.
+func blob(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// after is how long a time that may be absent is after another one.
+func after(begin, t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro() - begin.UnixMicro()
 }
 
 func scan(rows *sql.Rows) (store.Record, error) {
-	var r store.Record
-	var accepted, recorded int64
-	var started, finished, dismissed sql.NullInt64
+	var (
+		r                                                     store.Record
+		id                                                    []byte
+		status, accepted, recordedAfter                       int64
+		startedAfter, finishedAfter, dismissed                sql.NullInt64
+		content, delivery, rerun, replay, requeued, errorText sql.NullString
+	)
 	err := rows.Scan(
-		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
-		&accepted, &recorded, &started, &finished, &r.ContentType, &r.BodyBytes, &r.StreamSequence, &r.Error, &r.Output, &r.RequeuedAs,
-		&r.ReplayOf, &dismissed,
+		&id, &status, &accepted, &recordedAfter, &startedAfter, &finishedAfter, &content,
+		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, &dismissed, &errorText, &r.Output,
+		&r.WorkflowID, &r.NodeID, &r.AccountID, &r.Queue, &r.Source, &r.TokenID, &r.Sender, &r.Verified,
 		&r.Duplicates,
 	)
-	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(recorded)
-	if started.Valid {
-		r.StartedAt = fromMicros(started.Int64)
+	if err != nil {
+		return r, err
 	}
-	if finished.Valid {
-		r.FinishedAt = fromMicros(finished.Int64)
+	r.ID, r.Status = idOf(id), statusOf(status)
+	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(accepted+recordedAfter)
+	if startedAfter.Valid {
+		r.StartedAt = fromMicros(accepted + startedAfter.Int64)
+	}
+	if finishedAfter.Valid {
+		r.FinishedAt = fromMicros(accepted + finishedAfter.Int64)
 	}
 	if dismissed.Valid {
 		r.DismissedAt = fromMicros(dismissed.Int64)
 	}
-	return r, err
+	if r.ContentType = content.String; !content.Valid {
+		r.ContentType = usualContentType
+	}
+	r.DeliveryID, r.RerunOf, r.ReplayOf, r.RequeuedAs, r.Error = delivery.String, rerun.String, replay.String, requeued.String, errorText.String
+	return r, nil
 }
 
-// micros is a time that may be absent.
-func micros(t time.Time) sql.NullInt64 {
-	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
+// keyOf is how an ID is stored: a UUID as its 16 bytes, any other text as it is. One that has 16 bytes of its own gets one more,
+// which no text has that is stored.
+func keyOf(id string) []byte {
+	if key, isID := store.KeyOf(id); isID {
+		return key[:]
+	}
+	key := []byte(store.Text(id))
+	if len(key) == len(store.Key{}) {
+		key = append(key, 0)
+	}
+	return key
+}
+
+// idOf is the ID that is stored as a key.
+func idOf(key []byte) string {
+	if len(key) == len(store.Key{}) {
+		return store.Key(key).String()
+	}
+	return string(bytes.TrimSuffix(key, []byte{0}))
 }
 
 func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }

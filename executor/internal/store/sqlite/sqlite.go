@@ -9,8 +9,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"sync"
 	"time"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
@@ -29,25 +32,33 @@ type Store struct {
 
 	// underway is read-locked by every method, and locked by Close to wait for them.
 	underway sync.RWMutex
+	origins  origins
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the database at path, creates it and its folder when they are absent, and
-// brings its tables up to date.
+// Open is OpenLogged without a log.
 func Open(ctx context.Context, path string) (*Store, error) {
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	return OpenLogged(ctx, path, quiet)
+}
+
+// OpenLogged opens the database at path, creates it and its folder when they are absent, and
+// brings its tables up to date. When that takes a while, the log says how far it has come.
+func OpenLogged(ctx context.Context, path string, log logrus.FieldLogger) (*Store, error) {
 	absolute, err := prepare(path)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, absolute)
+	s, err := open(ctx, absolute, log)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the database %s: %w", absolute, err)
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string) (*Store, error) {
+func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, error) {
 	writer, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
 	if err != nil {
 		return nil, err
@@ -56,6 +67,9 @@ func open(ctx context.Context, path string) (*Store, error) {
 	err = connect(ctx, writer)
 	if err == nil {
 		err = migrate(ctx, writer)
+	}
+	if err == nil {
+		err = carry(ctx, writer, log)
 	}
 	if err != nil {
 		_ = writer.Close()

@@ -10,28 +10,54 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// What a fill of BenchmarkListNewest makes: n records, one a second; of a hundred
+// What BenchmarkListNewest fills a store with: records, one a second; of a hundred
 // workflows in turn, each record with a delivery ID of its own, one in a hundred failed,
 // the others succeeded. So there are 50 to list in the smallest fill, too.
 const (
-	FillWorkflows  = 100
-	FillFailed     = 100
-	FillDeliveryID = "delivery-" // and the number of the record, from 1
+	fillWorkflows  = 100
+	fillFailed     = 100
+	fillDeliveryID = "delivery-" // and the number of the record, from 1
 )
 
 const batchSize = 500
 
+// filled is the n-th record of a fill.
+func filled(n int) store.Record {
+	r := queued(n)
+	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows), fmt.Sprint(fillDeliveryID, n)
+	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
+	r.Status, r.FinishedAt = execution.Succeeded, r.AcceptedAt.Add(time.Second)
+	if n%fillFailed == 0 {
+		r.Status, r.Error = execution.Failed, "an error"
+	}
+	return r
+}
+
+// Fill records n of them.
+func Fill(ctx context.Context, s store.Store, n int) error {
+	for first := 1; first <= n; first += 5_000 {
+		var batch store.Batch
+		for i := first; i < first+5_000 && i <= n; i++ {
+			batch.New = append(batch.New, filled(i))
+		}
+		if _, err := s.Apply(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // BenchmarkListNewest lists the newest 50 of 10 thousand and of a million records. It is
-// to take as long in both. fill makes the records; -short leaves out the million.
-func BenchmarkListNewest(b *testing.B, open func(b *testing.B) (s store.Store, fill func(n int) error)) {
+// to take as long in both. -short leaves out the million.
+func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	b.Helper()
 	for _, size := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprint("records=", size), func(b *testing.B) {
 			if size > 100_000 && testing.Short() {
 				b.Skip("filling takes a while")
 			}
-			s, fill := open(b)
-			if err := fill(size); err != nil {
+			s := open(b)
+			if err := Fill(b.Context(), s, size); err != nil {
 				b.Fatal(err)
 			}
 			for _, c := range []struct {
@@ -40,9 +66,9 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) (s store.Store, f
 				want   int
 			}{
 				{"all", store.Filter{}, 50},
-				{"workflow", store.Filter{WorkflowID: "workflow-7"}, min(50, size/FillWorkflows)},
-				{"delivery", store.Filter{DeliveryID: FillDeliveryID + "77"}, 1},
-				{"failed", store.Filter{Status: execution.Failed}, min(50, size/FillFailed)},
+				{"workflow", store.Filter{WorkflowID: "workflow-7"}, min(50, size/fillWorkflows)},
+				{"delivery", store.Filter{DeliveryID: fillDeliveryID + "77"}, 1},
+				{"failed", store.Filter{Status: execution.Failed}, min(50, size/fillFailed)},
 				{"none rerun", store.Filter{Source: execution.Rerun}, 0}, // reads all
 			} {
 				b.Run(c.name, func(b *testing.B) {
@@ -54,6 +80,21 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) (s store.Store, f
 					}
 				})
 			}
+			b.Run("get", func(b *testing.B) {
+				for n := 1; b.Loop(); n++ {
+					if _, err := s.Get(b.Context(), filled(n*7919%size+1).ID); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.Run("count of a day", func(b *testing.B) {
+				since := filled(size).AcceptedAt.Add(-24 * time.Hour)
+				for b.Loop() {
+					if _, err := s.CountByTime(b.Context(), store.Filter{WorkflowID: "workflow-7", Since: since}, time.Hour); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		})
 	}
 }
@@ -113,8 +154,8 @@ func unrelated(batch int) []store.Record {
 	for i := range records {
 		n := batch*batchSize + i
 		records[i] = queued(n)
-		records[i].WorkflowID = fmt.Sprint("workflow-", n%FillWorkflows)
-		records[i].TokenID = fmt.Sprint("token-", n%FillWorkflows)
+		records[i].WorkflowID = fmt.Sprint("workflow-", n%fillWorkflows)
+		records[i].TokenID = fmt.Sprint("token-", n%fillWorkflows)
 		records[i].ID = execution.IDForDelivery(records[i].WorkflowID, "node", records[i].DeliveryID)
 	}
 	return records

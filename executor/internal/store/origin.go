@@ -1,0 +1,43 @@
+package store
+
+import "github.com/hookstart/hookstart/shared/execution"
+
+// Origin is what the records of one trigger node, token and sender have in common. Drivers keep each
+// once, and a small number of it in each record.
+type Origin struct {
+	AccountID, WorkflowID, NodeID, Queue string
+	Source                               execution.Source
+	TokenID                              string
+	Sender                               string
+	Verified                             bool
+}
+
+// Origin is that of the record.
+func (r Record) Origin() Origin {
+	return Origin{r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified}
+}
+
+// HasComputedID says whether the ID is the hash of the delivery ID, so that who knows workflow, node and
+// delivery ID finds the record by its ID. Drivers keep an index of the other delivery IDs only.
+func (r Record) HasComputedID() bool {
+	if r.DeliveryID == "" {
+		return false
+	}
+	if r.Status == execution.Rejected {
+		return r.ID == execution.RejectedIDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
+	}
+	return r.ID == execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
+}
+
+// Node is a trigger node of which there is a record, or was one.
+type Node struct{ WorkflowID, NodeID string }
+
+// DeliveryIDs are the IDs that records of a delivery ID have whose ID is computed, at any of the nodes.
+func DeliveryIDs(nodes []Node, deliveryID string) []string {
+	ids := make([]string, 0, 2*len(nodes))
+	for _, n := range nodes {
+		ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, deliveryID),
+			execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, deliveryID))
+	}
+	return ids
+}

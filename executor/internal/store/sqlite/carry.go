@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// wideTable is what migration 00020 leaves of the records before it.
+const wideTable = "executions_wide"
+
+const (
+	// carryAtOnce is how many records one transaction carries over.
+	carryAtOnce = 2_000
+	// carryTells is how often the log says how far it has come.
+	carryTells = 5 * time.Second
+)
+
+// carry moves what the wide table holds to the narrow one, the oldest first, so that rows are in the order of time. It
+// can be ended at any moment and begun again, also by two processes: a record that is there already is left as it is.
+func carry(ctx context.Context, db *sql.DB, log logrus.FieldLogger) error {
+	var total, carried int64
+	exists, err := hasTable(ctx, db, wideTable)
+	if err != nil || !exists {
+		return err
+	}
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+wideTable).Scan(&total); err != nil {
+		return err
+	}
+	if total > 0 {
+		log.WithField("records", total).Info("the records of the database are made narrow; it opens once that is done")
+	}
+	columns, err := wideColumns(ctx, db)
+	if err != nil {
+		return err
+	}
+	var known origins
+	begun, told := time.Now(), time.Now()
+	for after := (store.Position{}); ; {
+		lookup := known.begin()
+		var records []store.Record
+		err := transact(ctx, db, func(tx *sql.Tx) error {
+			if exists, err := hasTable(ctx, tx, wideTable); err != nil || !exists {
+				return err
+			}
+			if records, after, err = wideRecords(ctx, tx, columns, after); err != nil {
+				return err
+			}
+			if len(records) == 0 {
+				_, err := tx.ExecContext(ctx, `DROP TABLE `+wideTable)
+				return err
+			}
+			_, err := insertRecords(ctx, tx, lookup, records)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("carry records over: %w", err)
+		}
+		lookup.commit()
+		carried += int64(len(records))
+		if len(records) == 0 {
+			break
+		}
+		if time.Since(told) >= carryTells {
+			told = time.Now()
+			log.WithFields(logrus.Fields{"carried": carried, "of": total}).Info("the records of the database are made narrow")
+		}
+	}
+	if total > 0 {
+		log.WithFields(logrus.Fields{"records": carried, "seconds": time.Since(begun).Seconds()}).Info("the records of the database are narrow")
+	}
+	return nil
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func hasTable(ctx context.Context, db querier, name string) (exists bool, err error) {
+	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?)`, name).Scan(&exists)
+	return exists, err
+}
+
+// wideColumns are the columns of the wide table that wideRecords reads. Those that came last may be missing.
+func wideColumns(ctx context.Context, db *sql.DB) (columns string, err error) {
+	columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
+		accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as,
+		replay_of, dismissed_at`
+	for _, late := range []struct{ name, none string }{{"sender", "''"}, {"verified", "0"}} {
+		var exists bool
+		if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pragma_table_info(?) WHERE name = ?)`, wideTable, late.name).Scan(&exists); err != nil {
+			return "", err
+		}
+		if exists {
+			columns += ", " + late.name
+		} else {
+			columns += ", " + late.none
+		}
+	}
+	return columns, nil
+}
+
+// wideRecords are the next records of the wide table after a position.
+func wideRecords(ctx context.Context, tx *sql.Tx, columns string, after store.Position) (records []store.Record, last store.Position, err error) {
+	query, args := `SELECT `+columns+` FROM `+wideTable, []any{}
+	if after != (store.Position{}) {
+		query, args = query+` WHERE (accepted_at, id) > (?, ?)`, append(args, after.AcceptedAt.UnixMicro(), after.ID)
+	}
+	rows, err := tx.QueryContext(ctx, query+` ORDER BY accepted_at, id LIMIT ?`, append(args, carryAtOnce)...)
+	if err != nil {
+		return nil, after, err
+	}
+	defer func() { _ = rows.Close() }()
+	last = after
+	for rows.Next() {
+		r, err := scanWide(rows)
+		if err != nil {
+			return nil, after, err
+		}
+		last = store.Position{AcceptedAt: r.AcceptedAt, ID: r.ID}
+		records = append(records, r)
+	}
+	return records, last, rows.Err()
+}
+
+func scanWide(rows *sql.Rows) (store.Record, error) {
+	var (
+		r                            store.Record
+		accepted, recorded           int64
+		started, finished, dismissed sql.NullInt64
+	)
+	err := rows.Scan(&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
+		&accepted, &recorded, &started, &finished, &r.ContentType, &r.BodyBytes, &r.StreamSequence, &r.Error, &r.Output, &r.RequeuedAs,
+		&r.ReplayOf, &dismissed, &r.Sender, &r.Verified)
+	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(recorded)
+	if started.Valid {
+		r.StartedAt = fromMicros(started.Int64)
+	}
+	if finished.Valid {
+		r.FinishedAt = fromMicros(finished.Int64)
+	}
+	if dismissed.Valid {
+		r.DismissedAt = fromMicros(dismissed.Int64)
+	}
+	return r, err
+}

@@ -1,0 +1,150 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// together is how many records one statement inserts: what a statement costs is then shared.
+const together = 50
+
+// inserter inserts records of one form.
+type inserter struct {
+	columns string
+	width   int
+	append  func(values []any, r store.Record, of numbers, computed bool) []any
+}
+
+var (
+	short = inserter{shortColumns, shortWidth, appendShort}
+	long  = inserter{longColumns, longWidth, appendLong}
+)
+
+// insert inserts records, in order, and returns how many of them were new: one whose ID is there already is left as it is.
+func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
+	return inRows(ctx, tx, rows, i.width, func(values string) string {
+		// OR ROLLBACK: an error ends the transaction anyway, and SQLite need not keep a copy of each page to undo the
+		// statement alone.
+		return `INSERT OR ROLLBACK INTO executions (` + i.columns + `) VALUES ` + values + ` ON CONFLICT (id) DO NOTHING`
+	})
+}
+
+// update applies moves to records, which are given by their rows.
+func update(ctx context.Context, tx *sql.Tx, moves []store.Move, seqs map[string]int64) error {
+	const width = 6
+	rows := make([]any, 0, len(moves)*width)
+	for _, m := range moves {
+		rows = append(rows, seqs[m.ID], statusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
+	}
+	_, err := inRows(ctx, tx, rows, width, func(values string) string {
+		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(m.column3 - accepted_at, started_after),
+			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output)
+			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
+	})
+	return err
+}
+
+// inRows runs a statement on rows of values, of which each has a width. It returns how many rows of the table changed.
+func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string) (changed int64, err error) {
+	row := "(" + strings.Repeat("?, ", width-1) + "?)"
+	for size := together; len(rows) > 0; size = 1 {
+		if len(rows) < size*width {
+			continue
+		}
+		prepared, err := tx.PrepareContext(ctx, statement(strings.Repeat(row+", ", size-1)+row))
+		if err != nil {
+			return 0, err
+		}
+		for ; len(rows) >= size*width && err == nil; rows = rows[size*width:] {
+			var result sql.Result
+			if result, err = prepared.ExecContext(ctx, rows[:size*width]...); err == nil {
+				var n int64
+				n, err = result.RowsAffected()
+				changed += n
+			}
+		}
+		if closeErr := prepared.Close(); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return changed, nil
+}
+
+// insertRecords inserts those records whose IDs are not there yet, and returns how many those are.
+func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record) (inserted int64, err error) {
+	shorts, longs := make([]any, 0, len(records)*shortWidth), []any(nil)
+	for _, r := range records {
+		of, err := known.of(ctx, tx, r.Origin())
+		if err != nil {
+			return 0, err
+		}
+		computed := r.HasComputedID()
+		if isShort(r, computed) {
+			shorts = short.append(shorts, r, of, computed)
+		} else {
+			longs = long.append(longs, r, of, computed)
+		}
+	}
+	ofShort, err := short.insert(ctx, tx, shorts)
+	if err != nil {
+		return 0, err
+	}
+	ofLong, err := long.insert(ctx, tx, longs)
+	return ofShort + ofLong, err
+}
+
+// insertNew inserts records, of which those that are recorded already follow their messages.
+func insertNew(ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record) (inserted []store.Record, err error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	var last int64
+	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM executions`).Scan(&last); err != nil {
+		return nil, err
+	}
+	n, err := insertRecords(ctx, tx, known, records)
+	if err != nil {
+		return nil, err
+	}
+	if n == int64(len(records)) {
+		return records, nil
+	}
+	if inserted, err = insertedOf(ctx, tx, records, last); err != nil {
+		return nil, err
+	}
+	err = each(ctx, tx, moveRecord, store.Again(records, inserted), func(r store.Record) []any {
+		sequence := store.Sequence(r.StreamSequence)
+		return []any{sequence, keyOf(r.ID), sequence}
+	})
+	return inserted, err
+}
+
+// insertedOf are those records that came after a row; of two of one ID the first.
+func insertedOf(ctx context.Context, tx *sql.Tx, records []store.Record, last int64) (inserted []store.Record, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT id FROM executions WHERE seq > ?`, last)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	fresh := make(map[string]bool)
+	for rows.Next() {
+		var id []byte
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		fresh[idOf(id)] = true
+	}
+	for _, r := range records {
+		if fresh[r.ID] {
+			inserted = append(inserted, r)
+			delete(fresh, r.ID)
+		}
+	}
+	return inserted, rows.Err()
+}
