@@ -15,6 +15,7 @@ import (
 type installation struct {
 	nats      *natstest.Node
 	executor  *process
+	api       string // the address of the operators' API
 	client    *apiclient.Client
 	ingresses []*process
 	urls      []string // of the ingresses
@@ -25,7 +26,8 @@ func install(t *testing.T, ingresses int) *installation {
 	i := &installation{nats: natstest.Start(t)}
 	i.executor = launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(),
 		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
-	i.client = apiclient.New("http://"+i.executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+	i.api = "http://" + i.executor.Await(`"addr":"([^"]+)".*executor is ready`)
+	i.client = apiclient.New(i.api, adminToken)
 	for range ingresses {
 		p := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL())
 		i.ingresses = append(i.ingresses, p)

@@ -43,6 +43,7 @@ const (
 	CodeInputExpired         = "input_expired"
 	CodeUndecodable          = "undecodable"
 	CodeRefused              = "refused"
+	CodeNotEmpty             = "not_empty"
 	CodeNotConfirmed         = "not_confirmed"
 	CodeUnavailable          = "unavailable"
 	CodeInternal             = "internal"

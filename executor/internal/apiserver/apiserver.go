@@ -79,6 +79,7 @@ func (s *server) router() http.Handler {
 	s.routeExecutions(calls)
 	s.routePublicURL(calls)
 	s.routeDeadLetters(calls)
+	s.routeBackup(calls)
 	s.routeEvents(fixedCalls)
 	document := openAPIDocument(config.OpenAPI)
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {

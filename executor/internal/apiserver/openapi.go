@@ -79,8 +79,9 @@ type call struct {
 	description  string
 	codes        []string // of its problems, besides those of all calls
 	responses    map[string]*huma.Response
-	status       int  // of a success; 0: 200, or 204 without a body
-	anyBody      bool // the body is whatever JSON there is; the handler checks it
+	status       int   // of a success; 0: 200, or 204 without a body
+	anyBody      bool  // the body is whatever JSON there is; the handler checks it
+	maxBody      int64 // of its body, in bytes; 0: maxBodyBytes
 }
 
 // register adds a call. handle fails with any error; problemOf makes the answer of it.
@@ -91,6 +92,9 @@ func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*
 		// huma takes a body that just fits for one that is cut off.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
 		Responses: c.responses,
+	}
+	if c.maxBody > 0 {
+		op.MaxBodyBytes = c.maxBody + 1
 	}
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}

@@ -71,6 +71,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
 		"GET /executions/stream": "200 422",
 		"GET /whoami":            "200", "GET /keys": "200 422", "POST /keys": "201 413 422", "DELETE /keys/{id}": "204 404",
+		"GET /backup/records": "200", "POST /backup/records": "204 409 413 422",
 	}
 	seen := map[string]bool{}
 	for path, methods := range document.Paths {

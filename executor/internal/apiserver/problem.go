@@ -71,6 +71,10 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Undecodable",
 		detail: "A message that cannot be decoded cannot run. It leaves the list when it is old enough.",
 	},
+	api.CodeNotEmpty: {
+		status: http.StatusConflict, title: "Not empty",
+		detail: "A backup is restored into an installation in which nothing was done yet.",
+	},
 	api.CodeNotConfirmed: {status: http.StatusServiceUnavailable, title: "Not confirmed", retryAfter: 1},
 	api.CodeUnavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,

@@ -59,7 +59,11 @@ const (
 // server has sent already is still passed on.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstream.Msg) error {
 	connection := r.connection()
-	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, from.consumer)
+	config := from.consumer
+	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil && existing.CachedInfo().Paused {
+		config.PauseUntil = existing.CachedInfo().Config.PauseUntil // a backup is being restored: an update would end that
+	}
+	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
@@ -140,7 +144,7 @@ func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Co
 		default:
 			r.lag(name, info)
 			since := waiting.Load()
-			if info.NumPending > 0 && info.NumAckPending < info.Config.MaxAckPending && since != 0 && time.Since(time.Unix(0, since)) > silence {
+			if info.NumPending > 0 && !info.Paused && info.NumAckPending < info.Config.MaxAckPending && since != 0 && time.Since(time.Unix(0, since)) > silence {
 				anew(errSilent)
 			}
 		}

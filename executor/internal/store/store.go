@@ -278,6 +278,19 @@ type Store interface {
 	// One that is final, or whose StreamSequence is another one by now, is left as it is.
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
 
+	// Backup hands all that is kept to write, as it was at one moment, in parts of at most some hundred rows,
+	// the oldest records first. It returns write's error as it is. Others may write meanwhile; nothing of the
+	// database is locked while write works.
+	Backup(ctx context.Context, write func(Part) error) error
+
+	// Restore writes a part of a backup, in one transaction. Of a record, a report or a message that is there
+	// already nothing is changed; counts are added to those that are there. So a part is to be restored once,
+	// into a store that IsEmpty.
+	Restore(ctx context.Context, part Part) error
+
+	// IsEmpty says whether there is no record and no count.
+	IsEmpty(ctx context.Context) (bool, error)
+
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error
 

@@ -38,6 +38,18 @@ func (s *Store) addMinutes(ctx context.Context, tx pgx.Tx, counts []store.Minute
 // AddRefusals implements store.Store.
 func (s *Store) AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []store.Refusal) error {
 	refusals = store.StorableRefusals(refusals)
+	return s.write(ctx, "add refusals", func(tx pgx.Tx) error {
+		if fresh, err := isNewReport(ctx, tx, reportID, store.Time(at)); err != nil || !fresh {
+			return err
+		}
+		if _, err := tx.Exec(ctx, upsertRefusals, refusalArrays(refusals)...); err != nil {
+			return err
+		}
+		return s.addMinutes(ctx, tx, store.RefusedMinutes(refusals))
+	})
+}
+
+func refusalArrays(refusals []store.Refusal) []any {
 	n := len(refusals)
 	workflows, minutes, codes, counts := make([]string, n), make([]time.Time, n), make([]string, n), make([]int64, n)
 	lasts, sizes, agents := make([]time.Time, n), make([]int64, n), make([]string, n)
@@ -45,15 +57,7 @@ func (s *Store) AddRefusals(ctx context.Context, reportID string, at time.Time, 
 		workflows[i], minutes[i], codes[i], counts[i] = r.WorkflowID, r.Minute, r.Code, r.Count
 		lasts[i], sizes[i], agents[i] = r.Last.At, r.Last.BodyBytes, r.Last.UserAgent
 	}
-	return s.write(ctx, "add refusals", func(tx pgx.Tx) error {
-		if fresh, err := isNewReport(ctx, tx, reportID, store.Time(at)); err != nil || !fresh {
-			return err
-		}
-		if _, err := tx.Exec(ctx, upsertRefusals, workflows, minutes, codes, counts, lasts, sizes, agents); err != nil {
-			return err
-		}
-		return s.addMinutes(ctx, tx, store.RefusedMinutes(refusals))
-	})
+	return []any{workflows, minutes, codes, counts, lasts, sizes, agents}
 }
 
 // Refusals implements store.Store.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +17,12 @@ const pruneLock = 7_303_014_917_201
 
 // earlyLock is another one: see lockEarly.
 const earlyLock = 7_303_014_917_202
+
+const addDuplicateCounts = `INSERT INTO duplicate_counts AS c (execution_id, duplicates, counted_at)
+	SELECT execution_id, n, at FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) AS r (execution_id, n, at)
+	ORDER BY execution_id COLLATE "C"
+	ON CONFLICT (execution_id) DO UPDATE
+	SET duplicates = c.duplicates + excluded.duplicates, counted_at = greatest(c.counted_at, excluded.counted_at)`
 
 // AddDuplicates implements store.Store.
 func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
@@ -34,12 +41,7 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 		if fresh, err := isNewReport(ctx, tx, reportID, at); err != nil || !fresh {
 			return err
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO duplicate_counts AS c (execution_id, duplicates, counted_at)
-			SELECT execution_id, n, $3::timestamptz FROM unnest($1::text[], $2::bigint[]) AS r (execution_id, n)
-			ORDER BY execution_id COLLATE "C"
-			ON CONFLICT (execution_id) DO UPDATE
-			SET duplicates = c.duplicates + excluded.duplicates, counted_at = greatest(c.counted_at, excluded.counted_at)`,
-			ids, ns, at)
+		_, err := tx.Exec(ctx, addDuplicateCounts, ids, ns, slices.Repeat([]time.Time{at}, len(ids)))
 		if err != nil {
 			return err
 		}

@@ -48,10 +48,25 @@ func takeKept(ctx context.Context, tx pgx.Tx, records []store.Record) (kept []st
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e store.Early, err error) {
-		err = row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &e.At, &e.Error, &e.Output)
-		return e, err
-	})
+	return pgx.CollectRows(rows, scanEarly)
+}
+
+func scanEarly(row pgx.CollectableRow) (e store.Early, err error) {
+	err = row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &e.At, &e.Error, &e.Output)
+	return e, err
+}
+
+func earlyArrays(kept []store.Early) []any {
+	return []any{
+		column(kept, func(e store.Early) int64 { return e.Position }),
+		column(kept, func(e store.Early) string { return e.ID }),
+		column(kept, func(e store.Early) string { return e.Queue }),
+		column(kept, func(e store.Early) string { return e.WorkflowID }),
+		column(kept, func(e store.Early) string { return string(e.Status) }),
+		column(kept, func(e store.Early) time.Time { return e.At }),
+		column(kept, func(e store.Early) string { return e.Error }),
+		column(kept, func(e store.Early) []byte { return e.Output }),
+	}
 }
 
 // keep keeps the steps of executions that are not recorded, and returns how many were dropped.
@@ -75,16 +90,7 @@ func keep(ctx context.Context, tx pgx.Tx, steps []execution.Progress, unknown []
 	if len(kept) == 0 {
 		return dropped, nil
 	}
-	if _, err := tx.Exec(ctx, insertEarly,
-		column(kept, func(e store.Early) int64 { return e.Position }),
-		column(kept, func(e store.Early) string { return e.ID }),
-		column(kept, func(e store.Early) string { return e.Queue }),
-		column(kept, func(e store.Early) string { return e.WorkflowID }),
-		column(kept, func(e store.Early) string { return string(e.Status) }),
-		column(kept, func(e store.Early) time.Time { return e.At }),
-		column(kept, func(e store.Early) string { return e.Error }),
-		column(kept, func(e store.Early) []byte { return e.Output }),
-	); err != nil {
+	if _, err := tx.Exec(ctx, insertEarly, earlyArrays(kept)...); err != nil {
 		return 0, err
 	}
 	tag, err := tx.Exec(ctx, `DELETE FROM early_progress WHERE position <= $1`, kept[len(kept)-1].Position-store.MaxEarly)

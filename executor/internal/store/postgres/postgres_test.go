@@ -31,3 +31,14 @@ func TestContractShared(t *testing.T) {
 		return func(ctx context.Context) (store.Store, error) { return postgres.Open(ctx, url) }
 	})
 }
+
+func TestBackup(t *testing.T) {
+	storetest.RunBackup(t, func(t *testing.T) store.Store {
+		t.Helper()
+		s, err := postgres.Open(t.Context(), pgtest.Start(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}

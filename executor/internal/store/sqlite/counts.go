@@ -32,10 +32,12 @@ func (s *Store) AddRefusals(ctx context.Context, reportID string, at time.Time, 
 		if err := addMinutes(ctx, tx, store.RefusedMinutes(refusals)); err != nil {
 			return err
 		}
-		return each(ctx, tx, upsertRefusal, refusals, func(r store.Refusal) []any {
-			return []any{r.WorkflowID, r.Minute.UnixMicro(), r.Code, r.Count, r.Last.At.UnixMicro(), r.Last.BodyBytes, r.Last.UserAgent}
-		})
+		return each(ctx, tx, upsertRefusal, refusals, refusalValues)
 	})
+}
+
+func refusalValues(r store.Refusal) []any {
+	return []any{r.WorkflowID, r.Minute.UnixMicro(), r.Code, r.Count, r.Last.At.UnixMicro(), r.Last.BodyBytes, r.Last.UserAgent}
 }
 
 // Refusals implements store.Store.

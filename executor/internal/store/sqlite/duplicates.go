@@ -10,6 +10,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
+const (
+	addDuplicateCount = `INSERT INTO duplicate_counts (id, duplicates, counted_at) VALUES (?, ?, ?)
+		ON CONFLICT DO UPDATE SET duplicates = duplicates + excluded.duplicates, counted_at = max(counted_at, excluded.counted_at)`
+
+	insertReport = `INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`
+)
+
 // AddDuplicates implements store.Store.
 func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
 	micros := store.Time(at).UnixMicro()
@@ -20,16 +27,13 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 		if err := addMinutes(ctx, tx, store.DeduplicatedMinute(at, counts)); err != nil {
 			return err
 		}
-		return each(ctx, tx, `INSERT INTO duplicate_counts (id, duplicates, counted_at) VALUES (?, ?, ?)
-			ON CONFLICT DO UPDATE SET duplicates = duplicates + excluded.duplicates, counted_at = max(counted_at, excluded.counted_at)`,
-			slices.Collect(maps.Keys(counts)), func(id string) []any { return []any{keyOf(id), counts[id], micros} })
+		return each(ctx, tx, addDuplicateCount, slices.Collect(maps.Keys(counts)), func(id string) []any { return []any{keyOf(id), counts[id], micros} })
 	})
 }
 
 // isNewReport says whether a report has not been applied before, and remembers it.
 func isNewReport(ctx context.Context, tx *sql.Tx, reportID string, micros int64) (bool, error) {
-	result, err := tx.ExecContext(ctx,
-		`INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(reportID), micros)
+	result, err := tx.ExecContext(ctx, insertReport, store.Text(reportID), micros)
 	if err != nil {
 		return false, err
 	}

@@ -28,3 +28,14 @@ func TestContractShared(t *testing.T) {
 		return func(ctx context.Context) (store.Store, error) { return sqlite.Open(ctx, path) }
 	})
 }
+
+func TestBackup(t *testing.T) {
+	storetest.RunBackup(t, func(t *testing.T) store.Store {
+		t.Helper()
+		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}

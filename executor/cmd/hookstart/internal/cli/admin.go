@@ -18,6 +18,33 @@ import (
 type adminVerbs struct {
 	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation."`
 	Replicas adminReplicas `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
+	Backup   adminBackup   `cmd:"" help:"Copy the installation into one file while it runs."`
+	Restore  adminRestore  `cmd:"" help:"Put a backup into an empty installation."`
+}
+
+// natsFlags are of verbs that talk to NATS themselves.
+type natsFlags struct {
+	NATSURL   string `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
+	NATSCreds string `name:"nats-creds" help:"Credentials file for NATS: the executor's, or an administrator's." type:"path"`
+	NATSCA    string `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
+}
+
+// connect connects to NATS. The caller closes the connection.
+func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	nc, err := bus.Connect(ctx, bus.Options{
+		URL: f.NATSURL, Name: "hookstart admin", Timeout: 5 * time.Second, CredsFile: f.NATSCreds, CAFile: f.NATSCA, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(30*time.Second))
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	return js, nil
 }
 
 // adminReplicas talks to NATS itself: the number of replicas is none of the executor's
@@ -25,11 +52,10 @@ type adminVerbs struct {
 type adminReplicas struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 
-	NATSURL   string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
-	NATSCreds string        `name:"nats-creds" help:"Credentials file for NATS: the executor's." type:"path"`
-	NATSCA    string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
-	Copy      string        `name:"registry-copy" help:"API prefix of the NATS account that holds a copy of the registry, as for executors: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
-	Wait      time.Duration `help:"How long to wait until the new replicas hold everything. They continue to catch up after that." default:"10m"`
+	natsFlags
+
+	Copy string        `name:"registry-copy" help:"API prefix of the NATS account that holds a copy of the registry, as for executors: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
+	Wait time.Duration `help:"How long to wait until the new replicas hold everything. They continue to catch up after that." default:"10m"`
 }
 
 func (*adminReplicas) Help() string {
@@ -47,19 +73,11 @@ func (v *adminReplicas) Run(s *session) error {
 	if v.Number != 1 && v.Number != 3 && v.Number != 5 {
 		return &usageError{fmt.Sprintf("replicas must be 1, 3 or 5, not %d", v.Number), "hookstart admin replicas --help"}
 	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	nc, err := bus.Connect(s.ctx, bus.Options{
-		URL: v.NATSURL, Name: "hookstart admin", Timeout: 5 * time.Second, CredsFile: v.NATSCreds, CAFile: v.NATSCA, Log: log,
-	})
+	js, err := v.connect(s.ctx)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("JetStream: %w", err)
-	}
+	defer js.Conn().Close()
 	ctx, cancel := context.WithTimeout(s.ctx, v.Wait)
 	defer cancel()
 	last := stream.Replication{}
@@ -78,7 +96,7 @@ func (v *adminReplicas) Run(s *session) error {
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
 		return explained(err)
 	}
-	copies, err := jetstream.NewWithAPIPrefix(nc, v.Copy)
+	copies, err := jetstream.NewWithAPIPrefix(js.Conn(), v.Copy)
 	if err != nil {
 		return fmt.Errorf("--registry-copy: %w", err)
 	}

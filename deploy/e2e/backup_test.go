@@ -1,0 +1,271 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// sizeOf is how large a test is: its own size, or that of an environment variable, for acceptance.
+func sizeOf(t *testing.T, variable string, size int) int {
+	t.Helper()
+	if text := os.Getenv(variable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", variable, err)
+		}
+		return n
+	}
+	return size
+}
+
+// admin runs a verb of hookstart admin against an installation, and returns what it says.
+func (i *installation) admin(t *testing.T, bin string, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), append([]string{"admin"}, args...)...)
+	command.Env = append(os.Environ(), "HOOKSTART_API_URL="+i.api, "HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_NATS_URL="+i.nats.URL(), "GORACE="+raceOptions)
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// sent is what a sender was told of one delivery.
+type sent struct {
+	path, delivery, id string
+}
+
+// A backup that is taken under load, restored into an empty installation: the same URLs work, the earlier deliveries
+// are recognised, the records are the same, and runners run nothing again.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30), sizeOf(t, "HOOKSTART_BACKUP_EXECUTIONS", 2_000)
+	bin := buildCommandLine(t)
+	from := install(t, 1)
+	paths := make([]string, workflows)
+	for n := range paths {
+		paths[n] = makeWorkflow(t, from.client, fmt.Sprint("workflow-", n))
+	}
+	ran, stopRunner := from.runs(t)
+	before := from.send(t, paths, "before", executions)
+	repeated := before[0]
+	if a, err := post(t.Context(), from.urls[0]+repeated.path, map[string]string{"X-Webhook-Delivery-Id": repeated.delivery}, strings.NewReader(`{}`)); err != nil || !a.Deduplicated {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	recorded(t, from.client, before[len(before)-1].id, func(api.ExecutionDetail) bool { return true })
+	recorded(t, from.client, repeated.id, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
+
+	// Under load.
+	loading, stopLoad := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var during []sent
+	load.Go(func() { during = from.sendUntil(loading, t, paths) })
+	file := filepath.Join(t.TempDir(), "hookstart.backup")
+	began := time.Now()
+	output, err := from.admin(t, bin, "backup", file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	t.Logf("backup of %d workflows and %d executions: %s, %d bytes\n%s", workflows, executions, time.Since(began), info.Size(), output)
+	stopLoad()
+	load.Wait()
+	stopRunner()
+
+	t.Run("a file that is not whole is refused", func(t *testing.T) { refusesBrokenFiles(t, bin, from, file) })
+	if output, err := from.admin(t, bin, "restore", file); err == nil || !strings.Contains(output, "not empty") || !strings.Contains(output, "nothing was restored") {
+		t.Errorf("restored over itself: %v\n%s", err, output)
+	}
+
+	to := install(t, 2)
+	// It waits for work already when the old messages come.
+	ranAgain, stopAgain := to.runs(t)
+	began = time.Now()
+	if output, err = to.admin(t, bin, "restore", file); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	t.Logf("restore: %s\n%s", time.Since(began), output)
+	// At once, and through either ingress: the same URLs.
+	for n, path := range paths {
+		a, err := post(t.Context(), to.urls[n%2]+path, nil, strings.NewReader(`{"after":true}`))
+		if err != nil || a.status != 200 {
+			t.Fatalf("workflow %d: %+v, %v", n, a, err)
+		}
+	}
+	recognised := 0
+	for n, s := range before {
+		a, err := post(t.Context(), to.urls[n%2]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(`{}`))
+		if err != nil || a.status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
+			t.Fatalf("%+v: %+v, %v", s, a, err)
+		}
+		recognised++
+	}
+	t.Logf("%d deliveries are recognised; %d came during the backup", recognised, len(during))
+
+	// Every record is what it was; of those that were not over, the runner of the new installation reports the end.
+	for _, n := range rand.Perm(len(before))[:min(len(before), 300)] {
+		was, err := from.client.Execution(t.Context(), before[n].id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := recorded(t, to.client, before[n].id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+		if is.DeliveryID != was.DeliveryID || is.StreamSequence != was.StreamSequence || !is.AcceptedAt.Equal(was.AcceptedAt) || string(is.Input) != string(was.Input) || is.InputExpired {
+			t.Errorf("\nis  %+v\nwas %+v", is, was)
+		}
+	}
+	if got := recorded(t, to.client, repeated.id, func(e api.ExecutionDetail) bool { return e.Duplicates >= 2 }); got.Duplicates != 2 {
+		t.Errorf("%d duplicates", got.Duplicates)
+	}
+	if a, b := from.accepted(t, before), to.accepted(t, before); !maps.Equal(a, b) {
+		t.Errorf("the records differ: %d and %d", len(a), len(b))
+	}
+	stopAgain()
+	again := 0
+	for _, s := range before {
+		_, first := ran.Load(s.id)
+		if _, second := ranAgain.Load(s.id); first && second {
+			again++
+		}
+	}
+	// What had run and was not acknowledged when the backup was taken.
+	if again > runnersAtOnce {
+		t.Errorf("%d executions ran again in the new installation", again)
+	}
+	if output, err := to.admin(t, bin, "restore", file); err == nil || !strings.Contains(output, "not empty") {
+		t.Errorf("restored twice: %v\n%s", err, output)
+	}
+}
+
+// send posts deliveries, 16 at a time.
+func (i *installation) send(t *testing.T, paths []string, name string, n int) []sent {
+	t.Helper()
+	all, numbers := make([]sent, n), make(chan int)
+	var posting sync.WaitGroup
+	for range 16 {
+		posting.Go(func() {
+			for at := range numbers {
+				s := sent{path: paths[at%len(paths)], delivery: fmt.Sprint(name, "-", at)}
+				a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(fmt.Sprintf(`{"n":%d}`, at)))
+				if err != nil || a.status != 200 {
+					t.Errorf("%+v: %+v, %v", s, a, err)
+				}
+				s.id = a.ExecutionID
+				all[at] = s
+			}
+		})
+	}
+	for at := range all {
+		numbers <- at
+	}
+	close(numbers)
+	posting.Wait()
+	return all
+}
+
+// runnersAtOnce is how many executions a runner of these tests has in hand.
+const runnersAtOnce = 8
+
+// runs starts a runner of the default queue, which says what it has run, by ID.
+func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
+	t.Helper()
+	nc := i.nats.Connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran, done := &sync.Map{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := runner.Run(ctx, nc, runner.Options{Queue: "default", Group: "main", Concurrency: runnersAtOnce}, func(_ context.Context, e runner.Execution) (any, error) {
+			ran.Store(e.ID, true)
+			return "done", nil
+		}); err != nil {
+			t.Errorf("the runner: %v", err)
+		}
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return ran, stop
+}
+
+// sendUntil posts deliveries until the context ends.
+func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []string) (all []sent) {
+	t.Helper()
+	for n := 0; ctx.Err() == nil; n++ {
+		s := sent{path: paths[n%len(paths)], delivery: fmt.Sprint("during-", n)}
+		a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{"X-Webhook-Delivery-Id": s.delivery}, strings.NewReader(`{}`))
+		if err != nil || a.status != 200 {
+			t.Errorf("during the backup: %+v, %v", a, err)
+			return all
+		}
+		s.id = a.ExecutionID
+		all = append(all, s)
+	}
+	return all
+}
+
+// accepted are the sequences of the given executions, by ID, as lists of the API have them.
+func (i *installation) accepted(t *testing.T, of []sent) map[string]uint64 {
+	t.Helper()
+	wanted := map[string]bool{}
+	for _, s := range of {
+		wanted[s.id] = true
+	}
+	found := map[string]uint64{}
+	page := apiclient.Page{Limit: 200}
+	for {
+		list, err := i.client.Executions(t.Context(), apiclient.ExecutionFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if wanted[e.ExecutionID] {
+				found[e.ExecutionID] = e.StreamSequence
+			}
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			return found
+		}
+	}
+}
+
+func refusesBrokenFiles(t *testing.T, bin string, i *installation, file string) {
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.backup")
+	try := func(what, want string, contents []byte) {
+		t.Helper()
+		if err := os.WriteFile(broken, contents, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		output, err := i.admin(t, bin, "restore", broken)
+		if err == nil || !strings.Contains(output, want) || strings.Count(strings.TrimSpace(output), "\n") != 0 {
+			t.Errorf("%s: %v\n%s", what, err, output)
+		}
+	}
+	try("empty", "is not a backup", nil)
+	try("something else", "is not a backup", []byte("#!/bin/sh\necho hello\n"))
+	for _, length := range []int{len(whole) - 1, len(whole) - 100, len(whole) / 2, 5} {
+		try(fmt.Sprint("cut at ", length), "is truncated", whole[:length])
+	}
+	for range 4 {
+		at := 4 + rand.IntN(len(whole)-200)
+		flipped := append([]byte(nil), whole...)
+		flipped[at] ^= 0x10
+		try(fmt.Sprint("a bit at ", at), "is damaged", flipped)
+	}
+	try("more at its end", "is truncated", append(append([]byte(nil), whole...), '\n'))
+}

@@ -1,0 +1,227 @@
+// Package backup copies an installation into one file, and a file into an empty installation, while executors
+// and ingresses run.
+//
+// # What is in a file
+//
+// A ZIP archive, so that any tool can look into it, and after it a line with the SHA-256 of all before: a file
+// that ends anywhere else, or in which one bit is another one, is refused before anything is restored.
+//
+//	records.jsonl          what the database keeps, in the store's types: from SQLite into PostgreSQL, too
+//	streams/EXECUTIONS     the messages of a stream, one JSON text a line, in the order of their sequences
+//	streams/PROGRESS
+//	streams/REPORTS        those that are not applied yet
+//	buckets/registry       the records of a bucket, likewise
+//	buckets/registry_secrets
+//	manifest.json          what there is, and how far each consumer was
+//
+// # Why it is consistent
+//
+// Everything runs while a backup is taken, so its parts are of different moments. They are read in an order in
+// which a later part can only hold more of the same story:
+//
+//  1. How far the recorder is (its consumers' floors). All up to there is recorded.
+//  2. The database, as it is at one moment after that.
+//  3. How far each group of runners is. Who has acknowledged has reported before.
+//  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise: each report that was acknowledged is in it.
+//  5. The registry, then the secrets: a token's hash is stored after the token.
+//
+// After a restore the recorder goes on at the floors of 1, so what came between 1 and 4 is recorded from the
+// stream. What is recorded twice is recorded once, as always.
+package backup
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hookstart/hookstart/shared/durable"
+)
+
+// format is the version of the file's contents. A program reads those up to its own.
+const format = 1
+
+const manifestName = "manifest.json"
+
+// The last line of a file: endBegin, 64 hexadecimal digits, endEnd.
+const (
+	endBegin  = "\nhookstart backup "
+	endEnd    = " complete\n"
+	endLength = len(endBegin) + 2*sha256.Size + len(endEnd)
+)
+
+// writer writes a file. Nothing has the file's name until all of it is on the disk.
+type writer struct {
+	path string
+	file *os.File
+	hash hash.Hash
+	buf  *bufio.Writer
+	zip  *zip.Writer
+}
+
+func create(path string) (*writer, error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete") // readable by its owner alone
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{path: path, file: file, hash: sha256.New()}
+	w.buf = bufio.NewWriterSize(io.MultiWriter(file, w.hash), 1<<20)
+	w.zip = zip.NewWriter(w.buf)
+	w.zip.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(out, flate.BestSpeed)
+	})
+	return w, nil
+}
+
+// entry begins the next part of the file. It ends the one before.
+func (w *writer) entry(name string) (io.Writer, error) { return w.zip.Create(name) }
+
+// finish ends the file, and gives it its name.
+func (w *writer) finish(m Manifest) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	to, err := w.entry(manifestName)
+	if err != nil {
+		return err
+	}
+	if _, err := to.Write(text); err != nil {
+		return err
+	}
+	if err := errors.Join(w.zip.Close(), w.buf.Flush()); err != nil {
+		return err
+	}
+	if _, err := w.file.WriteString(endBegin + hex.EncodeToString(w.hash.Sum(nil)) + endEnd); err != nil {
+		return err
+	}
+	if err := errors.Join(w.file.Sync(), w.file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(w.file.Name(), w.path); err != nil {
+		return err
+	}
+	return durable.SyncFolder(filepath.Dir(w.path))
+}
+
+// abandon removes what was written. After finish it does nothing.
+func (w *writer) abandon() {
+	_ = w.file.Close()
+	_ = os.Remove(w.file.Name())
+}
+
+// reader reads a file that is whole.
+type reader struct {
+	Manifest Manifest
+	file     *os.File
+	zip      *zip.Reader
+}
+
+// UnusableError says why a file is not restored.
+type UnusableError struct {
+	Path, Problem string
+}
+
+func (e *UnusableError) Error() string {
+	return e.Path + " " + e.Problem + "; nothing was restored"
+}
+
+// open opens a file if every bit of it is as it was written.
+func open(path string) (r *reader, err error) {
+	file, err := os.Open(path) //nolint:gosec // the operator's own file
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	length, err := check(file, path)
+	if err != nil {
+		return nil, err
+	}
+	r = &reader{file: file}
+	if r.zip, err = zip.NewReader(io.NewSectionReader(file, 0, length), length); err != nil {
+		return nil, &UnusableError{path, "is not a backup of hookstart: " + err.Error()}
+	}
+	if err := r.readManifest(); err != nil {
+		return nil, &UnusableError{path, "is not a backup of hookstart: " + err.Error()}
+	}
+	if r.Manifest.Format > format {
+		return nil, &UnusableError{path, fmt.Sprintf("was made by a newer version, %s; restore it with that one", r.Manifest.Version)}
+	}
+	return r, nil
+}
+
+// check returns the length of the archive in a file.
+func check(file *os.File, path string) (length int64, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	begin := make([]byte, 4)
+	if _, err := file.ReadAt(begin, 0); err != nil || !bytes.HasPrefix(begin, []byte("PK")) {
+		return 0, &UnusableError{path, "is not a backup of hookstart"}
+	}
+	length = info.Size() - int64(endLength)
+	end := make([]byte, endLength)
+	if length > 0 {
+		if _, err := file.ReadAt(end, length); err != nil {
+			return 0, err
+		}
+	}
+	if !bytes.HasPrefix(end, []byte(endBegin)) || !bytes.HasSuffix(end, []byte(endEnd)) {
+		return 0, &UnusableError{path, "is truncated: its end is missing"}
+	}
+	hashed := sha256.New()
+	if _, err := io.Copy(hashed, io.NewSectionReader(file, 0, length)); err != nil {
+		return 0, err
+	}
+	if string(end[len(endBegin):len(end)-len(endEnd)]) != hex.EncodeToString(hashed.Sum(nil)) {
+		return 0, &UnusableError{path, "is damaged: its contents do not have the checksum at its end"}
+	}
+	return length, nil
+}
+
+func (r *reader) readManifest() error {
+	from, err := r.zip.Open(manifestName)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	return json.NewDecoder(from).Decode(&r.Manifest)
+}
+
+// lines calls each for every line of a part of the file.
+func (r *reader) lines(name string, each func(line []byte) error) error {
+	from, err := r.zip.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	lines := bufio.NewReaderSize(from, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(line); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *reader) close() { _ = r.file.Close() }

@@ -1,0 +1,58 @@
+package backup
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Manifest says what a file holds.
+type Manifest struct {
+	Format       int       `json:"format"`
+	Version      string    `json:"version"` // of the program that made it
+	TakenAt      time.Time `json:"takenAt"`
+	WithMessages bool      `json:"withMessages"`
+	// Records is how many executions the database had.
+	Records int      `json:"records"`
+	Streams []Stream `json:"streams"`
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Stream is what a file holds of a stream.
+type Stream struct {
+	Name string `json:"name"`
+	// First and Last are the sequences of its oldest message and of its newest; with First above Last it was
+	// empty. Records refer to messages by them.
+	First     uint64     `json:"first"`
+	Last      uint64     `json:"last"`
+	Messages  int        `json:"messages"` // in the file
+	Recorded  uint64     `json:"recorded"` // all up to this sequence is in the records
+	Consumers []Consumer `json:"consumers,omitempty"`
+}
+
+// Consumer is how far a group of runners was.
+type Consumer struct {
+	Config jetstream.ConsumerConfig `json:"config"`
+	Floor  uint64                   `json:"floor"` // all up to this sequence is acknowledged
+}
+
+// Bucket is what a file holds of a bucket.
+type Bucket struct {
+	Name    string `json:"name"`
+	Records int    `json:"records"`
+}
+
+// message is one line of a stream or a bucket.
+type message struct {
+	Sequence uint64              `json:"sequence"`
+	Subject  string              `json:"subject"`
+	At       time.Time           `json:"at"`
+	Headers  map[string][]string `json:"headers,omitempty"`
+	Data     []byte              `json:"data,omitempty"`
+}
+
+const recordsName = "records.jsonl"
+
+func streamEntry(name string) string { return "streams/" + name }
+
+func bucketEntry(name string) string { return "buckets/" + name }

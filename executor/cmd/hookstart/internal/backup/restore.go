@@ -1,0 +1,361 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// NotEmptyError says that something was done already in the installation that is to be restored into.
+type NotEmptyError struct{ What string }
+
+func (e *NotEmptyError) Error() string {
+	return "the installation is not empty: " + e.What + "; nothing was restored"
+}
+
+// pausedFor is how long consumers rest if this program is killed before it lets them go on.
+const pausedFor = time.Hour
+
+// Restore puts a file into an empty installation whose executors run.
+//
+// The server's own restoring of streams would not do: what it restores it takes for no repeat when the same
+// message ID is published again, until it is restarted (nats-server 2.15.2; TestARepeatIsRecognisedAfterARestore).
+// So the messages are published again, in order, and get the sequences that they had: the records refer to them.
+// Meanwhile the recorder and the groups of runners are paused, and then go on where they were.
+func Restore(ctx context.Context, i Installation, path string, withMessages bool) (Manifest, error) {
+	r, err := open(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer r.close()
+	m := r.Manifest
+	if !withMessages {
+		m.WithMessages = false
+	}
+	if err := i.mustBeEmpty(ctx); err != nil {
+		return m, err
+	}
+	if err := i.restore(ctx, r, m); err != nil {
+		return m, fmt.Errorf("%w; the installation is half restored: begin again with an empty one", err)
+	}
+	return m, nil
+}
+
+// mustBeEmpty asks NATS; the database is asked with its first records.
+func (i Installation) mustBeEmpty(ctx context.Context) error {
+	for _, name := range []string{stream.Name, stream.ProgressName} {
+		s, err := i.JetStream.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("there is no stream %s: start an executor first, which creates it", name)
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		if s.CachedInfo().State.LastSeq > 0 {
+			return &NotEmptyError{"the stream " + name + " has, or had, messages"}
+		}
+	}
+	bucket, err := i.JetStream.KeyValue(ctx, registry.Bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", registry.Bucket, err)
+	}
+	keys, err := bucket.ListKeysFiltered(ctx, "account.>", "workflow.>")
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", registry.Bucket, err)
+	}
+	defer func() { _ = keys.Stop() }()
+	for key := range keys.Keys() {
+		return &NotEmptyError{"there is " + strings.Replace(key, ".", " ", 1)}
+	}
+	return nil
+}
+
+func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
+	var positions []position
+	for _, of := range m.Streams {
+		if of.Name == stream.ReportsName {
+			continue
+		}
+		paused, err := i.pause(ctx, of)
+		if err != nil {
+			return err
+		}
+		positions = append(positions, paused...)
+	}
+	for _, of := range m.Streams {
+		if of.Name == stream.ReportsName {
+			continue
+		}
+		if err := i.restoreStream(ctx, r, of, m.WithMessages); err != nil {
+			return fmt.Errorf("stream %s: %w", of.Name, err)
+		}
+		i.say("%s: up to message %d", of.Name, of.Last)
+	}
+	if err := i.restoreRecords(ctx, r); err != nil {
+		return err
+	}
+	i.say("records: %d executions", m.Records)
+	for _, p := range positions {
+		if err := i.goOn(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := i.restoreReports(ctx, r); err != nil {
+		return err
+	}
+	// The secrets first: a node whose token is not there cannot be shown.
+	for n := len(m.Buckets) - 1; n >= 0; n-- {
+		if err := i.restoreBucket(ctx, r, m.Buckets[n].Name); err != nil {
+			return fmt.Errorf("bucket %s: %w", m.Buckets[n].Name, err)
+		}
+		i.say("bucket %s: %d records", m.Buckets[n].Name, m.Buckets[n].Records)
+	}
+	return nil
+}
+
+// position is where a consumer is to go on.
+type position struct {
+	stream, consumer string
+	next             uint64
+}
+
+// pause keeps all consumers of a stream from getting what is restored, makes those that are missing, and says
+// where each is to go on.
+func (i Installation) pause(ctx context.Context, of Stream) (positions []position, err error) {
+	s, err := i.JetStream.Stream(ctx, of.Name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", of.Name, err)
+	}
+	until := time.Now().Add(pausedFor)
+	for _, group := range of.Consumers {
+		config := group.Config
+		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
+		if _, err := s.CreateConsumer(ctx, config); err != nil && !errors.Is(err, jetstream.ErrConsumerExists) {
+			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
+		}
+		positions = append(positions, position{of.Name, config.Durable, group.Floor + 1})
+	}
+	positions = append(positions, position{of.Name, recorder, of.Recorded + 1})
+	for _, p := range positions {
+		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
+			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
+		}
+	}
+	return positions, nil
+}
+
+func (i Installation) goOn(ctx context.Context, p position) error {
+	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.next); err != nil {
+		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next, err)
+	}
+	if _, err := i.JetStream.ResumeConsumer(ctx, p.stream, p.consumer); err != nil {
+		return fmt.Errorf("let the consumer %s of %s go on: %w", p.consumer, p.stream, err)
+	}
+	return nil
+}
+
+// restoreStream publishes the messages with the sequences that they had. Without messages the stream begins
+// after them.
+func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, withMessages bool) error {
+	s, err := i.JetStream.Stream(ctx, of.Name)
+	if err != nil {
+		return err
+	}
+	next := of.First
+	if !withMessages {
+		next = of.Last + 1
+	}
+	if next > 1 {
+		if err := s.Purge(ctx, jetstream.WithPurgeSequence(next)); err != nil {
+			return err
+		}
+	}
+	if !withMessages {
+		return nil
+	}
+	to := &publisher{js: i.JetStream, next: next, dedup: s.CachedInfo().Config.Duplicates}
+	if err := r.lines(streamEntry(of.Name), func(line []byte) error {
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil {
+			return err
+		}
+		return to.publish(ctx, m)
+	}); err != nil {
+		return err
+	}
+	if err := to.fill(ctx, of.Name, of.Last+1); err != nil {
+		return err
+	}
+	if err := to.confirm(ctx); err != nil {
+		return err
+	}
+	for _, sequence := range to.gaps {
+		if err := s.DeleteMsg(ctx, sequence); err != nil {
+			return fmt.Errorf("message %d: %w", sequence, err)
+		}
+	}
+	return nil
+}
+
+// publisher publishes one message after the other, and makes sure that each gets its sequence.
+type publisher struct {
+	js    jetstream.JetStream
+	dedup time.Duration // the stream's dedup window
+	next  uint64        // the sequence of the next message
+	gaps  []uint64      // of messages that were deleted
+	// unconfirmed are the messages before next, in order.
+	unconfirmed []jetstream.PubAckFuture
+}
+
+// atOnce is how many messages may be unconfirmed.
+const atOnce = 1000
+
+func (p *publisher) publish(ctx context.Context, m message) error {
+	if err := p.fill(ctx, m.Subject, m.Sequence); err != nil {
+		return err
+	}
+	msg := &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}
+	if time.Since(m.At) > p.dedup { // no longer a repeat when it comes again
+		msg.Header.Del(jetstream.MsgIDHeader)
+	}
+	return p.send(ctx, msg)
+}
+
+// fill publishes messages up to a sequence, to be deleted: there are none, but those after them have sequences.
+func (p *publisher) fill(ctx context.Context, subject string, before uint64) error {
+	for p.next < before {
+		p.gaps = append(p.gaps, p.next)
+		if err := p.send(ctx, &nats.Msg{Subject: subjectOfGap(subject)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subjectOfGap is a subject of the stream that has a subject, or a name.
+func subjectOfGap(of string) string {
+	if of == stream.ProgressName || stream.IsProgress(of) {
+		return stream.ProgressSubject("restore", "gap", "gap")
+	}
+	return stream.RejectedSubject("restore", "gap", "gap")
+}
+
+func (p *publisher) send(ctx context.Context, msg *nats.Msg) error {
+	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(silence))
+	if err != nil {
+		return err
+	}
+	p.unconfirmed = append(p.unconfirmed, future)
+	p.next++
+	if len(p.unconfirmed) < atOnce {
+		return nil
+	}
+	return p.confirm(ctx)
+}
+
+// confirm waits until all that was sent is stored where it must be.
+func (p *publisher) confirm(ctx context.Context) error {
+	timeout := time.NewTimer(silence)
+	defer timeout.Stop()
+	want := p.next - uint64(len(p.unconfirmed))
+	for _, future := range p.unconfirmed {
+		select {
+		case ack := <-future.Ok():
+			if ack.Sequence != want {
+				return fmt.Errorf("message %d was stored as %d: somebody else writes to the stream", want, ack.Sequence)
+			}
+		case err := <-future.Err():
+			return fmt.Errorf("message %d: %w", want, err)
+		case <-timeout.C:
+			return fmt.Errorf("message %d was not confirmed within %s", want, silence)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		want++
+	}
+	p.unconfirmed = p.unconfirmed[:0]
+	return nil
+}
+
+func (i Installation) restoreRecords(ctx context.Context, r *reader) error {
+	first := true
+	return r.lines(recordsName, func(line []byte) error {
+		err := i.API.RestoreRecords(ctx, line, first)
+		first = false
+		return err
+	})
+}
+
+// restoreReports publishes the reports that were not applied. What they count is recorded by now.
+func (i Installation) restoreReports(ctx context.Context, r *reader) error {
+	return r.lines(streamEntry(stream.ReportsName), func(line []byte) error {
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil {
+			return err
+		}
+		_, err := i.JetStream.PublishMsg(ctx, &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data})
+		return err
+	})
+}
+
+// subjectOf is the subject of a key of the registry.
+func subjectOf(key string) string { return "$KV." + registry.Bucket + "." + key }
+
+// restoreBucket stores the records of a bucket. The plan catalog is configuration: the executors have put theirs
+// in force.
+func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) error {
+	var sent []jetstream.PubAckFuture
+	confirm := func() error {
+		for _, future := range sent {
+			select {
+			case <-future.Ok():
+			case err := <-future.Err():
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		sent = sent[:0]
+		return nil
+	}
+	send := func(m message) error {
+		future, err := i.JetStream.PublishMsgAsync(&nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}, jetstream.WithStallWait(silence))
+		if err != nil {
+			return err
+		}
+		if sent = append(sent, future); len(sent) < atOnce {
+			return nil
+		}
+		return confirm()
+	}
+	var last message // of an account
+	if err := r.lines(bucketEntry(bucket), func(line []byte) error {
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil || m.Subject == subjectOf(registry.PlansKey) {
+			return err
+		}
+		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
+			last = m
+		}
+		return send(m)
+	}); err != nil {
+		return err
+	}
+	if last.Subject == "" {
+		return confirm()
+	}
+	// One account once more, as the newest record of all: who confirms it has all that came before.
+	if err := errors.Join(send(last), confirm()); err != nil {
+		return err
+	}
+	return i.API.Confirm(ctx, strings.TrimPrefix(last.Subject, subjectOf(registry.AccountPrefix)))
+}

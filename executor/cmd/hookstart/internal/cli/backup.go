@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/backup"
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+type adminBackup struct {
+	File         string `arg:"" help:"The file to make. One of that name is replaced once the new one is complete." type:"path"`
+	WithMessages bool   `help:"With the messages of the streams: the inputs of executions, what is not run yet, and which deliveries were accepted in the dedup window." default:"true" negatable:""`
+
+	natsFlags
+}
+
+func (*adminBackup) Help() string {
+	return `Executors and ingresses go on meanwhile. The file holds what opens the webhooks:
+keep it like a password. With --secrets-key-file, tokens and secrets in it are
+sealed, and a restore needs that file, too.
+
+Example:
+
+  hookstart admin backup hookstart-$(date +%F).backup`
+}
+
+// Run implements the verb.
+func (v *adminBackup) Run(s *session) error {
+	js, err := v.connect(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	done, err := backup.Take(s.ctx, backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: s.progress()}, v.File, v.WithMessages)
+	if err != nil {
+		return fmt.Errorf("no backup was made: %w", err)
+	}
+	return s.summary(done, v.File+" is complete.")
+}
+
+type adminRestore struct {
+	File         string `arg:"" help:"The file that admin backup has made." type:"existingfile"`
+	WithMessages bool   `help:"With the messages that the file holds." default:"true" negatable:""`
+
+	natsFlags
+}
+
+func (*adminRestore) Help() string {
+	return `The installation must be empty, and an executor must run: it makes the streams and
+the tables. Whatever is wrong with the file is said before anything is restored.
+When the command ends, the webhooks work.
+
+Example:
+
+  hookstart-local --no-demo --data-dir restored
+  hookstart admin restore hookstart-2026-11-22.backup`
+}
+
+// Run implements the verb.
+func (v *adminRestore) Run(s *session) error {
+	js, err := v.connect(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	done, err := backup.Restore(s.ctx, backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: s.progress()}, v.File, v.WithMessages)
+	if _, notEmpty := errors.AsType[*backup.NotEmptyError](err); notEmpty {
+		return &hintError{err, "a new one has no account and no workflow: hookstart-local --no-demo --data-dir NEW"}
+	}
+	if err != nil {
+		return err
+	}
+	return s.summary(done, v.File+" is restored.")
+}
+
+// progress is where people see how far a verb is.
+func (s *session) progress() io.Writer {
+	if s.json {
+		return io.Discard
+	}
+	return s.Out
+}
+
+// summary ends a verb that has done what the manifest says.
+func (s *session) summary(of backup.Manifest, text string) error {
+	if !s.json {
+		_, err := fmt.Fprintln(s.Out, text)
+		return err
+	}
+	line, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.Out, string(line))
+	return err
+}
+
+// backupAPI is the operators' API as backups use it.
+type backupAPI struct{ *apiclient.Client }
+
+// confirmWithin is how long processes may take to have a registry that was restored.
+const confirmWithin = time.Minute
+
+// Confirm puts an account as it is: that changes nothing, and is answered when every process has its record.
+func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
+	defer cancel()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		account, err := a.Account(ctx, accountID)
+		if err == nil {
+			_, err = a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
+		}
+		if err == nil {
+			return nil
+		}
+		if p, is := errors.AsType[*api.Problem](err); is && !p.Retryable && p.Code != api.CodeNotFound {
+			if p.Code == api.CodeInvalid { // its plan is not in the catalog of this installation: said by the executor, too
+				return nil
+			}
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}

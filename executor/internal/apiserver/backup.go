@@ -1,0 +1,68 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/executor/internal/weblog"
+)
+
+// maxPartBytes is larger than any part that the store makes: one record's output alone may fill a message.
+const maxPartBytes = 32 << 20
+
+func (s *server) routeBackup(to huma.API) {
+	register(to, call{
+		method: http.MethodGet, path: "/backup/records", id: "back-up-records", tag: tagInstallation,
+		summary: "Read what the database keeps",
+		description: "As it was at one moment, one JSON text a line. It is a part of what `hookstart admin backup` makes; for the rest of " +
+			"a backup, and for putting it back, use that command.",
+		responses: map[string]*huma.Response{"200": {
+			Description: "Lines, until all is said. A stream that breaks off is not complete: the last line of a complete one is `{}`.",
+			Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}},
+	}, s.backUpRecords)
+	register(to, call{
+		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation,
+		summary:     "Write a part of a backup into the database",
+		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
+		codes:       []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotEmpty},
+		anyBody:     true, maxBody: maxPartBytes,
+	}, s.restoreRecords)
+}
+
+func (s *server) backUpRecords(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+	return &huma.StreamResponse{Body: func(of huma.Context) {
+		_, w, _ := humahttprouter.Unwrap(of)
+		to := eventWriter{w, http.NewResponseController(w)}
+		began := false
+		err := s.Operate.BackUpRecords(ctx, signin.Caller(ctx), func(part []byte) error {
+			began = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			return to.write(string(part) + "\n")
+		})
+		switch {
+		case err == nil:
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			err = to.write("{}\n")
+		case !began:
+			p := problemOf(err)
+			noteProblem(ctx, p, err)
+			p.write(w)
+			return
+		}
+		weblog.Of(ctx).Err = err
+	}}, nil
+}
+
+func (s *server) restoreRecords(ctx context.Context, in *struct {
+	First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
+	RawBody []byte `contentType:"application/json"`
+},
+) (*struct{}, error) {
+	return nil, s.Operate.RestoreRecords(ctx, signin.Caller(ctx), in.RawBody, in.First)
+}

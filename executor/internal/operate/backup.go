@@ -1,0 +1,63 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// restoreTimeout is how long one part may take to be written.
+const restoreTimeout = time.Minute
+
+// BackUpRecords hands all that the database keeps, as it was at one moment, to write: parts, each one JSON text
+// on one line. It takes as long as write does; what write fails with is returned as it is.
+func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part []byte) error) error {
+	var refused error
+	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
+		err = s.config.Store.Backup(ctx, func(part store.Part) error {
+			text, err := json.Marshal(part)
+			if err != nil {
+				return fmt.Errorf("encode a part of a backup: %w", err)
+			}
+			refused = write(text)
+			return refused
+		})
+		return none, s.databaseError(ctx, err)
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// RestoreRecords writes one part of a backup into the database. The first one is refused unless nothing is
+// recorded, and all are while there is an account: the registry is what is restored last.
+func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, first bool) error {
+	_, err := change(ctx, s, by, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) (none struct{}, err error) {
+		var read store.Part
+		if err := json.Unmarshal(part, &read); err != nil {
+			return none, &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{Field: "body", Problem: "must be a part of a backup: " + err.Error()}}}
+		}
+		if err := s.config.Editor.Current(ctx); err != nil {
+			return none, err
+		}
+		if len(s.config.Directory.Accounts("", 1)) > 0 {
+			return none, &Error{Code: api.CodeNotEmpty, Detail: "There are accounts. A backup is restored into an installation in which nothing was done yet."}
+		}
+		if first {
+			empty, err := s.config.Store.IsEmpty(ctx)
+			if err != nil {
+				return none, s.databaseError(ctx, err)
+			}
+			if !empty {
+				return none, &Error{Code: api.CodeNotEmpty, Detail: "The database has records. A backup is restored into an installation in which nothing was done yet."}
+			}
+		}
+		return none, s.databaseError(ctx, s.config.Store.Restore(ctx, read))
+	})
+	return err
+}

@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// RunBackup tests that a store can be backed up, and restored into another one. open opens an empty database;
+// the suite closes it.
+func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
+	t.Helper()
+	t.Run("all that is kept is there again", func(t *testing.T) {
+		from, to := closing(t, open(t)), closing(t, open(t))
+		wantEmpty(t, from, true)
+		fill(t, from)
+		wantEmpty(t, from, false)
+		parts := backUp(t, from)
+		restore(t, to, parts)
+		wantEmpty(t, to, false)
+		wantParts(t, backUp(t, to), parts)
+		for _, n := range []int{1, 2, 1200} {
+			wantRecord(t, get(t, to, id(n)), get(t, from, id(n)))
+		}
+		if got := get(t, to, id(2)); got.Status != execution.Succeeded || got.Duplicates != 3 {
+			t.Errorf("%+v", got)
+		}
+		// A report that was applied is known, and a step that came early waits for its record.
+		addDuplicates(t, to, "report", epoch, map[string]int64{id(2): 3})
+		apply(t, to, store.Batch{New: []store.Record{queued(7000)}})
+		if got := get(t, to, id(7000)); got.Status != execution.Running {
+			t.Errorf("the early step is not applied: %+v", got)
+		}
+		if got := get(t, to, id(2)); got.Duplicates != 3 {
+			t.Errorf("%d duplicates", got.Duplicates)
+		}
+	})
+	t.Run("every field of a record", func(t *testing.T) {
+		from, to := closing(t, open(t)), closing(t, open(t))
+		full := everyField(t)
+		record(t, from, full)
+		restore(t, to, backUp(t, from))
+		wantRecord(t, get(t, to, full.ID), full)
+	})
+	t.Run("it is as it was at one moment, whoever writes meanwhile", func(t *testing.T) {
+		s := closing(t, open(t))
+		record(t, s, several(1_200)...)
+		records, first := 0, true
+		if err := s.Backup(t.Context(), func(part store.Part) error {
+			if first {
+				first = false
+				record(t, s, queued(5_000))
+			}
+			records += len(part.Records)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if records != 1_200 {
+			t.Errorf("%d records", records)
+		}
+		get(t, s, id(5_000))
+	})
+	t.Run("an error of who writes ends it", func(t *testing.T) {
+		s := closing(t, open(t))
+		record(t, s, queued(1))
+		full := errors.New("the disk is full")
+		if err := s.Backup(t.Context(), func(store.Part) error { return full }); !errors.Is(err, full) {
+			t.Errorf("%v", err)
+		}
+		record(t, s, queued(2))
+	})
+}
+
+// fill makes a database with something of each kind.
+func fill(t *testing.T, s store.Store) {
+	t.Helper()
+	record(t, s, several(1_201)...)
+	apply(t, s, store.Batch{
+		Progress:   []execution.Progress{running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"), running(7000, epoch)},
+		Unreadable: []store.Unreadable{{StreamSequence: 8, Subject: "executions.start.q.w.n", Reason: "garbage", At: epoch}, {StreamSequence: 8, Subject: "executions.progress.q.w.n", Reason: "garbage", At: epoch}},
+	})
+	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{{StreamSequence: 8, Progress: true}}, epoch.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	addDuplicates(t, s, "report", epoch, map[string]int64{id(2): 3, id(9000): 1})
+	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3), refusal("", "not_found", 1, 1, 9))
+}
+
+// everyField is a record of which no field is zero but Duplicates, which are apart.
+func everyField(t *testing.T) store.Record {
+	t.Helper()
+	var r store.Record
+	fields := reflect.ValueOf(&r).Elem()
+	for i := range fields.NumField() {
+		field, name := fields.Field(i), fields.Type().Field(i).Name
+		switch field.Interface().(type) {
+		case string:
+			field.SetString("the " + strings.ToLower(name))
+			if name == "ID" || strings.HasSuffix(name, "Of") || name == "RequeuedAs" {
+				field.SetString(id(100 + i))
+			}
+		case execution.Source:
+			field.Set(reflect.ValueOf(execution.Rerun))
+		case execution.Status:
+			field.Set(reflect.ValueOf(execution.Failed))
+		case time.Time:
+			field.Set(reflect.ValueOf(epoch.Add(time.Duration(i) * time.Second)))
+		case int64, int:
+			field.SetInt(int64(i))
+		case uint64:
+			field.SetUint(uint64(i)) //nolint:gosec // small and positive
+		case bool:
+			field.SetBool(true)
+		case []byte:
+			field.SetBytes([]byte(`{"number":1}`))
+		default:
+			t.Fatalf("the field %s has the type %s: say here what it may hold", name, field.Type())
+		}
+	}
+	r.Duplicates = 0
+	r.Sender, r.Verified = "", false // PostgreSQL does not keep them yet
+	return r
+}
+
+func backUp(t *testing.T, s store.Store) (lines []string) {
+	t.Helper()
+	if err := s.Backup(t.Context(), func(part store.Part) error {
+		line, err := json.Marshal(part)
+		lines = append(lines, string(line))
+		return err
+	}); err != nil {
+		t.Fatalf("Backup: %v", err)
+	}
+	return lines
+}
+
+func restore(t *testing.T, s store.Store, lines []string) {
+	t.Helper()
+	for _, line := range lines {
+		var part store.Part
+		if err := json.Unmarshal([]byte(line), &part); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Restore(t.Context(), part); err != nil {
+			t.Fatalf("Restore: %v", err)
+		}
+	}
+}
+
+func wantParts(t *testing.T, got, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d parts, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("part %d\n got %s\nwant %s", i, got[i], want[i])
+		}
+	}
+}
+
+func wantEmpty(t *testing.T, s store.Store, want bool) {
+	t.Helper()
+	if empty, err := s.IsEmpty(t.Context()); err != nil || empty != want {
+		t.Fatal(fmt.Sprintf("empty: %v, want %v:", empty, want), err)
+	}
+}
