@@ -176,6 +176,9 @@ func testHelpExamples(t *testing.T, bin string) {
 			if strings.HasPrefix(example[1], "hookstart-local ") || strings.HasPrefix(example[1], "hookstart admin restore ") { // into an installation of its own: TestBackup
 				continue
 			}
+			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") { // no key that is made has this ID
+				continue
+			}
 			if strings.HasSuffix(example[1], " message-12") { // there is such a dead letter only after a fault of the database
 				continue
 			}

@@ -48,7 +48,7 @@ func TestREADMEIsShort(t *testing.T) {
 func TestEveryCodeIsExplained(t *testing.T) {
 	readme := string(file(t, repository+"/README.md"))
 	codes := []string{
-		api.CodeUnauthorized, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
+		api.CodeUnauthorized, api.CodeForbidden, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
 		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeNotFailed, api.CodeInputExpired,
 		api.CodeUndecodable, api.CodeRefused, api.CodeNotConfirmed, api.CodeUnavailable, api.CodeInternal,
 	}

@@ -30,9 +30,9 @@ type Client struct {
 // callTimeout is longer than the API takes for any call, to say so itself.
 const callTimeout = 30 * time.Second
 
-// New calls the API at base, for example http://127.0.0.1:8081, with the admin token.
-func New(base, adminToken string) *Client {
-	return &Client{base: strings.TrimRight(base, "/"), token: adminToken, http: &http.Client{
+// New calls the API at base, for example http://127.0.0.1:8081, with the admin token or a key.
+func New(base, token string) *Client {
+	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{
 		// The API never redirects: somebody else would get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

@@ -57,7 +57,7 @@ func (c *Client) Watch(ctx context.Context, workflowID string, opened func() err
 		silence.Reset(maxSilence)
 		data, isData := strings.CutPrefix(lines.Text(), "data:")
 		if !isData {
-			continue // a name, a comment, or the end of an event: there is one kind of event only
+			continue // a name, an id, a comment, or the end of an event: without a Last-Event-ID there is one kind of event only
 		}
 		var e api.Execution
 		if err := json.Unmarshal([]byte(data), &e); err != nil {

@@ -22,7 +22,7 @@ var mayCall = map[string]operate.Role{
 	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
 	"SetSamplePayload": operate.Editor,
 
-	"CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "RevokeKey": operate.Admin,
+	"BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }
 
 // Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.

@@ -27,7 +27,7 @@ const description = "The command line of hookstart, for operators and runners. S
 type flags struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
 	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
-	AdminToken      string `help:"The admin token. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
+	AdminToken      string `help:"The admin token, or a key. Better set it in the environment: other users may see a command's flags." placeholder:"TOKEN" group:"all"`
 	Output          string `short:"o" help:"table, for people; json, for scripts: the API's answer, unchanged." enum:"table,json" default:"table" group:"all"`
 	program.Version `group:"all"`
 
@@ -37,6 +37,8 @@ type flags struct {
 	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
 	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
 	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
+	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
+	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do."`
 	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
 	Run        runVerb         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
 

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
-const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
+const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
 
 // usageError means that the command line asks for something that cannot be.
 type usageError struct{ text, hint string }
@@ -116,6 +116,8 @@ func hintFor(p *api.Problem, command string) string {
 	switch {
 	case p.Code == api.CodeNotFound:
 		return "hookstart " + kind + " list"
+	case p.Code == api.CodeForbidden:
+		return "hookstart whoami shows what this key may do; an admin can make another one: hookstart key create --help"
 	case p.Code == api.CodeWebhooksNotInPlan:
 		return "hookstart plan list; hookstart account put ACCOUNT --plan PLAN changes it"
 	case p.Code == api.CodeInvalid:

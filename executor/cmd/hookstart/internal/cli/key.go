@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type keyVerbs struct {
+	Create keyCreate `cmd:"" help:"Make a key; it is shown once."`
+	List   keyList   `cmd:"" help:"List the keys."`
+	Revoke keyRevoke `cmd:"" help:"Revoke a key, from the very next request on."`
+}
+
+type keyCreate struct {
+	Name      string `arg:"" help:"For people: who has it, and what for."`
+	Role      string `help:"viewer reads, without tokens; editor also changes workflows, reruns and requeues; admin also changes accounts and keys." enum:"viewer,editor,admin" required:""`
+	Account   string `help:"The only account that it has access to; not with the role admin. Default: all of them." type:"id" placeholder:"ACCOUNT"`
+	ExpiresIn span   `help:"When it stops to work, like 1h or 90d. Default: never." placeholder:"DURATION"`
+}
+
+func (*keyCreate) Help() string {
+	return `The key is the only line on stdout, so that a script can keep it; what it is
+goes to stderr. With -o json, stdout is the API's answer.
+
+Examples:
+
+  hookstart key create CI --role editor --account demo --expires-in 90d
+  export HOOKSTART_ADMIN_TOKEN="$(hookstart key create me --role viewer)"`
+}
+
+// Run implements the verb.
+func (v *keyCreate) Run(s *session) error {
+	put := api.PutKey{Name: v.Name, Role: v.Role, AccountID: v.Account}
+	if v.ExpiresIn.seconds > 0 {
+		put.ExpiresAt = s.now().Add(time.Duration(v.ExpiresIn.seconds) * time.Second).UTC().Truncate(time.Second)
+	}
+	made, err := s.client.CreateKey(s.ctx, put)
+	if err != nil {
+		return err
+	}
+	return s.print(func() error {
+		ends := "It does not end."
+		if !made.ExpiresAt.IsZero() {
+			ends = "It ends " + ago(made.ExpiresAt, s.now()) + "."
+		}
+		s.note("%s: %s of %s. %s Keep it now: it is not shown again. hookstart key revoke %s ends it.",
+			made.ID, made.Role, cmp.Or(made.AccountID, "all accounts"), ends, made.ID)
+		return s.raw([]byte(made.Secret + "\n"))
+	})
+}
+
+type keyList struct {
+	Account string `help:"Only keys for this account." type:"id" placeholder:"ACCOUNT"`
+	paging
+}
+
+func (*keyList) Help() string {
+	return `Example:
+
+  hookstart key list`
+}
+
+// Run implements the verb.
+func (v *keyList) Run(s *session) error {
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Key], error) { return s.client.Keys(s.ctx, v.Account, p) }, listing[api.Key]{
+		head: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
+		row: func(k api.Key) []string {
+			used, ends := "never", "never"
+			if !k.LastUsedAt.IsZero() {
+				used = ago(k.LastUsedAt, s.now())
+			}
+			if !k.ExpiresAt.IsZero() {
+				ends = ago(k.ExpiresAt, s.now())
+			}
+			return []string{k.ID, k.Role, cmp.Or(k.AccountID, "all"), ago(k.CreatedAt, s.now()), used, ends, short(k.Name, 30)}
+		},
+		none: "No keys. Make one: hookstart key create NAME --role viewer",
+	})
+}
+
+type keyRevoke struct {
+	Key string `arg:"" help:"The key's ID, not the key: hookstart key list shows it."`
+}
+
+func (*keyRevoke) Help() string {
+	return `Example:
+
+  hookstart key revoke key_q2VnT0pXbWs`
+}
+
+// Run implements the verb.
+func (v *keyRevoke) Run(s *session) error {
+	if err := s.client.RevokeKey(s.ctx, v.Key); err != nil {
+		return err
+	}
+	s.note("Revoked. No executor takes it any more.")
+	return nil
+}
+
+type whoamiVerb struct{}
+
+func (*whoamiVerb) Help() string {
+	return `Example:
+
+  hookstart whoami`
+}
+
+// Run implements the verb.
+func (*whoamiVerb) Run(s *session) error {
+	me, err := s.client.WhoAmI(s.ctx)
+	if err != nil {
+		return err
+	}
+	return s.print(func() error {
+		return s.rows([][]string{
+			{"Kind", me.Kind},
+			{"ID", cmp.Or(me.ID, "–")},
+			{"Name", me.Name},
+			{"Role", me.Role},
+			{"Account", cmp.Or(me.AccountID, "all of them")},
+		})
+	})
+}
