@@ -29,7 +29,7 @@ func TestConsole(t *testing.T) {
 	b.do(chromedp.Navigate(b.base + "/accounts"))
 	b.write("#token", "wrong")
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
-	b.text("[role=alert]", "not the admin token")
+	b.text("[role=alert]", "neither the admin token")
 	b.write("#token", adminToken)
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Accounts")
@@ -52,11 +52,12 @@ func TestConsole(t *testing.T) {
 	changeSettings(t, b, l)
 	downgrade(t, b)
 	longNames(t, l)
+	longKey(t, l)
 
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
 			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/invoices", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
-			"/executions/" + arrived, "/dead-letters", "/refusals", "/accounts", "/no/such/page",
+			"/executions/" + arrived, "/dead-letters", "/refusals", "/accounts", "/keys", "/no/such/page",
 		})
 	})
 	deleteIt(t, b, l)

@@ -46,10 +46,12 @@ func TestScreenshots(t *testing.T) {
 			{name: "refusals", path: "/refusals"},
 			{name: "accounts", path: "/accounts"},
 			{name: "new-workflow", path: "/new-workflow"},
+			{name: "keys", path: "/keys"},
 		})
 	})
 	t.Run("busy", func(t *testing.T) {
-		l := launchLocal(t, t.TempDir())
+		l := launchWithProvider(t)
+		longKey(t, l)
 		c := newCamera(t, folder, l.process)
 		ids := fill(t, l)
 		c.takeAll("", []scene{
@@ -115,6 +117,16 @@ func TestScreenshots(t *testing.T) {
 				b.click("[data-create-workflow] .primary")
 				b.text("[data-create-workflow] [data-refusal]", "already")
 			}},
+			{name: "keys", path: "/keys"},
+			{name: "keys-made", path: "/keys", do: func(b *tab) {
+				b.write("#name", "A new one")
+				b.click("[data-create-key] .primary")
+				b.text("#made-key", "hsk_")
+			}},
+			{name: "keys-revoke", path: "/keys", do: func(b *tab) {
+				b.click("[data-revoke]")
+				b.see("dialog[open]")
+			}},
 			{name: "not-found", path: "/no/such/page"},
 			{name: "execution-not-found", path: "/executions/none"},
 		})
@@ -127,8 +139,28 @@ func TestScreenshots(t *testing.T) {
 			{name: "sign-in-wrong", path: "/sign-in", do: func(b *tab) {
 				b.write("#token", "wrong")
 				b.do(chromedp.Submit(chromedp.CSS("#token")))
-				b.text("[role=alert]", "not the admin token")
+				b.text("[role=alert]", "neither the admin token")
 			}},
+		})
+		signInAtProvider(c.tab, "test-user2", "verysecure")
+		c.page("Workflows")
+		c.takeAll("viewer-", []scene{
+			{name: "overview", path: "/"},
+			{name: "workflows", path: "/workflows"},
+			{name: "workflow", path: "/workflows/orders"},
+			{name: "execution-failed", path: "/executions/" + ids["failed"]},
+			{name: "dead-letters", path: "/dead-letters"},
+			{name: "accounts", path: "/accounts"},
+			{name: "keys", path: "/keys"},
+		})
+		signOut(c.tab)
+		signInAtProvider(c.tab, "test-user@localhost", "verysecure")
+		c.page("Workflows")
+		c.takeAll("one-account-", []scene{
+			{name: "overview", path: "/"},
+			{name: "workflows", path: "/workflows"},
+			{name: "workflow", path: "/workflows/demo"},
+			{name: "accounts", path: "/accounts"},
 		})
 	})
 }

@@ -39,6 +39,12 @@ type Config struct {
 	ExecutorTLSCert string `name:"executor-tls-cert" help:"Certificate chain file; with --executor-tls-key the operators' API and the console speak HTTPS." type:"path"`
 	ExecutorTLSKey  string `name:"executor-tls-key" help:"Private key file." type:"path"`
 
+	OIDCIssuer           string   `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
+	OIDCClientID         string   `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
+	OIDCClientSecretFile string   `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
+	OIDCRole             []string `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
+	APIOrigins           []string `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
+
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ultra, which is unlimited; with --plans, none." placeholder:"PLAN"`
 

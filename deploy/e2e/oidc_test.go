@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/zitadel/oidc/v3/example/server/exampleop"
+	"github.com/zitadel/oidc/v3/example/server/storage"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// startIdentityProvider starts a real provider of OpenID Connect with its own sign-in page. It knows test-user@localhost and
+// test-user2, and tells of them at its userinfo endpoint. Use it in one test at a time: its clients are global.
+func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(nil)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer = "http://localhost:" + port // another site than the console's 127.0.0.1, as in earnest
+	var provider http.Handler
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) })
+	register = func(console string) {
+		storage.RegisterClients(storage.WebClient("hookstart", "the-client-secret", console+"/sign-in/callback"))
+	}
+	register("http://127.0.0.1:1")
+	provider = exampleop.SetupServer(issuer, storage.NewStorage(storage.NewUserStore(issuer)), slog.New(slog.NewTextHandler(io.Discard, nil)), false)
+	server.Start()
+	t.Cleanup(server.Close)
+	return issuer, register
+}
+
+// launchWithProvider starts hookstart-local with an identity provider: one of its users is an editor of the account
+// demo, the other one a viewer of everything.
+func launchWithProvider(t *testing.T) *localProgram {
+	t.Helper()
+	issuer, register := startIdentityProvider(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("the-client-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := launchLocal(t, t.TempDir(), "--oidc-issuer", issuer, "--oidc-client-id=hookstart", "--oidc-client-secret-file", secret,
+		"--oidc-role=email=test-user@zitadel.ch:editor@demo", "--oidc-role=preferred_username=test-user2:viewer")
+	register(l.executor)
+	return l
+}
+
+// signInAtProvider goes through the provider's page, from the console's sign-in.
+func signInAtProvider(b *tab, user, password string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))
+	b.click(`a[href^="/sign-in/provider"]`)
+	b.see("#username")
+	b.write("#username", user)
+	b.write("#password", password)
+	b.click("button[type=submit]")
+}
+
+func TestSignInThroughAProvider(t *testing.T) {
+	l := launchWithProvider(t)
+	client := l.client()
+	if _, err := client.PutAccount(t.Context(), "globex", api.PutAccount{Name: "Globex Inc."}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.PutWorkflow(t.Context(), "globex-wf", api.PutWorkflow{AccountID: "globex", Name: "Globex orders", Triggers: []api.PutTrigger{{NodeID: "webhook"}}}); err != nil {
+		t.Fatal(err)
+	}
+	noTrace := func(b *tab) {
+		t.Helper()
+		for _, path := range []string{"/", "/workflows", "/executions", "/dead-letters", "/refusals", "/accounts", "/workflows/demo", "/workflows?account=globex", "/executions?workflow=globex-wf", "/new-workflow"} {
+			b.visit(path)
+			if text := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(strings.ReplaceAll(text, path, ""), "lobex Inc") || strings.Contains(text, "Globex orders") {
+				t.Errorf("%s shows another account", path)
+			}
+		}
+		for _, path := range []string{"/workflows/globex-wf", "/keys"} {
+			b.visit(path)
+			if title := b.evaluate(`document.querySelector("h1").innerText`); title != "There is no such workflow" && title != "Forbidden" {
+				t.Errorf("%s: %s", path, title)
+			}
+		}
+	}
+
+	t.Run("an editor of one account", func(t *testing.T) {
+		b := openBrowser(t, l.executor)
+		signInAtProvider(b, "test-user@localhost", "wrong")
+		b.see("#username") // the provider asks again
+		signInAtProvider(b, "test-user@localhost", "verysecure")
+		b.page("Workflows")
+		b.text(".who", "Test User · editor of demo")
+		noTrace(b)
+		b.visit("/workflows/demo")
+		b.see("[data-switch]")
+		b.click("[data-show-token]")
+		b.text("#webhook-url", "hst_")
+		b.click("[data-switch]")
+		b.wait(`document.querySelector("[data-switch]").getAttribute("aria-checked") === "false"`)
+		if keys := b.evaluate(`String(document.querySelectorAll("nav a[href='/keys']").length)`); keys != "0" {
+			t.Error("an editor is shown the way to the keys")
+		}
+		b.contented()
+		signOut(b)
+	})
+	t.Run("a viewer", func(t *testing.T) {
+		b := openBrowser(t, l.executor)
+		signInAtProvider(b, "test-user2", "verysecure")
+		b.page("Workflows")
+		b.text(".who", "viewer")
+		b.text("main", "Globex orders")
+		b.visit("/workflows/demo")
+		b.text("#parameters", "viewers do not see")
+		for _, selector := range []string{"[data-switch]", "[data-show-token]", "[data-rotate]", "[data-sample]", "[data-settings]", "[data-run-again]", "[data-delete]"} {
+			if n := b.evaluate(`String(document.querySelectorAll(` + quote(selector) + `).length)`); n != "0" {
+				t.Errorf("a viewer is offered %s", selector)
+			}
+		}
+		if answer := b.evaluate(`fetch("/api/v1/workflows/demo/activate", { method: "POST" }).then((r) => r.text())`); !strings.Contains(answer, `"forbidden"`) {
+			t.Errorf("activation: %s", answer)
+		}
+		if answer := b.evaluate(`fetch("/api/v1/workflows/demo/triggers/webhook").then((r) => r.text())`); strings.Contains(answer, "hst_") || !strings.Contains(answer, `"tokens"`) {
+			t.Errorf("the trigger: %s", answer)
+		}
+		b.contented()
+	})
+	if log := l.Output(); strings.Contains(log, "the-client-secret") || strings.Contains(log, "code=") {
+		t.Error("a secret is in the log")
+	}
+}
+
+// A key is made in the console, shown once, and signs in there until it is revoked.
+func TestKeysInTheConsole(t *testing.T) {
+	l := launchLocalWithLink(t)
+	b := openBrowser(t, l.executor)
+	b.do(chromedp.Navigate(l.executor + "/sign-in"))
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("Overview")
+	b.visit("/keys")
+	b.write("#name", "CI of team A")
+	b.do(chromedp.SetValue(chromedp.CSS("#role"), "editor"), chromedp.SetValue(chromedp.CSS("#account"), "demo"))
+	b.click("[data-create-key] .primary")
+	key := strings.TrimSpace(b.text("#made-key", "hsk_"))
+	b.click(`[data-copy="made-key"]`)
+	b.text(`[data-copy="made-key"]`, "Copied")
+	if copied := b.evaluate(`navigator.clipboard.readText()`); copied != key {
+		t.Errorf("copied %q, shown %q", copied, key)
+	}
+	b.visit("/keys")
+	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, key) || !strings.Contains(html, "CI of team A") {
+		t.Error("the key is shown again, or is not in the list")
+	}
+
+	other := openBrowser(t, l.executor)
+	other.do(chromedp.Navigate(l.executor + "/sign-in"))
+	other.write("#token", key)
+	other.do(chromedp.Submit(chromedp.CSS("#token")))
+	other.page("Overview")
+	other.text(".who", "CI of team A · editor of demo")
+	other.visit("/workflows/demo")
+	other.see("[data-switch]")
+
+	b.click("[data-revoke]")
+	b.text("dialog[open]", "CI of team A")
+	b.click(`dialog[open] [value="yes"]`)
+	b.text("[data-done]", "is revoked")
+	other.do(chromedp.Navigate(l.executor + "/workflows"))
+	other.page("Sign in")
+	b.contented()
+}
+
+// longKey makes keys with all that a list may have to show.
+func longKey(t *testing.T, l *localProgram) {
+	t.Helper()
+	for _, put := range []api.PutKey{
+		{Name: strings.Repeat("Long name without a place to break ", 5) + strings.Repeat("W", 25), Role: "editor", AccountID: "demo", ExpiresAt: time.Now().Add(90 * 24 * time.Hour)},
+		{Name: "Grafana", Role: "viewer"},
+	} {
+		if _, err := l.client().CreateKey(t.Context(), put); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
