@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -66,4 +67,49 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 		t.Errorf("%+v, %v", w, err)
 	}
 	running.Terminate()
+}
+
+// Age, dedup window and size of the stream are changed while everything runs; an executor refuses to start with what was
+// before, and starts with what is now. An age that would delete messages must be asked for twice.
+func TestStreamSettingsAreChangedByACommand(t *testing.T) {
+	bin := filepath.Join(buildCommandLine(t), "hookstart")
+	server := natstest.Start(t)
+	database := filepath.Join(t.TempDir(), "executions.db")
+	executor := func(flags ...string) *process {
+		return launch(t, "executor", append([]string{
+			"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + server.URL(), "--database-url=sqlite:" + database, "--admin-token=" + adminToken,
+		}, flags...)...)
+	}
+	change := func(args ...string) (output string, failed bool) {
+		out, err := exec.CommandContext(t.Context(), bin, append([]string{"admin", "stream", "--nats-url", server.URL()}, args...)...).CombinedOutput()
+		return string(out), err != nil
+	}
+	running := executor()
+	running.Await(`(executor is ready)`)
+	if out, failed := change(); failed || !strings.Contains(out, "Delivery IDs are remembered  24h0m0s") {
+		t.Errorf("%s", out)
+	}
+	if out, failed := change("--dedup-window", "200h"); !failed || !strings.Contains(out, "must not be longer than the stream's age") {
+		t.Errorf("a window longer than the age: %s", out)
+	}
+	if out, failed := change("--max-age", "720h", "--dedup-window", "72h", "--max-bytes", "1000000000", "-o", "json"); failed || !strings.Contains(out, `"dedupWindowSeconds":259200`) {
+		t.Errorf("%s", out)
+	}
+	running.Terminate()
+	refused := executor()
+	refused.Await(`(change age, size and dedup window with .hookstart admin stream.)`)
+	again := executor("--stream-max-age=720h", "--dedup-window=72h", "--stream-max-bytes=1000000000")
+	again.Await(`(executor is ready)`)
+
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{stream.Name, stream.ProgressName} {
+		s, err := js.Stream(t.Context(), name)
+		if err != nil || s.CachedInfo().Config.MaxAge != 720*time.Hour {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	again.Terminate()
 }

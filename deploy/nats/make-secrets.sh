@@ -1,23 +1,33 @@
 #!/bin/sh
 # Makes keys and certificates in a new folder: make-secrets.sh FOLDER [HOST...]
+# or the servers' certificate anew, with the authority that is there: make-secrets.sh --renew FOLDER [HOST...]
 # HOST are the names and addresses of the NATS servers. It needs openssl, and nk, which it
 # runs with go unless NK says how else. See README.md for which file is for whom.
 set -eu
+renew=
+if [ "$1" = --renew ]; then
+  renew=yes
+  shift
+fi
 folder=$1
 shift
 nk=${NK:-go run github.com/nats-io/nkeys/nk@v0.4.16}
 # The folder is for its owner only. The files in it are not, so that a container that gets one
 # of them mounted can read it under its own user.
-(umask 077 && mkdir "$folder")
+[ "$renew" ] || (umask 077 && mkdir "$folder")
 cd "$folder"
 umask 022
 
-: > nats.env
-for role in ingress executor runner admin; do
-  $nk -gen user > "$role.nk"
-  name=$(echo "$role" | tr '[:lower:]' '[:upper:]')
-  echo "NATSD_${name}_NKEY=$($nk -inkey "$role.nk" -pubout)" >> nats.env
-done
+if [ -z "$renew" ]; then
+  : > nats.env
+  for role in ingress executor runner admin sys; do
+    $nk -gen user > "$role.nk"
+    name=$(echo "$role" | tr '[:lower:]' '[:upper:]')
+    echo "NATSD_${name}_NKEY=$($nk -inkey "$role.nk" -pubout)" >> nats.env
+  done
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 3650 \
+    -subj '/CN=hookstart NATS' -keyout ca.key -out ca.crt 2>/dev/null
+fi
 
 names=DNS:localhost,IP:127.0.0.1
 for host; do
@@ -27,8 +37,6 @@ for host; do
   esac
 done
 # openssl makes keys for the owner only; the server's must be readable like the others.
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 3650 \
-  -subj '/CN=hookstart NATS' -keyout ca.key -out ca.crt 2>/dev/null
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc \
   -subj '/CN=hookstart NATS server' -keyout tls.key -out tls.csr 2>/dev/null
 printf 'subjectAltName=%s\nextendedKeyUsage=serverAuth,clientAuth\n' "$names" > tls.ext

@@ -137,8 +137,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 }
 
 func mismatch(name string, differences []string) error {
-	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change it with `nats stream edit %s`",
-		name, ErrMismatch, strings.Join(differences, ", "), name)
+	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change age, size and dedup window with `hookstart admin stream`",
+		name, ErrMismatch, strings.Join(differences, ", "))
 }
 
 func mismatches(have, want jetstream.StreamConfig) []string {

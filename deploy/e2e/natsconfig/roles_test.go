@@ -3,7 +3,9 @@ package natsconfig
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"os"
 	"os/exec"
@@ -308,4 +310,34 @@ func TestMakeSecrets(t *testing.T) {
 		s.connect(t, role)
 	}
 	makeStreams(t, s.connect(t, "executor"))
+
+	before := serverCertificate(t)
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(files, "make-secrets.sh"), "--renew", made, "nats-0").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	after := serverCertificate(t)
+	authority, err := os.ReadFile(secret("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	if _, err := after.Verify(x509.VerifyOptions{Roots: trusted, DNSName: "nats-0"}); err != nil || after.SerialNumber.Cmp(before.SerialNumber) == 0 {
+		t.Errorf("renewed: %v, %s after %s", err, after.SerialNumber, before.SerialNumber)
+	}
+	s.connect(t, "ingress") // keys stay
+}
+
+func serverCertificate(t *testing.T) *x509.Certificate {
+	t.Helper()
+	content, err := os.ReadFile(secret("tls.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(content)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
 }

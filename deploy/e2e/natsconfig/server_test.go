@@ -33,7 +33,7 @@ import (
 const files = "../../nats"
 
 // roles are those who have credentials.
-var roles = []string{"ingress", "executor", "runner", "admin"}
+var roles = []string{"ingress", "executor", "runner", "admin", "sys"}
 
 // secrets is a folder as make-secrets.sh makes it, for all tests.
 var secrets string

@@ -18,6 +18,7 @@ import (
 type adminVerbs struct {
 	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation."`
 	Replicas adminReplicas `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
+	Stream   adminStream   `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
 	Backup   adminBackup   `cmd:"" help:"Copy the installation into one file while it runs."`
 	Restore  adminRestore  `cmd:"" help:"Put a backup into an empty installation."`
 }
@@ -25,7 +26,7 @@ type adminVerbs struct {
 // natsFlags are of verbs that talk to NATS themselves.
 type natsFlags struct {
 	NATSURL   string `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
-	NATSCreds string `name:"nats-creds" help:"Credentials file for NATS: the executor's, or an administrator's." type:"path"`
+	NATSCreds string `name:"nats-creds" help:"Credentials file for NATS: of the role that the work needs." type:"path"`
 	NATSCA    string `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
 }
 

@@ -40,9 +40,7 @@ type runVerb struct {
 	HTTPSecret     string `name:"http-secret" help:"Secret that signs posts as Standard Webhooks: whsec_ and base64. Better in a file or in the environment: other users may see a command's flags." placeholder:"SECRET"`
 	HTTPSecretFile string `name:"http-secret-file" help:"File with such secrets, one a line; each signs, for a rotation." type:"path"`
 
-	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
-	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS: a runner's." type:"path"`
-	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
+	natsFlags
 	ConnectTimeout time.Duration `help:"How long to wait at start for NATS." default:"30s"`
 	DrainTimeout   time.Duration `help:"How long executions in flight may take to finish after SIGTERM; other members get the rest. 0: --timeout." default:"0s"`
 

@@ -1,0 +1,55 @@
+#!/bin/sh
+# Adds a group of runners: add-runners.sh SECRETS QUEUE GROUP
+# It makes the key SECRETS/runner-QUEUE-GROUP.nk, and adds an account to runners.conf beside this script, or to the file
+# that RUNNERS names. It needs nk, as make-secrets.sh does. README.md says what comes after it.
+set -eu
+if [ $# -ne 3 ]; then
+  echo 'usage: add-runners.sh SECRETS QUEUE GROUP' >&2
+  exit 2
+fi
+secrets=$1 queue=$2 group=$3
+runners=${RUNNERS:-$(dirname "$0")/runners.conf}
+nk=${NK:-go run github.com/nats-io/nkeys/nk@v0.4.16}
+for name in "$queue" "$group"; do
+  case $name in
+    '' | *[!A-Za-z0-9_-]*)
+      echo "\"$name\" is not a name of 1 to 64 letters, digits, _ and -" >&2
+      exit 2
+      ;;
+  esac
+done
+consumer=runner-$queue-$group
+key=$secrets/$consumer.nk
+if [ -e "$key" ] || grep -q "INFO.EXECUTIONS.$consumer\"" "$runners" "$(dirname "$0")/runner.conf"; then
+  echo "the group $queue/$group is there already" >&2
+  exit 1
+fi
+(umask 077 && $nk -gen user > "$key")
+# A literal key: a reload of the server reads no new variables.
+public=$($nk -inkey "$key" -pubout)
+cat >> "$runners" <<END
+
+# The group "$group" of the queue "$queue".
+RUNNER-$queue-$group {
+  users: [
+    {
+      nkey: $public
+      permissions { subscribe { allow: ["_INBOX.>"] } }
+    }
+  ]
+  imports: [
+    { service: { account: HOOKSTART, subject: "\$JS.API.INFO" } }
+    { service: { account: HOOKSTART, subject: "executions.progress.$queue.*.*" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer" } }
+    { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer.>" } }
+  ]
+}
+END
+cat <<END
+Made $key and added an account to $runners. Now:
+  1. copy runners.conf to every NATS server, and reload each: nats-server --signal reload
+  2. reload each once more: NATS connects the account's imports with the second reload
+  3. add $queue/$group to --runner-groups of the executors, and restart them one by one
+  4. give $key to the runners
+END

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// adminStream talks to NATS itself: executors refuse to start with other settings than the stream has, and
+// never change them.
+type adminStream struct {
+	MaxAge      *time.Duration `help:"How long messages stay in the stream, like 720h." placeholder:"DURATION"`
+	DedupWindow *time.Duration `help:"How long a delivery ID is remembered; at most as long as messages stay." placeholder:"DURATION"`
+	MaxBytes    *int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." placeholder:"BYTES"`
+	Yes         bool           `help:"Shorten the age although that deletes messages."`
+
+	natsFlags
+}
+
+func (*adminStream) Help() string {
+	return `Shows how long the stream keeps messages, remembers delivery IDs and how large it may
+be; with flags, changes it while everything runs. Give the executors (or hookstart-local)
+the same values before they start again: --stream-max-age, --dedup-window and
+--stream-max-bytes.
+
+Examples:
+
+  hookstart admin stream
+  hookstart admin stream --max-age 720h --dedup-window 72h`
+}
+
+// Run implements the verb.
+func (v *adminStream) Run(s *session) error {
+	js, err := v.connect(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	have, err := stream.ReadState(s.ctx, js)
+	if err != nil {
+		return err
+	}
+	to := have.Settings
+	if v.MaxAge != nil {
+		to.MaxAge = *v.MaxAge
+	}
+	if v.DedupWindow != nil {
+		to.DedupWindow = *v.DedupWindow
+	}
+	if v.MaxBytes != nil {
+		to.MaxBytes = *v.MaxBytes
+	}
+	if to == have.Settings {
+		return v.show(s, have)
+	}
+	if err := to.Validate(); err != nil {
+		return &usageError{err.Error(), "hookstart admin stream --help"}
+	}
+	if limit := s.now().Add(-to.MaxAge); !v.Yes && to.MaxAge < have.MaxAge && !have.Oldest.IsZero() && have.Oldest.Before(limit) {
+		return &hintError{
+			fmt.Errorf("the oldest message was stored %s: an age of %s deletes all that is older, with the inputs of their executions", ago(have.Oldest, s.now()), to.MaxAge),
+			"repeat it with --yes",
+		}
+	}
+	if err := stream.Change(s.ctx, js, to); err != nil {
+		return err
+	}
+	if have, err = stream.ReadState(s.ctx, js); err != nil {
+		return err
+	}
+	s.note("Set for executors: HOOKSTART_STREAM_MAX_AGE=%s HOOKSTART_DEDUP_WINDOW=%s HOOKSTART_STREAM_MAX_BYTES=%d", to.MaxAge, to.DedupWindow, to.MaxBytes)
+	return v.show(s, have)
+}
+
+func (v *adminStream) show(s *session, state stream.State) error {
+	size := "no limit"
+	if state.MaxBytes > 0 {
+		size = decimalBytes(state.MaxBytes)
+	}
+	oldest := "–"
+	if !state.Oldest.IsZero() {
+		oldest = ago(state.Oldest, s.now())
+	}
+	answer, err := json.Marshal(map[string]any{
+		"maxAgeSeconds": state.MaxAge.Seconds(), "dedupWindowSeconds": state.DedupWindow.Seconds(), "maxBytes": state.MaxBytes,
+		"messages": state.Messages, "bytes": state.Bytes,
+	})
+	if err != nil {
+		return err
+	}
+	s.answer = answer
+	return s.print(func() error {
+		return s.rows([][]string{
+			{"Messages stay", state.MaxAge.String()},
+			{"Delivery IDs are remembered", state.DedupWindow.String()},
+			{"Maximum size", size},
+			{"Messages", strconv.FormatUint(state.Messages, 10)},
+			{"Size", decimalBytes(int64(state.Bytes))}, //nolint:gosec // no stream has 2^63 bytes
+			{"Oldest message", oldest},
+		})
+	})
+}

@@ -1,0 +1,61 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// State is what EXECUTIONS is configured to, and what it holds.
+type State struct {
+	Settings
+	Messages uint64
+	Bytes    uint64
+	Oldest   time.Time // when its oldest message was stored; zero: it is empty
+}
+
+// ReadState returns the state of EXECUTIONS.
+func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
+	s, err := js.Stream(ctx, Name)
+	if err != nil {
+		return State{}, fmt.Errorf("stream %s: %w", Name, err)
+	}
+	info := s.CachedInfo()
+	state := State{
+		Settings: Settings{
+			Replicas: info.Config.Replicas, MaxAge: info.Config.MaxAge, DedupWindow: info.Config.Duplicates, MaxBytes: max(info.Config.MaxBytes, 0),
+		},
+		Messages: info.State.Msgs, Bytes: info.State.Bytes,
+	}
+	if state.Messages > 0 {
+		state.Oldest = info.State.FirstTime
+	}
+	return state, nil
+}
+
+// Change gives EXECUTIONS the age, the dedup window and the size of these settings, and PROGRESS their age, while
+// everything runs. A shorter age deletes what is older at once. A longer dedup window holds for deliveries that
+// the server still remembers and for later ones. It can be repeated; executors that start afterwards must be
+// configured to the same.
+func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
+	if err := to.Validate(); err != nil {
+		return err
+	}
+	for _, name := range []string{Name, ProgressName} {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		config := s.CachedInfo().Config
+		config.MaxAge = to.MaxAge
+		if name == Name {
+			config.Duplicates, config.MaxBytes = to.DedupWindow, to.Config().MaxBytes
+		}
+		if _, err := js.UpdateStream(ctx, config); err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
