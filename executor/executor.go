@@ -110,7 +110,7 @@ func run(ctx context.Context, c Config) error {
 	defer func() { _ = records.Close() }()
 	records = measured.New(records, o.Metrics)
 
-	directory := edit.NewDirectory()
+	directory := edit.NewDirectory(nil)
 	follower, err := agree.Follow(starting, js, directory, log)
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/sender"
 )
 
 // Workflow is a workflow as a request needs it. It is never changed: a new one
@@ -26,6 +28,10 @@ type Workflow struct {
 type Node struct {
 	ID     string
 	Tokens []NodeToken
+	// Sender is who calls the node; nil: only the token is known, unless Unusable says otherwise.
+	Sender *sender.Sender
+	// Unusable is why the node's sender cannot be used: its secrets cannot be opened here. Nothing may pass.
+	Unusable error
 }
 
 // NodeToken is a token that opens a node.
@@ -67,6 +73,7 @@ type Snapshot struct {
 
 	mu      sync.Mutex
 	filling *tables // what changes are applied to: current, unless it is loaded anew
+	keys    *seal.Keys
 }
 
 // tables are the records of one snapshot. The maps that are looked up are split into shards,
@@ -81,22 +88,32 @@ type tables struct {
 	plans   map[string]*Plan
 	planOf  map[string]string           // account → plan ID
 	active  map[string]map[string]int64 // account → active workflow → transition
+	// unusable are the workflows that have a node whose sender cannot be used, and why.
+	unusable map[string]error
+	keys     *seal.Keys // open senders' secrets
 }
 
 // NewSnapshot is an empty one that waits for its first records. Until Loaded nothing is
 // found in it.
 func NewSnapshot() *Snapshot {
-	s := &Snapshot{filling: newTables()}
+	return NewSealedSnapshot(nil)
+}
+
+// NewSealedSnapshot is NewSnapshot with the keys that open senders' secrets.
+func NewSealedSnapshot(keys *seal.Keys) *Snapshot {
+	s := &Snapshot{filling: newTables(keys), keys: keys}
 	s.current.Store(s.filling)
 	return s
 }
 
-func newTables() *tables {
+func newTables(keys *seal.Keys) *tables {
 	t := &tables{
-		loading: true,
-		plans:   map[string]*Plan{},
-		planOf:  map[string]string{},
-		active:  map[string]map[string]int64{},
+		loading:  true,
+		plans:    map[string]*Plan{},
+		planOf:   map[string]string{},
+		active:   map[string]map[string]int64{},
+		unusable: map[string]error{},
+		keys:     keys,
 	}
 	t.workflows.init()
 	t.accounts.init()
@@ -129,14 +146,25 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	return count
 }
 
-// Apply implements Sink.
+// Unusable says why a sender cannot be used, if there is one: of one workflow of those, and how many there are.
+func (s *Snapshot) Unusable() (count int, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unusable := s.current.Load().unusable
+	for _, why = range unusable {
+		break
+	}
+	return len(unusable), why
+}
+
+// Apply implements agree.Sink.
 func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.filling.apply(c)
 }
 
-// Loaded implements Sink.
+// Loaded implements agree.Sink.
 func (s *Snapshot) Loaded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,11 +172,11 @@ func (s *Snapshot) Loaded() {
 	s.current.Store(s.filling)
 }
 
-// Reset implements Sink.
+// Reset implements agree.Sink.
 func (s *Snapshot) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.filling = newTables()
+	s.filling = newTables(s.keys)
 }
 
 func (t *tables) lookup(workflowID string) (View, bool) {
@@ -197,10 +225,11 @@ func (t *tables) apply(c Change) {
 		delete(t.planOf, c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
-		t.setWorkflow(workflowFromRecord(c.Workflow))
+		t.setWorkflow(t.workflowFromRecord(c.Workflow))
 	case c.DeletedWorkflow != "":
 		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
+			delete(t.unusable, c.DeletedWorkflow)
 			t.setActive(before, false)
 		}
 	}
@@ -279,28 +308,40 @@ func (t *tables) refresh(accountID string) {
 	t.accounts.set(accountID, a)
 }
 
-func workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
+func (t *tables) workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
 	w := &Workflow{
 		ID: r.GetId(), AccountID: r.GetAccountId(), Queue: r.GetQueue(),
 		Active: r.GetActive(), Transition: r.GetTransition(),
 		RateLimit: rateLimitFromRecord(r.GetRateLimit()),
 		Nodes:     make([]Node, 0, len(r.GetTriggers())),
 	}
-	for _, t := range r.GetTriggers() {
-		node := Node{ID: t.GetNodeId()}
-		for _, token := range t.GetTokens() {
-			if len(token.GetSha256()) != len(TokenHash{}) {
-				continue // opens nothing
+	delete(t.unusable, w.ID)
+	for _, trigger := range r.GetTriggers() {
+		node := Node{ID: trigger.GetNodeId(), Tokens: tokensFromRecord(trigger.GetTokens())}
+		if record := trigger.GetSender(); record != nil {
+			// Once for each revision, and not for each request.
+			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, record); node.Unusable != nil {
+				t.unusable[w.ID] = node.Unusable
 			}
-			nt := NodeToken{Hash: TokenHash(token.GetSha256())}
-			if token.GetExpiresAt() != nil {
-				nt.ExpiresAt = token.GetExpiresAt().AsTime().UnixNano()
-			}
-			node.Tokens = append(node.Tokens, nt)
 		}
 		w.Nodes = append(w.Nodes, node)
 	}
 	return w
+}
+
+func tokensFromRecord(records []*hookstartv1.TokenHash) []NodeToken {
+	var tokens []NodeToken
+	for _, r := range records {
+		if len(r.GetSha256()) != len(TokenHash{}) {
+			continue // opens nothing
+		}
+		token := NodeToken{Hash: TokenHash(r.GetSha256())}
+		if r.GetExpiresAt() != nil {
+			token.ExpiresAt = r.GetExpiresAt().AsTime().UnixNano()
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens
 }
 
 const shardCount = 4096

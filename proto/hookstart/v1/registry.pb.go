@@ -510,7 +510,9 @@ type TriggerNode struct {
 	// For people.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The tokens that open it, newest first.
-	Tokens        []*TokenHash `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Tokens []*TokenHash `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// Who calls it; absent: only the token is known, as in records from before there were senders.
+	Sender        *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +568,177 @@ func (x *TriggerNode) GetTokens() []*TokenHash {
 	return nil
 }
 
+func (x *TriggerNode) GetSender() *Sender {
+	if x != nil {
+		return x.Sender
+	}
+	return nil
+}
+
+// Sender is who calls a trigger node, as an operator set it.
+type Sender struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ID of a preset.
+	Preset string `protobuf:"bytes,1,opt,name=preset,proto3" json:"preset,omitempty"`
+	// Its secrets, newest first. Those that have ended may still be there.
+	Secrets []*SenderSecret `protobuf:"bytes,2,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// The settings that are not secret, by the preset's names.
+	Settings map[string]string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The secret settings, each sealed as the setting of that name of this node.
+	SealedSettings map[string][]byte `protobuf:"bytes,4,rep,name=sealed_settings,json=sealedSettings,proto3" json:"sealed_settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Sender) Reset() {
+	*x = Sender{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sender) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sender) ProtoMessage() {}
+
+func (x *Sender) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sender.ProtoReflect.Descriptor instead.
+func (*Sender) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Sender) GetPreset() string {
+	if x != nil {
+		return x.Preset
+	}
+	return ""
+}
+
+func (x *Sender) GetSecrets() []*SenderSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *Sender) GetSettings() map[string]string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *Sender) GetSealedSettings() map[string][]byte {
+	if x != nil {
+		return x.SealedSettings
+	}
+	return nil
+}
+
+// SenderSecret is a secret, or a public key, with which a sender's requests are verified.
+type SenderSecret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it where it must not be seen: a random text of [A-Za-z0-9_-].
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The secret's text, sealed; empty: it is a public key.
+	Sealed []byte `protobuf:"bytes,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// The text of a public key.
+	PublicKey string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	// The last characters of the text, so that people recognise it; empty when it is short.
+	Last4 string `protobuf:"bytes,4,opt,name=last4,proto3" json:"last4,omitempty"`
+	// When it was set.
+	SetAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
+	// When it stops to work; absent: never.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SenderSecret) Reset() {
+	*x = SenderSecret{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SenderSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SenderSecret) ProtoMessage() {}
+
+func (x *SenderSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SenderSecret.ProtoReflect.Descriptor instead.
+func (*SenderSecret) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SenderSecret) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SenderSecret) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+func (x *SenderSecret) GetPublicKey() string {
+	if x != nil {
+		return x.PublicKey
+	}
+	return ""
+}
+
+func (x *SenderSecret) GetLast4() string {
+	if x != nil {
+		return x.Last4
+	}
+	return ""
+}
+
+func (x *SenderSecret) GetSetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SetAt
+	}
+	return nil
+}
+
+func (x *SenderSecret) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 // TokenHash is all that ingress knows of a token.
 type TokenHash struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -579,7 +752,7 @@ type TokenHash struct {
 
 func (x *TokenHash) Reset() {
 	*x = TokenHash{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +764,7 @@ func (x *TokenHash) String() string {
 func (*TokenHash) ProtoMessage() {}
 
 func (x *TokenHash) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +777,7 @@ func (x *TokenHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenHash.ProtoReflect.Descriptor instead.
 func (*TokenHash) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TokenHash) GetSha256() []byte {
@@ -644,7 +817,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +829,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +842,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Key) GetId() string {
@@ -729,13 +902,16 @@ type TriggerSecrets struct {
 	Tokens []*Token `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	// The sample payload, one JSON text; absent: none is configured.
 	SamplePayload []byte `protobuf:"bytes,2,opt,name=sample_payload,json=samplePayload,proto3,oneof" json:"sample_payload,omitempty"`
+	// All of the above as a TriggerSecrets, sealed, in place of the above; empty: it is in clear,
+	// because there was no key.
+	Sealed        []byte `protobuf:"bytes,3,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TriggerSecrets) Reset() {
 	*x = TriggerSecrets{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +923,7 @@ func (x *TriggerSecrets) String() string {
 func (*TriggerSecrets) ProtoMessage() {}
 
 func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +936,7 @@ func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSecrets.ProtoReflect.Descriptor instead.
 func (*TriggerSecrets) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TriggerSecrets) GetTokens() []*Token {
@@ -773,6 +949,13 @@ func (x *TriggerSecrets) GetTokens() []*Token {
 func (x *TriggerSecrets) GetSamplePayload() []byte {
 	if x != nil {
 		return x.SamplePayload
+	}
+	return nil
+}
+
+func (x *TriggerSecrets) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
 	}
 	return nil
 }
@@ -790,7 +973,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +985,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +998,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Token) GetToken() string {
@@ -883,11 +1066,32 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"k\n" +
+	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x99\x01\n" +
 	"\vTriggerNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
-	"\x06tokens\x18\x03 \x03(\v2\x17.hookstart.v1.TokenHashR\x06tokens\"^\n" +
+	"\x06tokens\x18\x03 \x03(\v2\x17.hookstart.v1.TokenHashR\x06tokens\x12,\n" +
+	"\x06sender\x18\x04 \x01(\v2\x14.hookstart.v1.SenderR\x06sender\"\xe9\x02\n" +
+	"\x06Sender\x12\x16\n" +
+	"\x06preset\x18\x01 \x01(\tR\x06preset\x124\n" +
+	"\asecrets\x18\x02 \x03(\v2\x1a.hookstart.v1.SenderSecretR\asecrets\x12>\n" +
+	"\bsettings\x18\x03 \x03(\v2\".hookstart.v1.Sender.SettingsEntryR\bsettings\x12Q\n" +
+	"\x0fsealed_settings\x18\x04 \x03(\v2(.hookstart.v1.Sender.SealedSettingsEntryR\x0esealedSettings\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
+	"\x13SealedSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xd9\x01\n" +
+	"\fSenderSecret\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06sealed\x18\x02 \x01(\fR\x06sealed\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x03 \x01(\tR\tpublicKey\x12\x14\n" +
+	"\x05last4\x18\x04 \x01(\tR\x05last4\x121\n" +
+	"\x06set_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"^\n" +
 	"\tTokenHash\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x129\n" +
 	"\n" +
@@ -902,10 +1106,11 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"|\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x94\x01\n" +
 	"\x0eTriggerSecrets\x12+\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x13.hookstart.v1.TokenR\x06tokens\x12*\n" +
-	"\x0esample_payload\x18\x02 \x01(\fH\x00R\rsamplePayload\x88\x01\x01B\x11\n" +
+	"\x0esample_payload\x18\x02 \x01(\fH\x00R\rsamplePayload\x88\x01\x01\x12\x16\n" +
+	"\x06sealed\x18\x03 \x01(\fR\x06sealedB\x11\n" +
 	"\x0f_sample_payload\"X\n" +
 	"\x05Token\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x129\n" +
@@ -924,7 +1129,7 @@ func file_hookstart_v1_registry_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_registry_proto_rawDescData
 }
 
-var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*RateLimit)(nil),             // 0: hookstart.v1.RateLimit
 	(*Plan)(nil),                  // 1: hookstart.v1.Plan
@@ -933,34 +1138,44 @@ var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*Transition)(nil),            // 4: hookstart.v1.Transition
 	(*Workflow)(nil),              // 5: hookstart.v1.Workflow
 	(*TriggerNode)(nil),           // 6: hookstart.v1.TriggerNode
-	(*TokenHash)(nil),             // 7: hookstart.v1.TokenHash
-	(*Key)(nil),                   // 8: hookstart.v1.Key
-	(*TriggerSecrets)(nil),        // 9: hookstart.v1.TriggerSecrets
-	(*Token)(nil),                 // 10: hookstart.v1.Token
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Sender)(nil),                // 7: hookstart.v1.Sender
+	(*SenderSecret)(nil),          // 8: hookstart.v1.SenderSecret
+	(*TokenHash)(nil),             // 9: hookstart.v1.TokenHash
+	(*Key)(nil),                   // 10: hookstart.v1.Key
+	(*TriggerSecrets)(nil),        // 11: hookstart.v1.TriggerSecrets
+	(*Token)(nil),                 // 12: hookstart.v1.Token
+	nil,                           // 13: hookstart.v1.Sender.SettingsEntry
+	nil,                           // 14: hookstart.v1.Sender.SealedSettingsEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.Plan.rate_limit:type_name -> hookstart.v1.RateLimit
 	1,  // 1: hookstart.v1.PlanCatalog.plans:type_name -> hookstart.v1.Plan
-	11, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
+	15, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
-	11, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	11, // 5: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
+	15, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	15, // 5: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
 	0,  // 6: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
 	6,  // 7: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
-	11, // 8: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	11, // 9: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	7,  // 10: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
-	11, // 11: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 12: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	11, // 13: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	10, // 14: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	11, // 15: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	15, // 8: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	15, // 9: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	9,  // 10: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
+	7,  // 11: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
+	8,  // 12: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
+	13, // 13: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
+	14, // 14: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
+	15, // 15: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
+	15, // 16: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 17: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 18: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	15, // 19: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 20: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
+	15, // 21: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_registry_proto_init() }
@@ -969,14 +1184,14 @@ func file_hookstart_v1_registry_proto_init() {
 		return
 	}
 	file_hookstart_v1_registry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_hookstart_v1_registry_proto_msgTypes[9].OneofWrappers = []any{}
+	file_hookstart_v1_registry_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_registry_proto_rawDesc), len(file_hookstart_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -143,7 +143,7 @@ func (h *heldDirectory) Apply(c registry.Change) {
 // Who deletes has not heard yet that the workflow came back.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	r := startRecreated(t)
-	late := &heldDirectory{Directory: edit.NewDirectory()}
+	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
 	release := sync.OnceFunc(late.hold.Unlock)
 	holding := false
 	before := func(step string) {

@@ -7,6 +7,7 @@ import (
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // Directory holds the registry's records whole and in order, for the operators' API.
@@ -47,10 +48,10 @@ func accountKey(accountID, workflowID string) accountWorkflow {
 	return accountWorkflow(accountID + "/" + workflowID)
 }
 
-// NewDirectory is an empty one.
-func NewDirectory() *Directory {
+// NewDirectory is an empty one. keys open senders' secrets; nil: there are none.
+func NewDirectory(keys *seal.Keys) *Directory {
 	r := newRecords()
-	return &Directory{Snapshot: registry.NewSnapshot(), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
+	return &Directory{Snapshot: registry.NewSealedSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
 }
 
 // Apply implements Sink. The snapshot is never behind the records: whoever has seen a

@@ -16,7 +16,7 @@ import (
 // could be activated past the plan's limit.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
-	d := edit.NewDirectory()
+	d := edit.NewDirectory(nil)
 	d.Loaded()
 	const activations = 20_000
 	revision := func(n int) uint64 { return uint64(n) + 1 }

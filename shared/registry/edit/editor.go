@@ -12,6 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/internal/retry"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // Editor changes the registry. It is safe for concurrent use, also by several
@@ -26,7 +27,14 @@ type Editor struct {
 	follower  *agree.Follower // fills directory
 	lease     *agree.Lease    // of follower
 	roll      *agree.Roll
+	keys      *seal.Keys // nil: secrets are stored in clear, and senders' secrets not at all
 	now       func() time.Time
+}
+
+// SealWith makes the editor seal what is secret. It must come before all other calls.
+func (e *Editor) SealWith(keys *seal.Keys) *Editor {
+	e.keys = keys
+	return e
 }
 
 // NewEditor works on the buckets, which must exist. directory is what follower
@@ -95,7 +103,8 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 func isVerdict(err error) bool {
 	var invalid *InvalidError
 	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) || errors.Is(err, ErrNotFound) ||
-		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) || errors.Is(err, ErrTooManyTokens)
+		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) || errors.Is(err, ErrTooManyTokens) ||
+		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret)
 }
 
 // confirm waits until a revision is in force here and everywhere.

@@ -31,6 +31,12 @@ var ErrNotInPlan = errors.New("the plan has no webhook triggers")
 // is made.
 var ErrTooManyTokens = errors.New("too many old tokens still work")
 
+// ErrTooManySecrets means that so many secrets of a sender still work that no new one is taken.
+var ErrTooManySecrets = errors.New("too many secrets still work")
+
+// ErrLastSecret means that a sender that verifies would be left without a secret.
+var ErrLastSecret = errors.New("it is the sender's last secret")
+
 // ErrNoSample means that a node has no sample payload.
 var ErrNoSample = errors.New("no sample payload is configured")
 

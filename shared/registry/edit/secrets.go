@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/internal/retry"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // TokenInfo is a token that works.
@@ -214,12 +215,39 @@ func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*h
 		return secrets, 0, nil
 	}
 	if err == nil {
-		err = proto.Unmarshal(entry.Value(), secrets)
+		secrets, err = openTrigger(e.keys, workflowID, nodeID, entry.Value())
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
 	return secrets, entry.Revision(), nil
+}
+
+// openTrigger reads the record of a node's secrets, sealed or not.
+func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*hookstartv1.TriggerSecrets, error) {
+	stored := &hookstartv1.TriggerSecrets{}
+	if err := proto.Unmarshal(data, stored); err != nil || len(stored.GetSealed()) == 0 {
+		return stored, err
+	}
+	opened, err := keys.Open(stored.GetSealed(), registry.AboutTrigger(workflowID, nodeID))
+	if err != nil {
+		return nil, err
+	}
+	secrets := &hookstartv1.TriggerSecrets{}
+	return secrets, proto.Unmarshal(opened, secrets)
+}
+
+// sealTrigger is the record of a node's secrets as it is stored: sealed, if there is a key.
+func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *hookstartv1.TriggerSecrets) (*hookstartv1.TriggerSecrets, error) {
+	if !keys.CanSeal() {
+		return secrets, nil
+	}
+	data, err := proto.Marshal(secrets)
+	if err != nil {
+		return nil, fmt.Errorf("encode the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
+	}
+	box, err := keys.Seal(data, registry.AboutTrigger(workflowID, nodeID))
+	return &hookstartv1.TriggerSecrets{Sealed: box}, err
 }
 
 // changeSecrets changes a node's secrets, over and over until nobody else was faster.
@@ -230,7 +258,11 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 			return err
 		}
 		edit(secrets)
-		_, err = e.put(ctx, e.secrets, secretsKey(workflowID, nodeID), secrets, revision)
+		stored, err := sealTrigger(e.keys, workflowID, nodeID, secrets)
+		if err != nil {
+			return err
+		}
+		_, err = e.put(ctx, e.secrets, secretsKey(workflowID, nodeID), stored, revision)
 		if !errors.Is(err, errRetry) {
 			return err
 		}

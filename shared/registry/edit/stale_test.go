@@ -26,7 +26,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	r.Workflow(t, "other", "free", true)
 	r.Workflow(t, "first", "free", false)
 
-	late := &heldDirectory{Directory: edit.NewDirectory()}
+	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
 	follower, err := agree.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)

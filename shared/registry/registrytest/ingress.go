@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // Ingress follows the registry as an ingress does. Whoever holds Hold holds its changes back.
@@ -30,11 +31,17 @@ func (i *Ingress) Apply(c registry.Change) {
 // test ends; to end the announcer is up to the test.
 func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Announcer) {
 	tb.Helper()
+	return StartSealedIngress(tb, nc, nil)
+}
+
+// StartSealedIngress is StartIngress with keys.
+func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *agree.Announcer) {
+	tb.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	i := &Ingress{Snapshot: registry.NewSnapshot()}
+	i := &Ingress{Snapshot: registry.NewSealedSnapshot(keys)}
 	f, err := agree.Follow(tb.Context(), js, i, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)

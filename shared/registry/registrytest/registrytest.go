@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -28,6 +29,12 @@ type Registry struct {
 // force and announces an executor. It ends with the test.
 func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
+	return StartSealed(tb, nc, nil)
+}
+
+// StartSealed is Start with keys.
+func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
+	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(cancel)
 	log := logtest.Quiet()
@@ -44,7 +51,7 @@ func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	check(stream.EnsureReports(ctx, js, 1))
 	check(edit.EnsureBuckets(ctx, js, 1))
 
-	r := &Registry{Directory: edit.NewDirectory(), JetStream: js}
+	r := &Registry{Directory: edit.NewDirectory(keys), JetStream: js}
 	r.Follower, err = agree.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
@@ -58,6 +65,7 @@ func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Cleanup(r.Lease.Stop)
 	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
 	check(err)
+	r.SealWith(keys)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	check(err)
 	check(r.PutPlans(ctx, plans))

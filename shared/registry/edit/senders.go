@@ -1,0 +1,377 @@
+package edit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// SenderSpec is what an operator says of a node's sender.
+type SenderSpec struct {
+	Preset string // an ID, or an alias
+	// Secrets are in clear, the newest first. nil: those that are there stay. One that is there already keeps
+	// its ID.
+	Secrets []string
+	// Settings replace those that are there; secret ones that are not named stay.
+	Settings map[string]string
+}
+
+// SenderInfo is a node's sender without its secrets.
+type SenderInfo struct {
+	Workflow *hookstartv1.Workflow
+	NodeID   string
+	Preset   string
+	Secrets  []SecretInfo      // that work now, the newest first
+	Settings map[string]string // that are not secret
+}
+
+// SecretInfo is a secret, without its text.
+type SecretInfo struct {
+	ID        string
+	Last4     string // "": it is short
+	PublicKey string // "": it is none, and its text is not shown
+	SetAt     time.Time
+	ExpiresAt time.Time // zero: never
+}
+
+// minShownLength is the length from which on the last four characters of a secret may be shown.
+const minShownLength = 8
+
+// MaxEndAfter is how long secrets may work on after a new one was set.
+const MaxEndAfter = MaxKeepOld
+
+// Sender returns a node's sender; nil: it has none.
+func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*SenderInfo, error) {
+	if err := e.Current(ctx); err != nil {
+		return nil, err
+	}
+	w, node, err := e.findTrigger(workflowID, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	return senderInfo(w.Record, node, e.now()), nil
+}
+
+func senderInfo(w *hookstartv1.Workflow, node *hookstartv1.TriggerNode, now time.Time) *SenderInfo {
+	record := node.GetSender()
+	if record == nil {
+		return nil
+	}
+	info := &SenderInfo{Workflow: w, NodeID: node.GetNodeId(), Preset: record.GetPreset(), Settings: maps.Clone(record.GetSettings())}
+	for _, s := range liveSecrets(record, now) {
+		one := SecretInfo{ID: s.GetId(), Last4: s.GetLast4(), PublicKey: s.GetPublicKey(), SetAt: s.GetSetAt().AsTime()}
+		if s.GetExpiresAt() != nil {
+			one.ExpiresAt = s.GetExpiresAt().AsTime()
+		}
+		info.Secrets = append(info.Secrets, one)
+	}
+	return info
+}
+
+// liveSecrets are the secrets that have not ended.
+func liveSecrets(record *hookstartv1.Sender, now time.Time) []*hookstartv1.SenderSecret {
+	var live []*hookstartv1.SenderSecret
+	for _, s := range record.GetSecrets() {
+		if s.GetExpiresAt() == nil || s.GetExpiresAt().AsTime().After(now) {
+			live = append(live, s)
+		}
+	}
+	return live
+}
+
+// PutSender gives a node a sender, or replaces it, and says whether it is new. It fails with an InvalidError,
+// ErrTooManySecrets, or seal.ErrNoKey.
+func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+		created = before == nil
+		preset, known := sender.Lookup(spec.Preset)
+		if !known {
+			_, err := sender.Compile(sender.Config{Preset: spec.Preset})
+			return nil, invalidSender(err)
+		}
+		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+		if err != nil && (spec.Secrets == nil || !errors.Is(err, seal.ErrNoKey)) {
+			return nil, err
+		}
+		edit := senderEdit{editor: e, workflowID: workflowID, nodeID: nodeID, preset: preset, before: before, opened: config}
+		if spec.Secrets != nil {
+			edit.replace(spec.Secrets)
+		} else if preset.Verifies {
+			edit.keep()
+		}
+		return edit.finish(spec.Settings)
+	})
+	return info, created, err
+}
+
+// AddSenderSecret gives a node's sender another secret, the newest. endOthers says when the others end, if
+// they would not end earlier: after that long, 0 at once; nil: they stay. It fails with an InvalidError,
+// ErrNotFound, ErrTooManySecrets, or seal.ErrNoKey.
+func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration) (info *SenderInfo, err error) {
+	if endOthers != nil && (*endOthers < 0 || *endOthers > MaxEndAfter) {
+		return nil, &InvalidError{"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second))}
+	}
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+		if before == nil {
+			return nil, noSender(workflowID, nodeID)
+		}
+		edit, err := e.openEdit(workflowID, nodeID, before)
+		if err != nil {
+			return nil, err
+		}
+		edit.keep()
+		edit.add(text)
+		if endOthers != nil {
+			edit.endOthers(e.now().Add(*endOthers))
+		}
+		return edit.finish(before.GetSettings())
+	})
+	return info, err
+}
+
+// RemoveSenderSecret ends one secret at once. It fails with ErrNotFound or ErrLastSecret.
+func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
+	var info *SenderInfo
+	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+		live := liveSecrets(before, e.now())
+		at := slices.IndexFunc(live, func(s *hookstartv1.SenderSecret) bool { return s.GetId() == id })
+		switch {
+		case at < 0:
+			return nil, &NotFoundError{fmt.Sprintf("secret %q of the sender of trigger node %q of workflow %q", id, nodeID, workflowID)}
+		case len(live) == 1:
+			return nil, ErrLastSecret
+		}
+		after := proto.CloneOf(before)
+		after.Secrets = slices.Delete(slices.Clone(live), at, at+1)
+		return after, nil
+	})
+}
+
+// RemoveSender leaves a node with its token alone. It fails with ErrNotFound.
+func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
+	var info *SenderInfo
+	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+		if before == nil {
+			return nil, noSender(workflowID, nodeID)
+		}
+		return nil, nil //nolint:nilnil // no sender is what was asked for
+	})
+}
+
+func noSender(workflowID, nodeID string) error {
+	return &NotFoundError{fmt.Sprintf("sender at trigger node %q of workflow %q", nodeID, workflowID)}
+}
+
+// changeSender puts the sender that edit makes of the one before in force. edit must not change what it gets.
+func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, info **SenderInfo, edit func(before *hookstartv1.Sender) (*hookstartv1.Sender, error)) error {
+	return e.change(ctx, func() (uint64, error) {
+		have, before, err := e.findTrigger(workflowID, nodeID)
+		if err != nil {
+			return 0, err
+		}
+		after, err := edit(before.GetSender())
+		if err != nil {
+			return 0, err
+		}
+		if after != nil && proto.Equal(after, before.GetSender()) {
+			*info = senderInfo(have.Record, before, e.now())
+			return have.Revision, errUnchanged
+		}
+		w := proto.CloneOf(have.Record)
+		node := triggerNode(w, nodeID)
+		node.Sender = after
+		w.UpdatedAt = timestamppb.New(e.now())
+		*info = senderInfo(w, node, e.now())
+		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
+	})
+}
+
+// senderEdit makes a sender's record of another one.
+type senderEdit struct {
+	editor             *Editor
+	workflowID, nodeID string
+	preset             sender.Preset
+	before             *hookstartv1.Sender // nil: there is none
+	opened             sender.Config       // before, in clear
+
+	secrets []senderSecret // of the new one
+}
+
+// senderSecret is a secret of the new record; record is nil for one that is new.
+type senderSecret struct {
+	text   string
+	record *hookstartv1.SenderSecret
+	ends   time.Time // zero: as in record, or never
+}
+
+// openEdit begins an edit of a sender that keeps its preset.
+func (e *Editor) openEdit(workflowID, nodeID string, before *hookstartv1.Sender) (*senderEdit, error) {
+	preset, known := sender.Lookup(before.GetPreset())
+	if !known {
+		return nil, &InvalidError{"preset", fmt.Sprintf("this version has no preset %q: set the sender again", before.GetPreset())}
+	}
+	config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+	if err != nil {
+		return nil, err
+	}
+	return &senderEdit{editor: e, workflowID: workflowID, nodeID: nodeID, preset: preset, before: before, opened: config}, nil
+}
+
+// text is a secret of before in clear; "": it cannot be opened.
+func (s *senderEdit) text(id string) string {
+	for _, opened := range s.opened.Secrets {
+		if opened.ID == id {
+			return opened.Text
+		}
+	}
+	return ""
+}
+
+// keep takes over the secrets that have not ended.
+func (s *senderEdit) keep() {
+	for _, record := range liveSecrets(s.before, s.editor.now()) {
+		s.secrets = append(s.secrets, senderSecret{text: s.text(record.GetId()), record: record})
+	}
+}
+
+// replace takes these texts, each once.
+func (s *senderEdit) replace(texts []string) {
+	for _, text := range slices.Backward(texts) {
+		s.add(text)
+	}
+}
+
+// add puts a secret first, that never ends. One that is there already moves.
+func (s *senderEdit) add(text string) {
+	added := senderSecret{text: text}
+	for _, record := range liveSecrets(s.before, s.editor.now()) {
+		if text != "" && s.text(record.GetId()) == text {
+			added.record = proto.CloneOf(record)
+			added.record.ExpiresAt = nil
+			break
+		}
+	}
+	s.secrets = slices.DeleteFunc(s.secrets, func(other senderSecret) bool { return other.text == text })
+	s.secrets = append([]senderSecret{added}, s.secrets...)
+}
+
+// endOthers ends all but the first at a time, or when they would have ended if that is earlier.
+func (s *senderEdit) endOthers(at time.Time) {
+	if !at.After(s.editor.now()) {
+		s.secrets = s.secrets[:1]
+	}
+	for i := range s.secrets[1:] {
+		s.secrets[1+i].ends = at
+	}
+}
+
+// finish compiles the new sender, so that what could not work is refused here and never at a delivery, and
+// returns its record.
+func (s *senderEdit) finish(settings map[string]string) (*hookstartv1.Sender, error) {
+	if len(s.secrets) > sender.MaxSecrets {
+		return nil, fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds", ErrTooManySecrets, sender.MaxSecrets)
+	}
+	config := sender.Config{Preset: s.preset.ID, Settings: s.mergeSettings(settings)}
+	for _, secret := range s.secrets {
+		config.Secrets = append(config.Secrets, sender.Secret{ID: secret.record.GetId(), Text: secret.text})
+	}
+	if _, err := sender.Compile(config); err != nil {
+		return nil, invalidSender(err)
+	}
+	after := &hookstartv1.Sender{Preset: s.preset.ID}
+	for _, secret := range s.secrets {
+		record, err := s.secretRecord(secret)
+		if err != nil {
+			return nil, err
+		}
+		after.Secrets = append(after.Secrets, record)
+	}
+	return after, s.sealSettings(after, config.Settings)
+}
+
+// mergeSettings are the settings of the new sender: those given, and the secret ones that stay. An empty value
+// is as none.
+func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
+	merged := map[string]string{}
+	maps.Copy(merged, given)
+	if s.before.GetPreset() == s.preset.ID {
+		for name := range s.before.GetSealedSettings() {
+			if _, named := given[name]; !named {
+				merged[name] = s.opened.Settings[name]
+			}
+		}
+	}
+	maps.DeleteFunc(merged, func(_, value string) bool { return value == "" })
+	return merged
+}
+
+func (s *senderEdit) secretRecord(secret senderSecret) (*hookstartv1.SenderSecret, error) {
+	if secret.record != nil {
+		record := secret.record
+		if !secret.ends.IsZero() && (record.GetExpiresAt() == nil || record.GetExpiresAt().AsTime().After(secret.ends)) {
+			record = proto.CloneOf(record)
+			record.ExpiresAt = timestamppb.New(secret.ends)
+		}
+		return record, nil
+	}
+	record := &hookstartv1.SenderSecret{Id: rand.Text()[:12], SetAt: timestamppb.New(s.editor.now())}
+	if len(secret.text) >= minShownLength {
+		record.Last4 = string([]rune(secret.text)[max(0, len([]rune(secret.text))-4):])
+	}
+	if s.preset.Secret != nil && s.preset.Secret.Public {
+		record.PublicKey = secret.text
+		return record, nil
+	}
+	var err error
+	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text), registry.AboutSecret(s.workflowID, s.nodeID, record.GetId()))
+	return record, err
+}
+
+// sealSettings puts the settings into the record, the secret ones sealed. A box whose content stays is taken over,
+// so that a repeated call changes nothing.
+func (s *senderEdit) sealSettings(into *hookstartv1.Sender, settings map[string]string) error {
+	for _, known := range s.preset.Settings {
+		value, set := settings[known.Name]
+		switch {
+		case !set:
+		case !known.Secret:
+			if into.Settings == nil {
+				into.Settings = map[string]string{}
+			}
+			into.Settings[known.Name] = value
+		default:
+			box := s.before.GetSealedSettings()[known.Name]
+			if box == nil || s.opened.Settings[known.Name] != value {
+				var err error
+				if box, err = s.editor.keys.Seal([]byte(value), registry.AboutSetting(s.workflowID, s.nodeID, known.Name)); err != nil {
+					return err
+				}
+			}
+			if into.SealedSettings == nil {
+				into.SealedSettings = map[string][]byte{}
+			}
+			into.SealedSettings[known.Name] = box
+		}
+	}
+	return nil
+}
+
+// invalidSender turns what sender says of a config into what an operator gets.
+func invalidSender(err error) error {
+	if config, is := errors.AsType[*sender.ConfigError](err); is {
+		return &InvalidError{config.Field, config.Detail}
+	}
+	return err
+}

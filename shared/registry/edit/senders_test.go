@@ -1,0 +1,309 @@
+package edit_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+func keysOf(t *testing.T, lines ...string) *seal.Keys {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	fatal(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+	keys, err := seal.ReadFile(path)
+	fatal(t, err)
+	return keys
+}
+
+// opens says which of these secrets verify at an ingress.
+func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
+	t.Helper()
+	view, found := i.Lookup("wf")
+	if !found {
+		t.Fatal("there is no workflow")
+	}
+	node := view.Workflow.Nodes[0]
+	if node.Sender == nil {
+		return nil
+	}
+	for _, secret := range secrets {
+		request := sender.Request{Method: "POST", Body: []byte(`{"a":1}`)}
+		signed, err := sender.Sign(sender.Config{Preset: "github", Secrets: []sender.Secret{{Text: secret}}}, request, time.Now())
+		fatal(t, err)
+		request.Header = signed.Header
+		if node.Sender.Verify(&request, time.Now()).OK() {
+			verified = append(verified, secret)
+		}
+	}
+	return verified
+}
+
+const first, second, third = "the-first-secret", "the-second-secret", "the-third-secret"
+
+func TestSenders(t *testing.T) {
+	server := natstest.Start(t)
+	keys := keysOf(t, seal.NewLine())
+	r := registrytest.StartSealed(t, server.Connect(t), keys)
+	one, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
+	ctx := t.Context()
+	token := r.Workflow(t, "wf", "free", true)
+	if info, err := r.Sender(ctx, "wf", "node"); info != nil || err != nil {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	put := func(spec edit.SenderSpec) (*edit.SenderInfo, bool, error) { return r.PutSender(ctx, "wf", "node", spec) }
+
+	info, created, err := put(edit.SenderSpec{Preset: "github", Secrets: []string{first}})
+	if err != nil || !created || len(info.Secrets) != 1 || info.Secrets[0].Last4 != "cret" || info.Secrets[0].ID == "" {
+		t.Fatalf("%+v, %t, %v", info, created, err)
+	}
+	if got := fmt.Sprint(opens(t, one, first, second)); got != "[the-first-secret]" {
+		t.Errorf("after PUT: %s", got)
+	}
+	again, created, err := put(edit.SenderSpec{Preset: "github", Secrets: []string{first}})
+	if err != nil || created || again.Secrets[0].ID != info.Secrets[0].ID {
+		t.Errorf("PUT is not idempotent: %+v, %t, %v", again, created, err)
+	}
+	if _, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{ID: "wf", AccountID: "on-free", Name: "other", Triggers: []edit.TriggerSpec{{NodeID: "node"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(opens(t, one, first)); got != "[the-first-secret]" || r.Token(t, "wf", "node") != token {
+		t.Errorf("after a PUT of the workflow: %s", got)
+	}
+
+	hour := time.Hour
+	info, err = r.AddSenderSecret(ctx, "wf", "node", second, &hour)
+	if err != nil || len(info.Secrets) != 2 || !info.Secrets[0].ExpiresAt.IsZero() || time.Until(info.Secrets[1].ExpiresAt) > hour {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if got := fmt.Sprint(opens(t, one, first, second)); got != "[the-first-secret the-second-secret]" {
+		t.Errorf("after rotation: %s", got)
+	}
+	if _, err := r.AddSenderSecret(ctx, "wf", "node", third, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.AddSenderSecret(ctx, "wf", "node", "the-fourth-secret", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.AddSenderSecret(ctx, "wf", "node", "the-fifth-secret", nil); !errors.Is(err, edit.ErrTooManySecrets) {
+		t.Errorf("a fifth: %v", err)
+	}
+	atOnce := time.Duration(0)
+	if info, err = r.AddSenderSecret(ctx, "wf", "node", third, &atOnce); err != nil || len(info.Secrets) != 1 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if got := fmt.Sprint(opens(t, one, first, second, third)); got != "[the-third-secret]" {
+		t.Errorf("after the others were ended: %s", got)
+	}
+	if err := r.RemoveSenderSecret(ctx, "wf", "node", info.Secrets[0].ID); !errors.Is(err, edit.ErrLastSecret) {
+		t.Errorf("the last one: %v", err)
+	}
+	if err := r.RemoveSenderSecret(ctx, "wf", "node", "nothing"); !errors.Is(err, edit.ErrNotFound) {
+		t.Errorf("none such: %v", err)
+	}
+	if info, _, err = put(edit.SenderSpec{Preset: "github"}); err != nil || len(info.Secrets) != 1 {
+		t.Errorf("without secrets those that are there stay: %+v, %v", info, err)
+	}
+
+	fatal(t, r.RemoveSender(ctx, "wf", "node"))
+	if view, _ := one.Lookup("wf"); view.Workflow.Nodes[0].Sender != nil {
+		t.Error("it is still there")
+	}
+	if err := r.RemoveSender(ctx, "wf", "node"); !errors.Is(err, edit.ErrNotFound) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestSendersThatCannotWork(t *testing.T) {
+	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
+	r.Workflow(t, "wf", "free", true)
+	for name, spec := range map[string]edit.SenderSpec{
+		"no preset":           {},
+		"no such preset":      {Preset: "nobody"},
+		"no secret":           {Preset: "github"},
+		"empty secrets":       {Preset: "github", Secrets: []string{}},
+		"an empty secret":     {Preset: "github", Secrets: []string{""}},
+		"no such setting":     {Preset: "github", Secrets: []string{first}, Settings: map[string]string{"what": "x"}},
+		"undecodable":         {Preset: "hmac", Secrets: []string{"not hex"}, Settings: map[string]string{"header": "X-S", "key": "hex"}},
+		"no header":           {Preset: "hmac", Secrets: []string{first}},
+		"a secret for plain":  {Preset: "plain", Secrets: []string{first}},
+		"public key in vain":  {Preset: "discord", Secrets: []string{"zz"}},
+		"a bad deliveryId":    {Preset: "plain", Settings: map[string]string{"deliveryId": "body"}},
+		"missing verifyToken": {Preset: "meta", Secrets: []string{first}},
+	} {
+		var invalid *edit.InvalidError
+		if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); !errors.As(err, &invalid) || strings.Contains(err.Error(), first) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := r.PutSender(t.Context(), "wf", "gone", edit.SenderSpec{Preset: "plain"}); !errors.Is(err, edit.ErrNotFound) {
+		t.Errorf("no such node: %v", err)
+	}
+	var five []string
+	for n := range 5 {
+		five = append(five, fmt.Sprint(first, n))
+	}
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: five}); !errors.Is(err, edit.ErrTooManySecrets) {
+		t.Errorf("five: %v", err)
+	}
+}
+
+func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
+	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
+	r.Workflow(t, "wf", "free", true)
+	spec := edit.SenderSpec{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "chosen-by-me"}}
+	info, _, err := r.PutSender(t.Context(), "wf", "node", spec)
+	if err != nil || len(info.Settings) != 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	revision := r.Follower.Revision()
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "meta"}); err != nil {
+		t.Fatalf("the verify token did not stay: %v", err)
+	}
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); err != nil || r.Follower.Revision() != revision {
+		t.Errorf("PUT is not idempotent: %v", err)
+	}
+}
+
+func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	r.Workflow(t, "wf", "free", true)
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}}); !errors.Is(err, seal.ErrNoKey) {
+		t.Error(err)
+	}
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "plain"}); err != nil {
+		t.Errorf("what needs no secret needs no key: %v", err)
+	}
+}
+
+// inNATS says whether a text is anywhere in a server's files. NATS keeps what was overwritten until it
+// compacts, so only what was never there is surely not there.
+func inNATS(t *testing.T, server *natstest.Node, text string) bool {
+	t.Helper()
+	found := false
+	fatal(t, filepath.WalkDir(server.StoreDir(), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		found = found || bytes.Contains(data, []byte(text))
+		return err
+	}))
+	return found
+}
+
+func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
+	server := natstest.Start(t)
+	r := registrytest.StartSealed(t, server.Connect(t), keysOf(t, seal.NewLine()))
+	token := r.Workflow(t, "wf", "free", true)
+	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
+		Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "chosen-by-me"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	fatal(t, r.Rotate(t.Context(), "wf", "node", time.Hour))
+	newest := r.Token(t, "wf", "node")
+	server.Stop()
+	for _, secret := range []string{token, newest, first, "chosen-by-me"} {
+		if inNATS(t, server, secret) {
+			t.Errorf("%q is there in clear", secret)
+		}
+	}
+	if !inNATS(t, server, "on-free") {
+		t.Error("nothing is found at all")
+	}
+}
+
+func TestReseal(t *testing.T) {
+	server := natstest.Start(t)
+	before := registrytest.Start(t, server.Connect(t)) // without a key
+	ctx := t.Context()
+	token := before.Workflow(t, "wf", "free", true)
+	before.Workflow(t, "other", "free", false)
+
+	oldLine, newLine := seal.NewLine(), seal.NewLine()
+	old, both, only := keysOf(t, oldLine), keysOf(t, newLine, oldLine), keysOf(t, newLine)
+	reseal := func(keys *seal.Keys, want edit.Resealed) {
+		t.Helper()
+		if done, err := edit.Reseal(ctx, before.JetStream, keys, func(edit.Resealed) {}); err != nil || done != want {
+			t.Fatalf("%+v, %v; want %+v", done, err, want)
+		}
+	}
+	reseal(old, edit.Resealed{Read: 4, Written: 2})
+	reseal(old, edit.Resealed{Read: 4})
+	if _, err := before.Trigger(ctx, "wf", "node"); !errors.Is(err, seal.ErrNoKey) {
+		t.Errorf("who has no key: %v", err)
+	}
+	r := registrytest.StartSealed(t, server.Connect(t), old)
+	if r.Token(t, "wf", "node") != token {
+		t.Error("the token is another one")
+	}
+	if _, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "v"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := edit.Reseal(ctx, before.JetStream, only, func(edit.Resealed) {}); !errors.Is(err, seal.ErrNoKey) {
+		t.Errorf("without the key from before: %v", err)
+	}
+	reseal(both, edit.Resealed{Read: 4, Written: 3})
+
+	after := registrytest.StartSealed(t, server.Connect(t), only)
+	if after.Token(t, "wf", "node") != token {
+		t.Error("the token is another one")
+	}
+	if n, err := after.Directory.Unusable(); n != 0 {
+		t.Errorf("%d senders cannot be used: %v", n, err)
+	}
+	late, _ := registrytest.StartSealedIngress(t, server.Connect(t), old)
+	view, _ := late.Lookup("wf")
+	if n, err := late.Unusable(); n != 1 || !errors.Is(err, seal.ErrNoKey) || view.Workflow.Nodes[0].Unusable == nil || view.Workflow.Nodes[0].Sender != nil {
+		t.Errorf("an ingress without the key: %d, %v", n, err)
+	}
+}
+
+// Of an ingress that has no sender for a node yet, or still, no request may pass as that of one.
+func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
+	server := natstest.Start(t)
+	keys := keysOf(t, seal.NewLine())
+	r := registrytest.StartSealed(t, server.Connect(t), keys)
+	one, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
+	two, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
+	r.Workflow(t, "wf", "free", true)
+	ctx := t.Context()
+	expect := func(round int, what, want string) {
+		t.Helper()
+		for _, i := range []*registrytest.Ingress{one, two} {
+			if got := fmt.Sprint(opens(t, i, first, second)); got != want {
+				t.Fatalf("round %d, %s: %s", round, what, got)
+			}
+		}
+	}
+	rounds := 500
+	if testing.Short() {
+		rounds = 20
+	}
+	atOnce := time.Duration(0)
+	for round := range rounds {
+		_, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}})
+		fatal(t, err)
+		expect(round, "set", "[the-first-secret]")
+		_, err = r.AddSenderSecret(ctx, "wf", "node", second, &atOnce)
+		fatal(t, err)
+		expect(round, "rotated", "[the-second-secret]")
+		fatal(t, r.RemoveSender(ctx, "wf", "node"))
+		expect(round, "removed", "[]")
+	}
+	if view, _ := one.Lookup("wf"); len(view.Workflow.Nodes) != 1 || view.Workflow.Nodes[0].Tokens[0].Hash != registry.HashToken(r.Token(t, "wf", "node")) {
+		t.Error("the token has changed")
+	}
+}

@@ -1,0 +1,146 @@
+// Package seal keeps secrets at rest unreadable: AES-256-GCM with keys from a file. What was sealed as one
+// record cannot be opened as another one, so that who may write records cannot swap their secrets.
+package seal
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// ErrNoKey means that there is no key: nothing can be sealed, or what was sealed cannot be opened.
+var ErrNoKey = errors.New("the key is missing")
+
+// ErrBroken means that the key is there, and yet a box does not open: it is damaged, or of another record.
+var ErrBroken = errors.New("what is sealed cannot be opened")
+
+// Keys seal and open. They are immutable and safe for concurrent use. The nil Keys have no key.
+type Keys struct {
+	first string // the ID of the key that seals
+	byID  map[string]cipher.AEAD
+}
+
+// keySize is the size of a key, in bytes.
+const keySize = 32
+
+// version is the first byte of every box.
+const version = 1
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// NewLine makes a key: a line of a key file, without its end.
+func NewLine() string {
+	var key [keySize]byte
+	_, _ = rand.Read(key[:]) // never fails: crypto/rand says so
+	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
+}
+
+// ReadFile reads a key file: lines of id:base64(32 bytes), of which the first seals and all open. Empty lines
+// and those that begin with # are left out. path "" means no keys. No error quotes a key.
+func ReadFile(path string) (*Keys, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // the nil Keys are of use
+	}
+	file, err := os.ReadFile(path) //nolint:gosec // the operator's own file
+	if err != nil {
+		return nil, fmt.Errorf("--secrets-key-file: %w", err)
+	}
+	keys, err := parse(file)
+	if err != nil {
+		return nil, fmt.Errorf("--secrets-key-file %s: %w; hookstart admin secrets-key makes a line", path, err)
+	}
+	return keys, nil
+}
+
+func parse(file []byte) (*Keys, error) {
+	keys := &Keys{byID: map[string]cipher.AEAD{}}
+	number := 0
+	for text := range bytes.Lines(file) {
+		number++
+		line := strings.TrimSpace(string(text))
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		id, encoded, _ := strings.Cut(line, ":")
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+		switch {
+		case !validID.MatchString(id) || err != nil || len(key) != keySize:
+			return nil, fmt.Errorf("line %d is not id:base64 of %d bytes", number, keySize)
+		case keys.byID[id] != nil:
+			return nil, fmt.Errorf("line %d has the ID of an earlier one", number)
+		}
+		if keys.byID[id], err = newAEAD(key); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if keys.first == "" {
+			keys.first = id
+		}
+	}
+	if keys.first == "" {
+		return nil, errors.New("there is no key in it")
+	}
+	return keys, nil
+}
+
+func newAEAD(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// CanSeal says whether there is a key.
+func (k *Keys) CanSeal() bool { return k != nil }
+
+// Seal makes a box of a secret of one record. about names the record, the same for Open. Without a key it fails
+// with ErrNoKey.
+func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
+	if k == nil {
+		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
+	}
+	head := append([]byte{version, byte(len(k.first))}, k.first...)
+	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil
+}
+
+// Open returns what is in a box that was sealed for the record about. It fails with ErrNoKey or ErrBroken.
+func (k *Keys) Open(box []byte, about string) ([]byte, error) {
+	id, head, err := keyOf(box)
+	if err != nil {
+		return nil, err
+	}
+	if k == nil || k.byID[id] == nil {
+		return nil, fmt.Errorf("%w: it is sealed with the key %q, which is not in --secrets-key-file", ErrNoKey, id)
+	}
+	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additional(head, about))
+	if err != nil {
+		return nil, fmt.Errorf("%w: it is damaged, of another record, or of another key with the ID %q", ErrBroken, id)
+	}
+	return secret, nil
+}
+
+// IsCurrent says whether a box is sealed with the key that seals now.
+func (k *Keys) IsCurrent(box []byte) bool {
+	id, _, err := keyOf(box)
+	return err == nil && k != nil && id == k.first
+}
+
+func keyOf(box []byte) (id string, head []byte, err error) {
+	if len(box) < 2 || box[0] != version || len(box) < 2+int(box[1]) {
+		return "", nil, fmt.Errorf("%w: it has a form that this version does not know", ErrBroken)
+	}
+	head = box[:2+int(box[1])]
+	return string(head[2:]), head, nil
+}
+
+// additional is what a box is bound to beside its content.
+func additional(head []byte, about string) []byte {
+	return append(bytes.Clone(head), about...)
+}

@@ -1,0 +1,81 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// What is sealed is sealed as one of these, so that no box can be put in another one's place.
+
+// AboutTrigger is what the tokens and the sample payload of a node are sealed as.
+func AboutTrigger(workflowID, nodeID string) string { return "trigger:" + workflowID + "." + nodeID }
+
+// AboutSecret is what a secret of a node's sender is sealed as.
+func AboutSecret(workflowID, nodeID, secretID string) string {
+	return "secret:" + workflowID + "." + nodeID + ":" + secretID
+}
+
+// AboutSetting is what a secret setting of a node's sender is sealed as.
+func AboutSetting(workflowID, nodeID, name string) string {
+	return "setting:" + workflowID + "." + nodeID + ":" + name
+}
+
+// AboutCaptured is what a secret that a node's provider brought is sealed as, on its way to the executors.
+func AboutCaptured(workflowID, nodeID string) string {
+	return "captured:" + workflowID + "." + nodeID
+}
+
+// OpenSender opens the record of a node's sender. The config holds secrets in clear. Its errors are those of
+// seal.Keys.Open, and say which node they are about.
+func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.Sender) (sender.Config, error) {
+	config := sender.Config{Preset: record.GetPreset(), Settings: maps.Clone(record.GetSettings())}
+	open := func(box []byte, about string) (string, error) {
+		text, err := keys.Open(box, about)
+		if err != nil {
+			err = fmt.Errorf("the sender of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+		}
+		return string(text), err
+	}
+	for name, box := range record.GetSealedSettings() {
+		text, err := open(box, AboutSetting(workflowID, nodeID, name))
+		if err != nil {
+			return config, err
+		}
+		if config.Settings == nil {
+			config.Settings = map[string]string{}
+		}
+		config.Settings[name] = text
+	}
+	for _, s := range record.GetSecrets() {
+		secret := sender.Secret{ID: s.GetId(), Text: s.GetPublicKey()}
+		if s.GetExpiresAt() != nil {
+			secret.ExpiresAt = s.GetExpiresAt().AsTime()
+		}
+		if len(s.GetSealed()) > 0 {
+			text, err := open(s.GetSealed(), AboutSecret(workflowID, nodeID, s.GetId()))
+			if err != nil {
+				return config, err
+			}
+			secret.Text = text
+		}
+		config.Secrets = append(config.Secrets, secret)
+	}
+	return config, nil
+}
+
+// compileSender makes the sender of a node.
+func compileSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.Sender) (*sender.Sender, error) {
+	config, err := OpenSender(keys, workflowID, nodeID, record)
+	if err != nil {
+		return nil, err
+	}
+	s, err := sender.Compile(config)
+	if err != nil {
+		return nil, fmt.Errorf("the sender of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+	}
+	return s, nil
+}
