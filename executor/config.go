@@ -45,6 +45,8 @@ type Config struct {
 
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: they must name one." placeholder:"PLAN"`
 
+	SecretsKeyFile string `help:"File with the keys that seal tokens and senders' secrets in NATS: lines of id:base64(32 bytes), of which the first seals and all open. hookstart admin secrets-key makes one. Empty: tokens are stored in clear, and no sender's secret can be set." type:"path"`
+
 	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
 	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`

@@ -34,6 +34,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/tracing"
 	"github.com/hookstart/hookstart/shared/tracing/otlp"
@@ -67,6 +68,10 @@ func run(ctx context.Context, c Config) error {
 		o.Traces = traces
 	}
 	plans, err := readPlans(c.Plans, c.DefaultPlan)
+	if err != nil {
+		return err
+	}
+	keys, err := seal.ReadFile(c.SecretsKeyFile)
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,7 @@ func run(ctx context.Context, c Config) error {
 	defer func() { _ = records.Close() }()
 	records = measured.New(records, o.Metrics)
 
-	directory := edit.NewDirectory(nil)
+	directory := edit.NewDirectory(keys)
 	follower, err := agree.Follow(starting, js, directory, log)
 	if err != nil {
 		return err
@@ -135,6 +140,10 @@ func run(ctx context.Context, c Config) error {
 	editor, err := edit.NewEditor(starting, js, directory, follower, lease, roll)
 	if err != nil {
 		return err
+	}
+	editor.SealWith(keys)
+	if n, why := directory.Unusable(); n > 0 {
+		log.WithError(why).WithField("workflows", n).Error("senders' secrets cannot be opened: their nodes refuse everything until --secrets-key-file has the key, or the sender is set anew")
 	}
 	if err := putPlans(starting, editor, plans, log); err != nil {
 		return err

@@ -32,6 +32,8 @@ type Config struct {
 	MaxBodyBytes      int64    `help:"Largest body that is accepted, in bytes." default:"102400"`
 	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
 
+	SecretsKeyFile string `help:"File with the keys that open senders' secrets, the same as the executor's: lines of id:base64(32 bytes). Empty: no sender with a secret can be used." type:"path"`
+
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the endpoint speaks HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
 

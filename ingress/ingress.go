@@ -23,6 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/tracing"
@@ -50,6 +51,10 @@ func Run(ctx context.Context, c Config) error {
 
 func run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
+		return err
+	}
+	keys, err := seal.ReadFile(c.SecretsKeyFile)
+	if err != nil {
 		return err
 	}
 	o, log, opsAddr, stopOps, err := ops.Begin(ctx, "ingress", c.Ops, c.Log, c.LogLevel, c.OpsAddr)
@@ -106,7 +111,7 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 
-	snapshot := registry.NewSnapshot()
+	snapshot := registry.NewSealedSnapshot(keys)
 	follower, err := agree.Follow(starting, js, snapshot, log)
 	if err != nil {
 		return err
@@ -145,6 +150,9 @@ func run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer announcer.Stop()
+	if n, why := snapshot.Unusable(); n > 0 {
+		return fmt.Errorf("senders of %d workflows cannot be used here: %w; give this ingress the executor's --secrets-key-file, or set those senders anew", n, why)
+	}
 
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(serving) }()

@@ -134,13 +134,17 @@ var (
 // testHelpExamples proves that the help of every verb has an example that works with the
 // demo, and fits on a terminal.
 func testHelpExamples(t *testing.T, bin string) {
-	l := launchLocal(t, t.TempDir())
+	data := t.TempDir()
+	l := launchLocal(t, data)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("HOOKSTART_API_URL", l.executor)
 	t.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
 	t.Setenv("HOOKSTART_NATS_URL", l.nats)
 	t.Setenv("GORACE", raceOptions)
 	t.Chdir(t.TempDir())
+	if err := os.Symlink(filepath.Join(data, "secrets.key"), "secrets.key"); err != nil {
+		t.Fatal(err)
+	}
 
 	// There is something to show, to run again and to requeue.
 	shell(t, `hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)

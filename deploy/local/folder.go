@@ -17,10 +17,29 @@ import (
 
 	"github.com/hookstart/hookstart/shared/durable"
 	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // natsFolder is where in the data folder the embedded server keeps its streams.
 const natsFolder = "nats"
+
+// prepareSecretsKey finds the file with the keys: the configured one, or the one that is kept in the data folder,
+// or a new one there. An installation from before there were keys goes on with its tokens in clear until each
+// is written anew: hookstart admin reseal does that for all.
+func prepareSecretsKey(c Config) (path string, err error) {
+	if c.SecretsKeyFile != "" {
+		return c.SecretsKeyFile, nil
+	}
+	path = filepath.Join(c.DataDir, "secrets.key")
+	_, err = os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = durable.WriteFile(path, []byte(seal.NewLine()+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", folderError(c.DataDir, err)
+	}
+	return path, nil
+}
 
 // prepareFolder makes the data folder and finds the admin token: the configured one, or
 // the one that is kept in the folder, or a new one.

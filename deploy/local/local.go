@@ -45,6 +45,8 @@ type Config struct {
 	OIDCRole             []string `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
 	APIOrigins           []string `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 
+	SecretsKeyFile string `help:"File with the keys that seal tokens and senders' secrets: lines of id:base64(32 bytes), of which the first seals and all open. Empty: secrets.key in the data folder, which is made." type:"path"`
+
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ultra, which is unlimited; with --plans, none." placeholder:"PLAN"`
 
@@ -106,6 +108,10 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if forExecutor.SecretsKeyFile, err = prepareSecretsKey(c); err != nil {
+		return err
+	}
+	forIngress.SecretsKeyFile = forExecutor.SecretsKeyFile
 	// Listen on all addresses first: a port in use is reported before anything starts.
 	ingressListener, err := ops.Listen(ctx, c.IngressAddr, "--ingress-addr")
 	if err != nil {

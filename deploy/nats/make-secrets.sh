@@ -29,6 +29,9 @@ if [ -z "$renew" ]; then
     -subj '/CN=hookstart NATS' -keyout ca.key -out ca.crt 2>/dev/null
 fi
 
+# What seals tokens and senders' secrets in NATS: --secrets-key-file of executors and ingresses.
+echo "k1:$(openssl rand -base64 32)" > secrets.key
+
 names=DNS:localhost,IP:127.0.0.1
 for host; do
   case $host in

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/internal/retry"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
@@ -24,42 +25,56 @@ type Resealed struct {
 // Reseal seals every token, sample payload and sender's secret with the first of keys, those in clear too.
 // Executors and ingresses may run meanwhile; they need the keys from before, and the first. It stops at the
 // first record that cannot be opened; what was done until then stays, and it can be called again. progress is
-// called after each record.
-func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, progress func(Resealed)) (Resealed, error) {
-	var done Resealed
-	for _, bucket := range []struct {
-		name   string
-		anew   func(keys *seal.Keys, key string, data []byte) (proto.Message, error)
-		prefix string
-	}{
-		{registry.SecretsBucket, resealTrigger, ""},
-		{registry.Bucket, resealWorkflow, registry.WorkflowPrefix},
-	} {
-		kv, err := js.KeyValue(ctx, bucket.name)
-		if err != nil {
-			return done, fmt.Errorf("bucket %s: %w", bucket.name, err)
-		}
-		list, err := kv.ListKeys(ctx)
-		if err != nil {
-			return done, fmt.Errorf("list %s: %w", bucket.name, err)
-		}
-		for key := range list.Keys() {
-			if !strings.HasPrefix(key, bucket.prefix) {
-				continue
+// called after each workflow. It needs what an executor may do in NATS, and no more.
+func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger, progress func(Resealed)) (done Resealed, err error) {
+	directory := NewDirectory(nil) // it only says which records there are
+	follower, err := agree.Follow(ctx, js, directory, log)
+	if err != nil {
+		return done, err
+	}
+	defer follower.Stop()
+	if err := follower.CatchUp(ctx); err != nil {
+		return done, err
+	}
+	records, err := js.KeyValue(ctx, registry.Bucket)
+	if err != nil {
+		return done, fmt.Errorf("bucket %s: %w", registry.Bucket, err)
+	}
+	secrets, err := js.KeyValue(ctx, registry.SecretsBucket)
+	if err != nil {
+		return done, fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
+	}
+	const page = 1000
+	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("", list[len(list)-1].GetId(), page) {
+		for _, w := range list {
+			if err := done.add(resealRecord(ctx, records, registry.WorkflowPrefix+w.GetId(), func(data []byte) (proto.Message, error) {
+				return resealWorkflow(keys, w.GetId(), data)
+			})); err != nil {
+				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.GetId(), err)
 			}
-			written, err := resealRecord(ctx, kv, key, func(data []byte) (proto.Message, error) { return bucket.anew(keys, key, data) })
-			if err != nil {
-				_ = list.Stop()
-				return done, fmt.Errorf("seal %s %s: %w", bucket.name, key, err)
-			}
-			done.Read++
-			if written {
-				done.Written++
+			for _, node := range w.GetTriggers() {
+				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.GetId(), node.GetNodeId()), func(data []byte) (proto.Message, error) {
+					return resealTrigger(keys, w.GetId(), node.GetNodeId(), data)
+				})); err != nil {
+					return done, fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w", node.GetNodeId(), w.GetId(), err)
+				}
 			}
 			progress(done)
 		}
 	}
-	return done, ctx.Err()
+	return done, nil
+}
+
+// add counts one record.
+func (r *Resealed) add(written bool, err error) error {
+	if err != nil {
+		return err
+	}
+	r.Read++
+	if written {
+		r.Written++
+	}
+	return nil
 }
 
 // resealRecord replaces one record, over and over until nobody else was faster.
@@ -91,7 +106,7 @@ func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew f
 }
 
 // resealTrigger returns nil if there is nothing to do.
-func resealTrigger(keys *seal.Keys, key string, data []byte) (proto.Message, error) {
+func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (proto.Message, error) {
 	stored := &hookstartv1.TriggerSecrets{}
 	if err := proto.Unmarshal(data, stored); err != nil {
 		return nil, err
@@ -99,7 +114,6 @@ func resealTrigger(keys *seal.Keys, key string, data []byte) (proto.Message, err
 	if keys.IsCurrent(stored.GetSealed()) {
 		return nil, nil //nolint:nilnil // nothing to do
 	}
-	workflowID, nodeID, _ := strings.Cut(key, ".")
 	secrets, err := openTrigger(keys, workflowID, nodeID, data)
 	if err != nil {
 		return nil, err
@@ -108,12 +122,12 @@ func resealTrigger(keys *seal.Keys, key string, data []byte) (proto.Message, err
 }
 
 // resealWorkflow returns nil if there is nothing to do.
-func resealWorkflow(keys *seal.Keys, key string, data []byte) (proto.Message, error) {
+func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (proto.Message, error) {
 	w := &hookstartv1.Workflow{}
 	if err := proto.Unmarshal(data, w); err != nil {
 		return nil, err
 	}
-	workflowID, changed := strings.TrimPrefix(key, registry.WorkflowPrefix), false
+	changed := false
 	anew := func(box []byte, about string) ([]byte, error) {
 		if len(box) == 0 || keys.IsCurrent(box) {
 			return box, nil

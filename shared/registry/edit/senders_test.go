@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
@@ -236,7 +237,7 @@ func TestReseal(t *testing.T) {
 	old, both, only := keysOf(t, oldLine), keysOf(t, newLine, oldLine), keysOf(t, newLine)
 	reseal := func(keys *seal.Keys, want edit.Resealed) {
 		t.Helper()
-		if done, err := edit.Reseal(ctx, before.JetStream, keys, func(edit.Resealed) {}); err != nil || done != want {
+		if done, err := edit.Reseal(ctx, before.JetStream, keys, logtest.Quiet(), func(edit.Resealed) {}); err != nil || done != want {
 			t.Fatalf("%+v, %v; want %+v", done, err, want)
 		}
 	}
@@ -252,7 +253,7 @@ func TestReseal(t *testing.T) {
 	if _, _, err := r.PutSender(ctx, "wf", "node", edit.SenderSpec{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "v"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Reseal(ctx, before.JetStream, only, func(edit.Resealed) {}); !errors.Is(err, seal.ErrNoKey) {
+	if _, err := edit.Reseal(ctx, before.JetStream, only, logtest.Quiet(), func(edit.Resealed) {}); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("without the key from before: %v", err)
 	}
 	reseal(both, edit.Resealed{Read: 4, Written: 3})

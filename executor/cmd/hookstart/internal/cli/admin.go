@@ -21,6 +21,16 @@ type adminVerbs struct {
 	Stream   adminStream   `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
 	Backup   adminBackup   `cmd:"" help:"Copy the installation into one file while it runs."`
 	Restore  adminRestore  `cmd:"" help:"Put a backup into an empty installation."`
+
+	SecretsKey adminSecretsKey `cmd:"" name:"secrets-key" help:"Make a key for --secrets-key-file."`
+	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
+}
+
+// quiet is a log of nothing: what matters to a command is in its error.
+func quiet() *logrus.Logger {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return log
 }
 
 // natsFlags are of verbs that talk to NATS themselves.
@@ -32,10 +42,8 @@ type natsFlags struct {
 
 // connect connects to NATS. The caller closes the connection.
 func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
-	log := logrus.New()
-	log.SetOutput(io.Discard)
 	nc, err := bus.Connect(ctx, bus.Options{
-		URL: f.NATSURL, Name: "hookstart admin", Timeout: 5 * time.Second, CredsFile: f.NATSCreds, CAFile: f.NATSCA, Log: log,
+		URL: f.NATSURL, Name: "hookstart admin", Timeout: 5 * time.Second, CredsFile: f.NATSCreds, CAFile: f.NATSCA, Log: quiet(),
 	})
 	if err != nil {
 		return nil, err

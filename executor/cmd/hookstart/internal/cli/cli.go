@@ -103,7 +103,8 @@ type session struct {
 // withoutAPI says whether a command does its work without the operators' API.
 func withoutAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
-	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") || strings.HasPrefix(command, "admin stream")
+	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") || strings.HasPrefix(command, "admin stream") ||
+		command == "admin secrets-key" || command == "admin reseal"
 }
 
 func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {

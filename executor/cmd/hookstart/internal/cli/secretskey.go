@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+type adminSecretsKey struct{}
+
+func (*adminSecretsKey) Help() string {
+	return `Prints a line for the file that executors and ingresses get as --secrets-key-file.
+The first line seals, all of them open. To change the key: put a new line first,
+restart every ingress and executor, run hookstart admin reseal, then take the old
+line out.
+
+Example:
+
+  hookstart admin secrets-key`
+}
+
+// Run implements the verb.
+func (*adminSecretsKey) Run(s *session) error { return s.line("%s", seal.NewLine()) }
+
+// adminReseal talks to NATS itself: it works while no executor can start for want of a key.
+type adminReseal struct {
+	natsFlags
+	SecretsKeyFile string `help:"File with the keys, as for executors: the first seals, all open." type:"path"`
+}
+
+func (*adminReseal) Help() string {
+	return `Everything may run meanwhile. Tokens that were stored in clear are sealed, too. NATS
+may keep what was overwritten in its files until it compacts them.
+
+Example:
+
+  hookstart admin reseal --secrets-key-file secrets.key`
+}
+
+// resealEvery is about how many records are sealed between two lines of progress.
+const resealEvery = 10_000
+
+// Run implements the verb.
+func (v *adminReseal) Run(s *session) error {
+	keys, err := seal.ReadFile(v.SecretsKeyFile)
+	if err != nil {
+		return err
+	}
+	if !keys.CanSeal() {
+		return &usageError{"--secrets-key-file is missing", "hookstart admin secrets-key makes a key"}
+	}
+	js, err := v.connect(s.ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	noted := 0
+	done, err := edit.Reseal(s.ctx, js, keys, quiet(), func(sofar edit.Resealed) {
+		if sofar.Read-noted >= resealEvery {
+			noted = sofar.Read
+			s.note("%d records read, %d sealed anew", sofar.Read, sofar.Written)
+		}
+	})
+	switch {
+	case errors.Is(err, seal.ErrNoKey):
+		return &hintError{err, "add that key's line to the file, below the new one"}
+	case err != nil:
+		return err
+	}
+	return s.line("%d records read, %d sealed anew", done.Read, done.Written)
+}
