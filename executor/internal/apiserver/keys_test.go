@@ -11,7 +11,9 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
 // key makes a key.
@@ -199,6 +201,27 @@ func TestOrigins(t *testing.T) {
 		}
 		if a := r.call("GET", "/plans", "", from(origin)).is(200); a.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%q: %v", origin, a.header)
+		}
+	}
+}
+
+// Keys hold at another executor from the very next request, and so do their revocations.
+func TestKeysHoldAtEveryExecutor(t *testing.T) {
+	t.Parallel()
+	here := start(t)
+	there := registrytest.Start(t, here.nats.Connect(t))
+	keyring := operate.NewKeyring(there.Editor, there.Directory, here.store, logtest.Quiet())
+	for i := range 30 {
+		made := here.key("viewer", "")
+		if by, known, err := keyring.ByText(t.Context(), made.Secret); !known || err != nil || by.ID != made.ID {
+			t.Fatalf("%d: the other executor does not know a key that was made: %v", i, err)
+		}
+		here.delete("/keys/" + made.ID).is(204)
+		if _, known, err := keyring.ByText(t.Context(), made.Secret); known || err != nil {
+			t.Fatalf("%d: the other executor takes a key that was revoked: %v", i, err)
+		}
+		if _, known, err := keyring.ByID(t.Context(), made.ID); known || err != nil {
+			t.Fatalf("%d: a session with it goes on: %v", i, err)
 		}
 	}
 }

@@ -106,6 +106,7 @@ func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
 func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow) (PutResult[api.Workflow], error) {
 	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
+		Within: by.AccountID, // somebody may make it meanwhile
 	}
 	for _, t := range put.Triggers {
 		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}

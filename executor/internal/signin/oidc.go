@@ -45,7 +45,12 @@ type OIDC struct {
 
 	mu       sync.Mutex
 	provider *oidc.Provider
+	away     error     // why it could not be asked for its configuration
+	until    time.Time // when that is tried again
 }
+
+// tryAgain is how long a provider that does not answer is left alone: strangers may ask for it, and must not pile up.
+const tryAgain = 5 * time.Second
 
 // NewOIDC does not call the provider yet.
 func NewOIDC(c OIDCConfig) *OIDC {
@@ -121,10 +126,12 @@ func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next stri
 func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Config, provider *oidc.Provider, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.provider == nil && time.Now().After(o.until) {
+		o.provider, o.away = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer)
+		o.until = time.Now().Add(tryAgain)
+	}
 	if o.provider == nil {
-		if o.provider, err = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer); err != nil {
-			return client, nil, fmt.Errorf("the identity provider does not answer as one does: %w", err)
-		}
+		return client, nil, fmt.Errorf("the identity provider does not answer as one does: %w", o.away)
 	}
 	scheme := "http"
 	if overHTTPS(r) {

@@ -1,14 +1,15 @@
 package signin
 
 import (
-	"crypto/hkdf"
 	"crypto/hmac"
+	"crypto/pbkdf2"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -64,11 +65,25 @@ type user struct {
 }
 
 func newSessions(adminToken string) sessions {
-	key, err := hkdf.Key(sha256.New, []byte(adminToken), nil, "hookstart console session 2", sha256.Size)
+	return sessions{key: signingKey(adminToken), now: time.Now}
+}
+
+// stretching makes each guess of the admin token that slow, for whoever has a cookie to try them on: everybody who may
+// sign in has one, viewers too.
+const stretching = 600_000
+
+var signingKeys sync.Map // admin token → what was made of it: only the first time is slow
+
+func signingKey(adminToken string) []byte {
+	if known, is := signingKeys.Load(adminToken); is {
+		return known.([]byte) //nolint:forcetypeassert // nothing else is stored
+	}
+	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"), stretching, sha256.Size)
 	if err != nil {
 		panic(err) // only for keys that are far too long
 	}
-	return sessions{key: key, now: time.Now}
+	signingKeys.Store(adminToken, key)
+	return key
 }
 
 // issue makes a session that begins now. In the cookie are JSON and its HMAC-SHA256.

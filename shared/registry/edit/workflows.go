@@ -23,6 +23,8 @@ type WorkflowSpec struct {
 	Queue     string              // "": the default queue
 	RateLimit *registry.RateLimit // nil: the plan's
 	Triggers  []TriggerSpec
+	// Within is the only account in which one that exists may be; of another one it is not found. Empty: any.
+	Within string
 }
 
 // TriggerSpec is what an operator says of a trigger node.
@@ -85,6 +87,9 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		}
 		have, exists := e.directory.Workflow(spec.ID)
 		created = !exists
+		if exists && spec.Within != "" && have.Record.GetAccountId() != spec.Within {
+			return 0, noWorkflow(spec.ID)
+		}
 		if exists {
 			w = proto.CloneOf(have.Record)
 		} else {
