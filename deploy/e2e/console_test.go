@@ -36,6 +36,7 @@ func TestConsole(t *testing.T) {
 
 	b.write("#name", "Acme Inc.")
 	b.wait(`document.querySelector("#id").value === "acme-inc"`)
+	b.do(chromedp.SetValue(chromedp.CSS("#plan"), "free"))
 	b.click("[data-create-account] .primary")
 	b.text("#account-acme-inc", "0 of 1 active")
 	b.text("[data-done]", "“Acme Inc.” is created.")

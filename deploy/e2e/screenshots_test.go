@@ -181,10 +181,10 @@ type camera struct {
 // newCamera signs in.
 func newCamera(t *testing.T, folder string, p *process) *camera {
 	t.Helper()
-	link := p.Await(`\nConsole +(\S+)`)
-	base, _, _ := strings.Cut(link, "/sign-in")
-	c := &camera{openBrowser(t, base), folder}
-	c.do(chromedp.Navigate(link))
+	c := &camera{openBrowser(t, p.Await(`\nConsole +(http://[^/\s]+)`)), folder}
+	c.do(chromedp.Navigate(c.base + "/sign-in"))
+	c.write("#token", adminToken)
+	c.do(chromedp.Submit(chromedp.CSS("#token")))
 	c.page("Overview")
 	return c
 }
