@@ -111,6 +111,7 @@ type Progress struct {
 	WorkflowID string
 	Status     Status // Running, Succeeded or Failed
 	At         time.Time
+	StartedAt  time.Time // with Succeeded or Failed: when the attempt began, zero if that is not known
 	Error      string // with Failed
 	Output     []byte // with Succeeded: one JSON text, or empty
 }

@@ -50,8 +50,10 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 	}
 
 	ctx, span := r.startSpan(msg, start, attempt)
-	r.report(start, execution.Progress{Status: execution.Running})
+	called := time.Now()
+	stopReport := r.reportRunning(start, called)
 	output, err := r.call(ctx, start, attempt)
+	stopReport()
 	if most := MaxOutput(r.nc); err == nil && int64(len(output)) > most {
 		// The NATS server would refuse the report each time.
 		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(output), most))
@@ -61,12 +63,12 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 	var permanent *permanentError
 	switch {
 	case err == nil:
-		r.end(m, start, attempt, began, execution.Progress{Status: execution.Succeeded, Output: output}, nil, done)
+		r.end(m, start, attempt, began, execution.Progress{Status: execution.Succeeded, StartedAt: called, Output: output}, nil, done)
 	case r.working.Err() != nil:
 		r.note(start, attempt, began, HandedBack, err)
 		r.handBack(m, 0, done)
 	case errors.As(err, &permanent), attempt == r.Attempts:
-		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err, done)
+		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, StartedAt: called, Error: err.Error()}, err, done)
 	default:
 		r.note(start, attempt, began, TriedAgain, err)
 		r.handBack(m, r.pause(attempt, err), done)
@@ -157,16 +159,28 @@ func (r *runner) handBack(m *message, after time.Duration, done func()) {
 	done()
 }
 
-// report publishes a state that is not final, without a confirmation: the final report makes up
-// for a lost one.
-func (r *runner) report(start *execution.Start, p execution.Progress) {
-	if msg, err := r.progress(start, p); err == nil {
-		_ = r.nc.PublishMsg(msg)
+// reportRunning publishes that the handler, which was called at a time, runs, once it has worked for
+// ReportRunningAfter, unless stop is called first. There is no confirmation: the final report makes up for a lost
+// one. One that is sent while the handler returns may come after the final report, and then changes nothing.
+func (r *runner) reportRunning(start *execution.Start, called time.Time) (stop func()) {
+	report := func() {
+		if msg, err := r.progress(start, execution.Progress{Status: execution.Running, At: called}); err == nil {
+			_ = r.nc.PublishMsg(msg)
+		}
 	}
+	if r.ReportRunningAfter < 0 {
+		report()
+		return func() {}
+	}
+	timer := time.AfterFunc(r.ReportRunningAfter, report)
+	return func() { timer.Stop() }
 }
 
 func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.Msg, error) {
-	p.ID, p.At = start.ID, time.Now()
+	p.ID = start.ID
+	if p.At.IsZero() {
+		p.At = time.Now()
+	}
 	if len(p.Error) > maxError {
 		p.Error = p.Error[:maxError] + " …"
 	}

@@ -116,6 +116,10 @@ type Options struct {
 	// Handlers may work longer: the runner sends heartbeats for them. 0 means 15 s.
 	// An existing group keeps its value.
 	AckWait time.Duration
+	// ReportRunningAfter is how long a handler works before the runner reports that its execution runs. A
+	// quicker one is reported once, when it has ended, with the time at which it began. 0 means 1 s; a negative
+	// value means at once.
+	ReportRunningAfter time.Duration
 	// DrainTimeout is how long handlers may take to finish after the context of Run has ended. Then
 	// their contexts end, and other members get their executions. 0 means 30 s.
 	DrainTimeout time.Duration
@@ -166,6 +170,7 @@ func (o Options) withDefaults() (Options, error) {
 	orElse(&o.Attempts, 5)
 	orElse(&o.Timeout, 5*time.Minute)
 	orElse(&o.AckWait, stream.RunnerAckWait)
+	orElse(&o.ReportRunningAfter, time.Second)
 	orElse(&o.DrainTimeout, 30*time.Second)
 	if o.Backoff == nil {
 		o.Backoff = func(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }

@@ -63,8 +63,33 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	states := ingress.States(t, id)
-	if len(states) != 2 || states[0].Status != execution.Running || states[1].Status != execution.Succeeded || states[1].Output != nil {
+	// A quick one is reported once.
+	if len(states) != 1 || states[0].Status != execution.Succeeded || states[0].Output != nil || states[0].StartedAt.IsZero() || states[0].StartedAt.After(states[0].At) {
 		t.Errorf("%+v", states)
+	}
+}
+
+// A handler that works for a while is reported while it does, with the time at which it began; a negative
+// ReportRunningAfter reports at once.
+func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	for group, after := range map[string]time.Duration{"later": 20 * time.Millisecond, "at-once": -1} {
+		t.Run(group, func(t *testing.T) {
+			reported, err := nc.SubscribeSync("executions.progress." + group + ".>")
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, nc, runner.Options{Queue: group, ReportRunningAfter: after}, func(context.Context, runner.Execution) (any, error) {
+				_, err := reported.NextMsg(10 * time.Second) // until it was reported
+				return nil, err
+			})
+			id := ingress.Start(t, runnertest.Post{Queue: group})
+			states := ingress.States(t, id)
+			if len(states) != 2 || states[0].Status != execution.Running || states[1].Status != execution.Succeeded || !states[1].StartedAt.Equal(states[0].At) {
+				t.Errorf("%+v", states)
+			}
+		})
 	}
 }
 

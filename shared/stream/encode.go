@@ -43,7 +43,7 @@ func encodeStart(buffer []byte, s *execution.Start) []byte {
 	return appendBool(b, 18, s.DeliveryDerived)
 }
 
-// encodeProgress is the same for progress, of which there are two for each start.
+// encodeProgress is the same for progress.
 func encodeProgress(p *execution.Progress) []byte {
 	b := make([]byte, 0, 96+len(p.Error)+len(p.Output))
 	b = appendString(b, 1, p.ID)
@@ -55,6 +55,9 @@ func encodeProgress(p *execution.Progress) []byte {
 	if len(p.Output) > 0 {
 		b = protowire.AppendTag(b, 5, protowire.BytesType)
 		b = protowire.AppendBytes(b, p.Output)
+	}
+	if !p.StartedAt.IsZero() {
+		b = appendTime(b, 6, p.StartedAt)
 	}
 	return b
 }

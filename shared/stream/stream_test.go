@@ -118,14 +118,19 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 		"running": {ID: id, Status: execution.Running, At: time.Unix(1, 2)},
 		"failed":  {ID: id, Status: execution.Failed, At: time.Unix(1_900_000_000, 999_999_999), Error: strings.Repeat("ü", 200)},
 		"output":  {ID: id, Status: execution.Succeeded, At: time.Unix(-1, 5), Output: []byte(`{"a":"` + strings.Repeat("x", 300) + `"}`)},
+		"began":   {ID: id, Status: execution.Failed, At: time.Unix(3, 0), StartedAt: time.Unix(2, 5), Error: "no"},
 		"empty":   {At: time.Unix(0, 0)},
 	} {
 		msg, err := stream.ProgressMessage("q", "wf", "n", "", p)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var began *timestamppb.Timestamp
+		if !p.StartedAt.IsZero() {
+			began = timestamppb.New(p.StartedAt)
+		}
 		want, err := proto.Marshal(&hookstartv1.ExecutionProgress{
-			ExecutionId: p.ID, State: map[execution.Status]hookstartv1.ExecutionState{
+			StartedAt: began, ExecutionId: p.ID, State: map[execution.Status]hookstartv1.ExecutionState{
 				execution.Running: hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING, execution.Failed: hookstartv1.ExecutionState_EXECUTION_STATE_FAILED,
 				execution.Succeeded: hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED,
 			}[p.Status], At: timestamppb.New(p.At), Error: p.Error, Output: p.Output,

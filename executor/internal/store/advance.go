@@ -9,7 +9,7 @@ import (
 )
 
 // Move is what a batch's progress changes in one record. Zero times, an empty Error and
-// a nil Output leave what is there.
+// a nil Output leave what is there, and so does a StartedAt where there is one.
 type Move struct {
 	ID         string
 	Status     execution.Status
@@ -88,13 +88,22 @@ func (m *Move) take(step execution.Progress) {
 		m.StartedAt = step.At
 	case execution.Succeeded:
 		m.FinishedAt = step.At
+		m.startedBy(step)
 		if len(step.Output) > 0 {
 			m.Output = step.Output
 		}
 	case execution.Failed:
 		m.FinishedAt = step.At
+		m.startedBy(step)
 		m.Error = step.Error
 	case execution.Queued, execution.Rejected: // follow nothing
+	}
+}
+
+// startedBy takes the beginning that a final step names, unless one was reported before it.
+func (m *Move) startedBy(step execution.Progress) {
+	if m.StartedAt.IsZero() {
+		m.StartedAt = step.StartedAt
 	}
 }
 

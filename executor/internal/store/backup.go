@@ -105,7 +105,7 @@ func (p Part) Storable() Part {
 	s.Early = make([]Early, len(p.Early))
 	for i, e := range p.Early {
 		e.ID, e.Queue, e.WorkflowID, e.Status = Text(e.ID), Text(e.Queue), Text(e.WorkflowID), execution.Status(Text(string(e.Status)))
-		e.Error, e.At = Text(e.Error), Time(e.At)
+		e.Error, e.At, e.StartedAt = Text(e.Error), Time(e.At), Time(e.StartedAt)
 		s.Early[i] = e
 	}
 	s.Duplicates = make([]DuplicateCount, len(p.Duplicates))

@@ -66,7 +66,7 @@ func (b Batch) Storable() Batch {
 	}
 	for i, p := range b.Progress {
 		// The ID stays: the caller gets it back in Applied.Unknown and knows it as it was.
-		p.At, p.Error = Time(p.At), Text(p.Error)
+		p.At, p.StartedAt, p.Error = Time(p.At), Time(p.StartedAt), Text(p.Error)
 		s.Progress[i] = p
 	}
 	for i, u := range b.Unreadable {

@@ -668,7 +668,10 @@ type ExecutionProgress struct {
 	// Why it failed; with EXECUTION_STATE_FAILED only.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// What the run returned, one JSON text; with EXECUTION_STATE_SUCCEEDED only; may be empty.
-	Output        []byte `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
+	Output []byte `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
+	// When the attempt that ended it began, by the runner's clock; with a final state. A quick execution has no
+	// other report. Absent: reported before, or nothing was run.
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +741,13 @@ func (x *ExecutionProgress) GetOutput() []byte {
 	return nil
 }
 
+func (x *ExecutionProgress) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
 var File_hookstart_v1_execution_proto protoreflect.FileDescriptor
 
 const file_hookstart_v1_execution_proto_rawDesc = "" +
@@ -794,13 +804,15 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x04body\x18\x0f \x01(\fR\x04body\x12\x16\n" +
 	"\x06sender\x18\x10 \x01(\tR\x06sender\x12\x1a\n" +
 	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
-	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"\xc4\x01\n" +
+	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"\xff\x01\n" +
 	"\x11ExecutionProgress\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.hookstart.v1.ExecutionStateR\x05state\x12*\n" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
-	"\x06output\x18\x05 \x01(\fR\x06output*m\n" +
+	"\x06output\x18\x05 \x01(\fR\x06output\x129\n" +
+	"\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt*m\n" +
 	"\x0fExecutionSource\x12 \n" +
 	"\x1cEXECUTION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXECUTION_SOURCE_WEBHOOK\x10\x01\x12\x1a\n" +
@@ -852,11 +864,12 @@ var file_hookstart_v1_execution_proto_depIdxs = []int32{
 	1,  // 8: hookstart.v1.ExecutionRejected.body_kind:type_name -> hookstart.v1.BodyKind
 	2,  // 9: hookstart.v1.ExecutionProgress.state:type_name -> hookstart.v1.ExecutionState
 	7,  // 10: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	7,  // 11: hookstart.v1.ExecutionProgress.started_at:type_name -> google.protobuf.Timestamp
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_execution_proto_init() }

@@ -1,7 +1,7 @@
 // What travels on the stream, with the types that protoc-gen-es makes from
 // proto/hookstart/v1/execution.proto.
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { timestampNow } from "@bufbuild/protobuf/wkt";
+import { timestampFromMs, timestampNow } from "@bufbuild/protobuf/wkt";
 import { headers } from "@nats-io/transport-node";
 import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState } from "./gen/hookstart/v1/execution_pb.js";
 
@@ -77,9 +77,9 @@ function input(kind, body) {
  * @param {Start} start
  * @param {import("@nats-io/transport-node").MsgHdrs | undefined} startHeaders
  * @param {ExecutionState} state
- * @param {{ output?: string, error?: string }} [ended]
+ * @param {{ at?: number, startedAt?: number, output?: string, error?: string }} [what] times are Date.now()
  */
-export function progress(start, startHeaders, state, { output = "", error = "" } = {}) {
+export function progress(start, startHeaders, state, { at, startedAt, output = "", error = "" } = {}) {
   const about = headers();
   about.set("Hookstart-Execution-Id", start.executionId);
   about.set("Hookstart-Workflow-Id", start.workflowId);
@@ -89,7 +89,8 @@ export function progress(start, startHeaders, state, { output = "", error = "" }
   const data = toBinary(ExecutionProgressSchema, create(ExecutionProgressSchema, {
     executionId: start.executionId,
     state,
-    at: timestampNow(),
+    at: at === undefined ? timestampNow() : timestampFromMs(at),
+    startedAt: startedAt === undefined ? undefined : timestampFromMs(startedAt),
     error: error.slice(0, 4000),
     output: Buffer.from(output),
   }));

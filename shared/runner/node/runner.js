@@ -33,6 +33,7 @@ const defaults = {
   backoff: (/** @type {number} */ attempt) => Math.min(1000 * 2 ** (attempt - 1), 60_000),
   timeout: 5 * 60_000, // of one attempt
   ackWait: 15_000, // how long until the work of a runner that died is given to another
+  reportRunningAfter: 1000, // how long a handler works before it is reported that its execution runs; less than 0: at once
   drainTimeout: 30_000, // how long handlers may finish after the end
   log: (/** @type {object} */ _event) => {},
 };
@@ -129,7 +130,7 @@ async function attempt(nc, js, o, handler, working, msg) {
     return;
   }
   const count = msg.info.deliveryCount;
-  /** @type {(state: ExecutionState, what: { output?: string, error?: string }, err?: Error) => Promise<void>} */
+  /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }, err?: Error) => Promise<void>} */
   const finish = async (state, what, err) => {
     const report = progress(start, msg.headers, state, what);
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
@@ -157,9 +158,19 @@ async function attempt(nc, js, o, handler, working, msg) {
     const err = new Error(`no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time`);
     return finish(ExecutionState.FAILED, { error: err.message }, err);
   }
-  // If this one gets lost, the final one says more.
-  const running = progress(start, msg.headers, ExecutionState.RUNNING);
-  nc.publish(running.subject, running.data, { headers: running.headers });
+  const startedAt = Date.now();
+  // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
+  const reportRunning = () => {
+    const running = progress(start, msg.headers, ExecutionState.RUNNING, { at: startedAt });
+    nc.publish(running.subject, running.data, { headers: running.headers });
+  };
+  /** @type {NodeJS.Timeout | undefined} */
+  let slow;
+  if (o.reportRunningAfter < 0) {
+    reportRunning();
+  } else {
+    slow = setTimeout(reportRunning, o.reportRunningAfter);
+  }
   const alive = setInterval(() => msg.working(), o.ackWait / 3);
   let output, failure;
   try {
@@ -173,15 +184,16 @@ async function attempt(nc, js, o, handler, working, msg) {
     failure = asError(err);
   } finally {
     clearInterval(alive);
+    clearTimeout(slow);
   }
   if (!failure) {
-    return finish(ExecutionState.SUCCEEDED, { output });
+    return finish(ExecutionState.SUCCEEDED, { startedAt, output });
   }
   if (working.aborted) {
     note("handed back", failure);
     msg.nak();
   } else if (failure instanceof Permanent || count >= o.attempts) {
-    return finish(ExecutionState.FAILED, { error: failure.message || String(failure) }, failure);
+    return finish(ExecutionState.FAILED, { startedAt, error: failure.message || String(failure) }, failure);
   } else {
     note("tried again", failure);
     msg.nak(o.backoff(count));

@@ -24,7 +24,7 @@ const (
 	// The locks are taken in the order of IDs: locking comes after sorting.
 	lockStanding = `SELECT id, status, queue, workflow_id FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
-	updateRecords = `UPDATE executions e SET status = m.status, started_at = coalesce(m.started_at, e.started_at),
+	updateRecords = `UPDATE executions e SET status = m.status, started_at = coalesce(e.started_at, m.started_at),
 			finished_at = coalesce(m.finished_at, e.finished_at), error = coalesce(nullif(m.error, ''), e.error),
 			output = coalesce(m.output, e.output)
 		FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::bytea[])

@@ -107,9 +107,9 @@ func backUpMessages(ctx context.Context, tx pgx.Tx, parts *store.Parts) error {
 		}); err != nil {
 		return err
 	}
-	return eachRow(ctx, tx, `SELECT position, execution_id, queue, workflow_id, status, at, error, output FROM early_progress ORDER BY position`,
+	return eachRow(ctx, tx, `SELECT position, execution_id, queue, workflow_id, status, at, started_at, error, output FROM early_progress ORDER BY position`,
 		scanEarly, func(e store.Early) error {
-			e.At = e.At.UTC()
+			e.At, e.StartedAt = e.At.UTC(), e.StartedAt.UTC()
 			return parts.AddEarly(e)
 		})
 }

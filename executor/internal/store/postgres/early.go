@@ -19,12 +19,12 @@ const (
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
 	takeEarly = `DELETE FROM early_progress WHERE execution_id = ANY ($1)
-		RETURNING position, execution_id, queue, workflow_id, status, at, error, output`
+		RETURNING position, execution_id, queue, workflow_id, status, at, started_at, error, output`
 
 	haveEarly = `SELECT position, execution_id, queue, workflow_id, status FROM early_progress WHERE execution_id = ANY ($1)`
 
-	insertEarly = `INSERT INTO early_progress (position, execution_id, queue, workflow_id, status, at, error, output)
-		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::bytea[])
+	insertEarly = `INSERT INTO early_progress (position, execution_id, queue, workflow_id, status, at, started_at, error, output)
+		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::text[], $9::bytea[])
 		ON CONFLICT DO NOTHING`
 )
 
@@ -52,7 +52,11 @@ func takeKept(ctx context.Context, tx pgx.Tx, records []store.Record) (kept []st
 }
 
 func scanEarly(row pgx.CollectableRow) (e store.Early, err error) {
-	err = row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &e.At, &e.Error, &e.Output)
+	var started *time.Time
+	err = row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &e.At, &started, &e.Error, &e.Output)
+	if started != nil {
+		e.StartedAt = *started
+	}
 	return e, err
 }
 
@@ -64,6 +68,7 @@ func earlyArrays(kept []store.Early) []any {
 		column(kept, func(e store.Early) string { return e.WorkflowID }),
 		column(kept, func(e store.Early) string { return string(e.Status) }),
 		column(kept, func(e store.Early) time.Time { return e.At }),
+		column(kept, func(e store.Early) *time.Time { return optional(e.StartedAt) }),
 		column(kept, func(e store.Early) string { return e.Error }),
 		column(kept, func(e store.Early) []byte { return e.Output }),
 	}

@@ -108,13 +108,17 @@ func backUpMessages(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
 	if err != nil {
 		return err
 	}
-	return rowsOf(ctx, tx, `SELECT position, execution_id, queue, workflow_id, status, at, error, output FROM early_progress ORDER BY position`, func(rows *sql.Rows) error {
+	return rowsOf(ctx, tx, `SELECT position, execution_id, queue, workflow_id, status, at, started_at, error, output FROM early_progress ORDER BY position`, func(rows *sql.Rows) error {
 		var e store.Early
 		var at int64
-		if err := rows.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &at, &e.Error, &e.Output); err != nil {
+		var started sql.NullInt64
+		if err := rows.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &at, &started, &e.Error, &e.Output); err != nil {
 			return err
 		}
 		e.At = fromMicros(at)
+		if started.Valid {
+			e.StartedAt = fromMicros(started.Int64)
+		}
 		return parts.AddEarly(e)
 	})
 }
@@ -159,7 +163,7 @@ func (s *Store) Restore(ctx context.Context, part store.Part) error {
 				return []any{store.Sequence(u.StreamSequence), u.Subject, u.Reason, u.At.UnixMicro(), micros(u.DismissedAt)}
 			}),
 			each(ctx, tx, insertEarly, part.Early, func(e store.Early) []any {
-				return []any{e.Position, e.ID, e.Queue, e.WorkflowID, string(e.Status), e.At.UnixMicro(), e.Error, e.Output, now}
+				return []any{e.Position, e.ID, e.Queue, e.WorkflowID, string(e.Status), e.At.UnixMicro(), micros(e.StartedAt), e.Error, e.Output, now}
 			}),
 		} {
 			if err != nil {

@@ -11,13 +11,13 @@ import (
 
 const (
 	takeEarly = `DELETE FROM early_progress WHERE execution_id IN (SELECT value FROM json_each(?))
-		RETURNING position, execution_id, queue, workflow_id, status, at, error, output`
+		RETURNING position, execution_id, queue, workflow_id, status, at, started_at, error, output`
 
-	haveEarly = `SELECT position, execution_id, queue, workflow_id, status, at, error, NULL FROM early_progress
+	haveEarly = `SELECT position, execution_id, queue, workflow_id, status, at, started_at, error, NULL FROM early_progress
 		WHERE execution_id IN (SELECT value FROM json_each(?))`
 
-	insertEarly = `INSERT INTO early_progress (position, execution_id, queue, workflow_id, status, at, error, output, kept_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	insertEarly = `INSERT INTO early_progress (position, execution_id, queue, workflow_id, status, at, started_at, error, output, kept_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 )
 
 // takeKept returns what was kept for records that are there now, and keeps it no longer.
@@ -43,10 +43,14 @@ func earlyOf(ctx context.Context, tx *sql.Tx, query string, ids []string) (found
 	for rows.Next() {
 		var e store.Early
 		var at int64
-		if err := rows.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &at, &e.Error, &e.Output); err != nil {
+		var started sql.NullInt64
+		if err := rows.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, &e.Status, &at, &started, &e.Error, &e.Output); err != nil {
 			return nil, err
 		}
 		e.At = fromMicros(at)
+		if started.Valid {
+			e.StartedAt = fromMicros(started.Int64)
+		}
 		found = append(found, e)
 	}
 	return found, rows.Err()
@@ -68,7 +72,7 @@ func keep(ctx context.Context, tx *sql.Tx, steps []execution.Progress, unknown [
 	}
 	now := time.Now().UnixMicro()
 	if err := each(ctx, tx, insertEarly, kept, func(e store.Early) []any {
-		return []any{e.Position, e.ID, e.Queue, e.WorkflowID, string(e.Status), e.At.UnixMicro(), e.Error, e.Output, now}
+		return []any{e.Position, e.ID, e.Queue, e.WorkflowID, string(e.Status), e.At.UnixMicro(), micros(e.StartedAt), e.Error, e.Output, now}
 	}); err != nil {
 		return 0, err
 	}

@@ -40,7 +40,7 @@ func update(ctx context.Context, tx *sql.Tx, moves []store.Move, seqs map[string
 		rows = append(rows, seqs[m.ID], statusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
 	}
 	_, err := inRows(ctx, tx, rows, width, func(values string) string {
-		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(m.column3 - accepted_at, started_after),
+		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(started_after, m.column3 - accepted_at),
 			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output)
 			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
 	})

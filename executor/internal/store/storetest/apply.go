@@ -200,6 +200,30 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		want.Status, want.StartedAt, want.FinishedAt = execution.Succeeded, epoch, epoch.Add(2*time.Second)
 		wantRecord(t, get(t, s, id(1)), want)
 	},
+	"a final step names the beginning, unless a step before it did": func(t *testing.T, s store.Store) {
+		began := func(step execution.Progress, at time.Time) execution.Progress {
+			step.StartedAt = at
+			return step
+		}
+		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
+		record(t, s, several(4)...)
+		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, at(1))}})
+		// The last one comes before its record.
+		apply(t, s, store.Batch{Progress: []execution.Progress{
+			began(succeeded(0, at(2), "1"), at(1)), began(failed(1, at(3), "why"), at(2)),
+			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)), failed(3, at(4), "nothing was run"), began(succeeded(4, at(9), ""), at(8)),
+		}})
+		record(t, s, queued(4))
+		want := several(5)
+		want[0].Status, want[0].StartedAt, want[0].FinishedAt, want[0].Output = execution.Succeeded, at(1), at(2), []byte("1")
+		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed, at(1), at(3), "why"
+		want[2].Status, want[2].StartedAt, want[2].FinishedAt = execution.Succeeded, at(1), at(3)
+		want[3].Status, want[3].FinishedAt, want[3].Error = execution.Failed, at(4), "nothing was run"
+		want[4].Status, want[4].StartedAt, want[4].FinishedAt = execution.Succeeded, at(8), at(9)
+		for i, r := range want {
+			wantRecord(t, get(t, s, id(i)), r)
+		}
+	},
 	"unknown executions are named once, as they were": func(t *testing.T, s store.Store) {
 		record(t, s, queued(1))
 		applied := apply(t, s, store.Batch{Progress: []execution.Progress{

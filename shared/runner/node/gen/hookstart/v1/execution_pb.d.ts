@@ -369,6 +369,14 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
    * @generated from field: bytes output = 5;
    */
   output: Uint8Array;
+
+  /**
+   * When the attempt that ended it began, by the runner's clock; with a final state. A quick execution has no
+   * other report. Absent: reported before, or nothing was run.
+   *
+   * @generated from field: google.protobuf.Timestamp started_at = 6;
+   */
+  startedAt?: Timestamp;
 };
 
 /**
