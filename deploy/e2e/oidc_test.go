@@ -17,6 +17,7 @@ import (
 	"github.com/zitadel/oidc/v3/example/server/storage"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
 // startIdentityProvider starts a real provider of OpenID Connect with its own sign-in page. It knows test-user@localhost and
@@ -76,18 +77,24 @@ func TestSignInThroughAProvider(t *testing.T) {
 	if _, err := client.PutWorkflow(t.Context(), "globex-wf", api.PutWorkflow{AccountID: "globex", Name: "Globex orders", Triggers: []api.PutTrigger{{NodeID: "webhook"}}}); err != nil {
 		t.Fatal(err)
 	}
+	traffic(t, l, "globex-wf")
 	noTrace := func(b *tab) {
 		t.Helper()
-		for _, path := range []string{"/", "/workflows", "/executions", "/dead-letters", "/refusals", "/accounts", "/workflows/demo", "/workflows?account=globex", "/executions?workflow=globex-wf", "/new-workflow"} {
+		for _, path := range []string{"/", "/workflows", "/executions", "/dead-letters", "/refusals", "/accounts", "/workflows/demo", "/executions?within=1h", "/executions?delivery=globex-delivery", "/executions?status=failed", "/workflows?q=o", "/new-workflow"} {
 			b.visit(path)
-			if text := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(strings.ReplaceAll(text, path, ""), "lobex Inc") || strings.Contains(text, "Globex orders") {
+			b.wait(fragmentsAreThere)
+			text := b.evaluate(`document.documentElement.outerHTML`)
+			if _, query, _ := strings.Cut(path, "?"); query == "" && strings.Contains(strings.ToLower(text), "globex") {
 				t.Errorf("%s shows another account", path)
 			}
 		}
-		for _, path := range []string{"/workflows/globex-wf", "/keys"} {
+		for path, want := range map[string]string{
+			"/workflows/globex-wf": "There is no such workflow", "/workflows?account=globex": "Not found", "/keys": "Forbidden",
+			"/executions/" + executionOf(t, client, "globex-wf"): "There is no such execution",
+		} {
 			b.visit(path)
-			if title := b.evaluate(`document.querySelector("h1").innerText`); title != "There is no such workflow" && title != "Forbidden" {
-				t.Errorf("%s: %s", path, title)
+			if title := b.evaluate(`document.querySelector("h1").innerText`); title != want {
+				t.Errorf("%s: %s, want %s", path, title, want)
 			}
 		}
 	}
@@ -177,6 +184,49 @@ func TestKeysInTheConsole(t *testing.T) {
 	other.do(chromedp.Navigate(l.executor + "/workflows"))
 	other.page("Sign in")
 	b.contented()
+}
+
+// traffic makes an execution, and a refused request, of a workflow with the node "webhook".
+func traffic(t *testing.T, l *localProgram, workflow string) {
+	t.Helper()
+	client := l.client()
+	if _, err := client.Activate(t.Context(), workflow); err != nil {
+		t.Fatal(err)
+	}
+	trigger, err := client.Trigger(t.Context(), workflow, "webhook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]int{trigger.URL: 200, trigger.URL + "x": 403} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"globex":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Webhook-Delivery-Id", "globex-delivery")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = response.Body.Close(); response.StatusCode != want {
+			t.Fatalf("a webhook: %s, want %d", response.Status, want)
+		}
+	}
+}
+
+// executionOf waits for a workflow's newest execution.
+func executionOf(t *testing.T, client *apiclient.Client, workflow string) string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		found, err := client.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflow}, apiclient.Page{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found.Items) > 0 {
+			return found.Items[0].ExecutionID
+		}
+	}
+	t.Fatalf("no execution of %s is recorded", workflow)
+	return ""
 }
 
 // longKey makes keys with all that a list may have to show.
