@@ -22,6 +22,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/signin"
@@ -155,6 +156,13 @@ func run(ctx context.Context, c Config) error {
 	}
 	defer changed.Stop()
 
+	waits, err := queues.New(queues.Config{Conn: nc, JetStream: js, Named: directory.Queues, Recorder: recorder.Durable})
+	if err != nil {
+		return err
+	}
+	defer waits.Stop()
+	o.Metrics.MustRegister(waits)
+
 	// The parts that work in the background end before what they work on is closed.
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -165,6 +173,9 @@ func run(ctx context.Context, c Config) error {
 	background.Go(func() { r.Run(working) })
 	background.Go(func() { r.RunReports(working) })
 	background.Go(func() { r.EndLost(working) })
+	background.Go(func() { waits.Run(working) })
+	letters := newDeadLetters(o.Metrics)
+	background.Go(func() { letters.watch(working, records) })
 	background.Go(func() {
 		keepRegistry(working, log, func(ctx context.Context) error {
 			err := ensureRegistry(ctx, nc, js, c)
@@ -190,7 +201,7 @@ func run(ctx context.Context, c Config) error {
 		AdminToken: c.AdminToken, Keys: keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(o.Metrics),
 	})
 	calls := operate.New(operate.Config{
-		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Changes: changed, Keyring: keyring,
+		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Queues: waits, Changes: changed, Keyring: keyring,
 		DefaultPlan: c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
 	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: log, Done: streaming.Done()})

@@ -50,6 +50,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	codes := []string{
 		api.CodeUnauthorized, api.CodeForbidden, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
 		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeNotFailed, api.CodeInputExpired,
+		api.CodeNotFinished, api.CodeBodyNotKept, api.CodeAccountNotEmpty,
 		api.CodeUndecodable, api.CodeRefused, api.CodeNotConfirmed, api.CodeUnavailable, api.CodeInternal,
 	}
 	for _, code := range []webhook.Code{

@@ -249,7 +249,7 @@ func TestNodeExample(t *testing.T) {
 // deadLetters are the kinds of the dead letters, by ID.
 func deadLetters(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
-	list, err := l.client().DeadLetters(t.Context(), "", apiclient.Page{Limit: api.MaxLimit})
+	list, err := l.client().DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{Limit: api.MaxLimit})
 	if err != nil {
 		t.Fatal(err)
 	}

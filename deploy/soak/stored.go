@@ -184,7 +184,7 @@ func readAside(ctx context.Context, client *apiclient.Client) (aside []string, e
 	for {
 		var list api.List[api.DeadLetter]
 		if err := eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
-			list, err = client.DeadLetters(ctx, "", page)
+			list, err = client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, page)
 			return err
 		}); err != nil {
 			return nil, err

@@ -23,3 +23,27 @@ type DeadLetter struct {
 	WorkflowID     string    `json:"workflowId,omitempty" doc:"Absent: undecodable; its subject may name one." example:"orders"`
 	NodeID         string    `json:"nodeId,omitempty" doc:"Absent: undecodable." example:"webhook"`
 }
+
+// SelectDeadLetters says which dead letters are to be requeued or dismissed: those of some IDs, or all
+// that match a filter. An empty object: all.
+type SelectDeadLetters struct {
+	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"IDs of dead letters. What is none any more is passed over. Not together with the others."`
+	AccountID  string    `json:"accountId,omitempty" doc:"Only this account's; messages that were put aside belong to none."`
+	WorkflowID string    `json:"workflowId,omitempty" doc:"Only this workflow's."`
+	Reason     string    `json:"reason,omitempty" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
+	Since      time.Time `json:"since,omitzero" doc:"Accepted then or later."`
+	Until      time.Time `json:"until,omitzero" doc:"Accepted before."`
+}
+
+// Requeued says how many dead letters a call has requeued.
+type Requeued struct {
+	Requeued int    `json:"requeued" doc:"How many this call requeued; repeated, none twice."`
+	Left     []Left `json:"left,omitempty" nullable:"false" doc:"Those that cannot be requeued: they stay on the list. Absent: none."`
+	More     bool   `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`
+}
+
+// Dismissed says how many dead letters a call has taken off the list.
+type Dismissed struct {
+	Dismissed int  `json:"dismissed" doc:"How many this call took off the list."`
+	More      bool `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`
+}

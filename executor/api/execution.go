@@ -11,15 +11,17 @@ type Execution struct {
 	AccountID      string    `json:"accountId" example:"acme"`
 	WorkflowID     string    `json:"workflowId" example:"orders"`
 	NodeID         string    `json:"nodeId" example:"webhook"`
-	Source         string    `json:"source" enum:"webhook,rerun" doc:"What started it."`
+	Source         string    `json:"source" enum:"webhook,rerun" doc:"What started it: a request to the webhook, or an operator (rerun, replay, requeue)."`
 	Status         string    `json:"status" enum:"queued,running,succeeded,failed,rejected" doc:"queued, then running, then succeeded or failed; or rejected. The last three are final."`
 	DeliveryID     string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
 	RerunOf        string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
+	ReplayOf       string    `json:"replayOf,omitempty" doc:"The execution whose original request it has once more: body, headers and query."`
 	RequeuedAs     string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`
-	AcceptedAt     time.Time `json:"acceptedAt" doc:"When the request was answered, or the rerun started."`
+	AcceptedAt     time.Time `json:"acceptedAt" doc:"When the request was answered, or an operator started it."`
 	RecordedAt     time.Time `json:"recordedAt"`
 	StartedAt      time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
 	FinishedAt     time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded or failed."`
+	DismissedAt    time.Time `json:"dismissedAt,omitzero" doc:"When it was taken off the dead letters. Absent: it was not."`
 	ContentType    string    `json:"contentType" doc:"Of the body, as sent."`
 	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected: as declared, because it was not read."`
 	Duplicates     int64     `json:"duplicates" doc:"How many repeats of its delivery were suppressed."`
@@ -35,4 +37,26 @@ type ExecutionDetail struct {
 	Query        map[string][]string `json:"query" doc:"Of the request, without the token."`
 	Error        *string             `json:"error" doc:"Why it failed, or the code with which it was rejected. null: neither."`
 	Output       json.RawMessage     `json:"output" doc:"What the run returned: any JSON value. null: nothing."`
+}
+
+// ReplayRejected says which rejected executions are to be replayed.
+type ReplayRejected struct {
+	Status     string    `json:"status" enum:"rejected" doc:"Says of itself what is replayed: rejected executions."`
+	AccountID  string    `json:"accountId,omitempty" doc:"Only this account's."`
+	WorkflowID string    `json:"workflowId,omitempty" doc:"Only this workflow's."`
+	Since      time.Time `json:"since,omitzero" doc:"Accepted then or later."`
+	Until      time.Time `json:"until,omitzero" doc:"Accepted before."`
+}
+
+// Replayed says how many executions a call has replayed.
+type Replayed struct {
+	Replayed int    `json:"replayed" doc:"How many executions this call started."`
+	Left     []Left `json:"left,omitempty" nullable:"false" doc:"Those that cannot be replayed. Absent: none."`
+	More     bool   `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`
+}
+
+// Left counts what a call about many could not do.
+type Left struct {
+	Code  string `json:"code" doc:"Why: the code that the same call for one answers." example:"input_expired"`
+	Count int    `json:"count"`
 }

@@ -25,10 +25,11 @@ type Client struct {
 	token string
 	http  *http.Client
 	tap   func(body []byte)
+	key   string // of a call that must not start anything twice
 }
 
 // callTimeout is longer than the API takes for any call, to say so itself.
-const callTimeout = 30 * time.Second
+const callTimeout = time.Minute
 
 // New calls the API at base, for example http://127.0.0.1:8081, with the admin token or a key.
 func New(base, token string) *Client {
@@ -109,6 +110,11 @@ func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) 
 	return a, err
 }
 
+// DeleteAccount deletes an account without workflows and keys.
+func (c *Client) DeleteAccount(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/accounts/"+url.PathEscape(id), nil, nil, nil)
+}
+
 // Account returns one account.
 func (c *Client) Account(ctx context.Context, id string) (a api.Account, err error) {
 	err = c.call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(id), nil, nil, &a)
@@ -181,6 +187,12 @@ func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (l
 	return list, err
 }
 
+// Queues lists what waits in each queue, and who takes it.
+func (c *Client) Queues(ctx context.Context, page Page) (list api.List[api.Queue], err error) {
+	err = c.call(ctx, http.MethodGet, "/queues", page.query(), nil, &list)
+	return list, err
+}
+
 // PublicURL checks where the public URL leads.
 func (c *Client) PublicURL(ctx context.Context) (p api.PublicURL, err error) {
 	err = c.call(ctx, http.MethodGet, "/public-url", nil, nil, &p)
@@ -225,13 +237,48 @@ func (c *Client) RequeueExecution(ctx context.Context, id string) (s api.Started
 	return s, err
 }
 
-// DeadLetters lists the dead letters of a workflow, or all when workflowID is empty, the
-// newest first.
-func (c *Client) DeadLetters(ctx context.Context, workflowID string, page Page) (list api.List[api.DeadLetter], err error) {
+// ReplayExecution starts an execution on the original body, headers and query of another. With a
+// key, a repeated call answers the same and starts nothing.
+func (c *Client) ReplayExecution(ctx context.Context, id, key string) (s api.Started, err error) {
+	err = c.withKey(key).call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/replay", nil, nil, &s)
+	return s, err
+}
+
+// ReplayRejected replays rejected executions, each once for a key ("": once for all calls without one).
+func (c *Client) ReplayRejected(ctx context.Context, which api.ReplayRejected, key string) (r api.Replayed, err error) {
+	err = c.withKey(key).call(ctx, http.MethodPost, "/executions/replay", nil, which, &r)
+	return r, err
+}
+
+// withKey is a client whose calls have an idempotency key.
+func (c *Client) withKey(key string) *Client {
+	with := *c
+	with.key = key
+	return &with
+}
+
+// RequeueDeadLetters requeues many dead letters, each once however often it is called.
+func (c *Client) RequeueDeadLetters(ctx context.Context, which api.SelectDeadLetters) (r api.Requeued, err error) {
+	err = c.call(ctx, http.MethodPost, "/dead-letters/requeue", nil, which, &r)
+	return r, err
+}
+
+// DismissDeadLetters takes many dead letters off the list.
+func (c *Client) DismissDeadLetters(ctx context.Context, which api.SelectDeadLetters) (d api.Dismissed, err error) {
+	err = c.call(ctx, http.MethodPost, "/dead-letters/dismiss", nil, which, &d)
+	return d, err
+}
+
+// DeadLetterFilter says which dead letters are wanted. Zero fields do not filter.
+type DeadLetterFilter struct {
+	WorkflowID, Reason string
+	Since, Until       time.Time
+}
+
+// DeadLetters lists dead letters, the newest first.
+func (c *Client) DeadLetters(ctx context.Context, filter DeadLetterFilter, page Page) (list api.List[api.DeadLetter], err error) {
 	q := page.query()
-	if workflowID != "" {
-		q.Set("workflowId", workflowID)
-	}
+	setAll(q, map[string]string{"workflowId": filter.WorkflowID, "reason": filter.Reason}, filter.Since, filter.Until)
 	err = c.call(ctx, http.MethodGet, "/dead-letters", q, nil, &list)
 	return list, err
 }
@@ -239,20 +286,25 @@ func (c *Client) DeadLetters(ctx context.Context, workflowID string, page Page) 
 // Executions lists executions, the newest first.
 func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (list api.List[api.Execution], err error) {
 	q := page.query()
-	for name, value := range map[string]string{
+	setAll(q, map[string]string{
 		"workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source, "deliveryId": filter.DeliveryID,
-	} {
+	}, filter.Since, filter.Until)
+	err = c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
+	return list, err
+}
+
+// setAll sets the parameters that are not empty.
+func setAll(q url.Values, values map[string]string, since, until time.Time) {
+	for name, value := range values {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
-	for name, at := range map[string]time.Time{"since": filter.Since, "until": filter.Until} {
+	for name, at := range map[string]time.Time{"since": since, "until": until} {
 		if !at.IsZero() {
 			q.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	err = c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
-	return list, err
 }
 
 // Execution returns one execution with its input.
@@ -327,6 +379,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		request.Header.Set("Idempotency-Key", c.key)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -41,7 +41,7 @@ func (s Status) Follows(before Status) bool {
 // Source says what started an execution.
 type Source string
 
-// A request to the webhook endpoint, or an operator's rerun.
+// A request to the webhook endpoint, or an operator: a rerun, a replay or a requeue.
 const (
 	Webhook Source = "webhook"
 	Rerun   Source = "rerun"
@@ -64,6 +64,7 @@ type Start struct {
 	Source     Source
 	DeliveryID string // the sender's, "" when it sent none
 	RerunOf    string // execution ID, "" for none
+	ReplayOf   string // execution ID of the one whose request it has once more, "" for none
 	AcceptedAt time.Time
 	Payload    Payload
 	Headers    Values

@@ -30,6 +30,12 @@ func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
+// IDForReplay is the ID of the execution that a replay with an idempotency key starts: always the same
+// for the same original and key, so that a repeated request starts nothing.
+func IDForReplay(executionID, key string) string {
+	return hashUUID("replay", executionID, "", key)
+}
+
 // hashUUID hashes its parts. Only the last one, the delivery ID, can hold a NUL;
 // so no two lists of parts are joined to the same text.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {

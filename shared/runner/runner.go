@@ -243,8 +243,12 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(taking, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
+	present := make(chan struct{})
+	go func() { r.sayPresent(taking); close(present) }()
 	err = r.take(taking, stop, consumer)
 	r.unacknowledged.Wait()
+	stop()
+	<-present
 	// The last acknowledgements must reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }

@@ -40,7 +40,8 @@ func encodeStart(buffer []byte, s *execution.Start) []byte {
 	b = appendString(b, 15, s.TokenID)
 	b = appendString(b, 16, s.Sender)
 	b = appendBool(b, 17, s.Verified)
-	return appendBool(b, 18, s.DeliveryDerived)
+	b = appendBool(b, 18, s.DeliveryDerived)
+	return appendString(b, 19, s.ReplayOf)
 }
 
 // encodeProgress is the same for progress.
@@ -64,7 +65,7 @@ func encodeProgress(p *execution.Progress) []byte {
 
 // checkUTF8 refuses what protobuf forbids: a text that is not UTF-8.
 func checkUTF8(s *execution.Start) error {
-	for _, text := range [...]string{s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue, s.DeliveryID, s.RerunOf, s.Payload.ContentType, s.TokenID, s.Sender} {
+	for _, text := range [...]string{s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue, s.DeliveryID, s.RerunOf, s.ReplayOf, s.Payload.ContentType, s.TokenID, s.Sender} {
 		if !utf8.ValidString(text) {
 			return fmt.Errorf("%q is not UTF-8", text)
 		}

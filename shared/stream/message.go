@@ -171,6 +171,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		Source:     source,
 		DeliveryID: m.GetDeliveryId(),
 		RerunOf:    m.GetRerunOf(),
+		ReplayOf:   m.GetReplayOf(),
 		AcceptedAt: timeFromWire(m.GetAcceptedAt()),
 		Payload: execution.Payload{
 			ContentType: m.GetContentType(),

@@ -65,3 +65,29 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstrea
 	}
 	return consumer, nil
 }
+
+// RunnerPresence begins the subjects on which runners say that they are there: core NATS, at most once
+// delivered. The rest is {queue}.{group}.{instance}; the instance is any name, as long as it is one
+// process's alone. A message has no data, but for the last one of a process: RunnerLeaves.
+const RunnerPresence = "hookstart.runners."
+
+// RunnerLeaves is the data of a runner's last message of its presence.
+const RunnerLeaves = "leaves"
+
+// RunnerHeartbeat is how often a runner says that it is there.
+const RunnerHeartbeat = 3 * time.Second
+
+// PresenceSubject is where a member of the group says that it is there.
+func (g RunnerGroup) PresenceSubject(instance string) string {
+	return RunnerPresence + g.Queue + "." + g.Group + "." + instance
+}
+
+// ParsePresence reads the subject of a runner's presence.
+func ParsePresence(subject string) (group RunnerGroup, instance string, is bool) {
+	rest, is := strings.CutPrefix(subject, RunnerPresence)
+	parts := strings.Split(rest, ".")
+	if !is || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) || !execution.ValidName(parts[2]) {
+		return group, "", false
+	}
+	return RunnerGroup{parts[0], parts[1]}, parts[2], true
+}

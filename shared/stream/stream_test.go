@@ -23,7 +23,7 @@ const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 func newStart() execution.Start {
 	return execution.Start{
 		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun,
-		DeliveryID: "d-1", RerunOf: "01890a5d-ac96-774b-bcce-b302099a8058", AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
+		DeliveryID: "d-1", RerunOf: "01890a5d-ac96-774b-bcce-b302099a8058", ReplayOf: "01890a5d-ac96-774b-bcce-b302099a8059", AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
 		Payload: execution.Payload{ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{"a":1}`)},
 		Headers: execution.Values{"A": {"1", "2"}}, Query: execution.Values{"q": {""}}, TokenID: "0011223344556677",
 		Trace:  "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

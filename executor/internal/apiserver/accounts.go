@@ -32,6 +32,11 @@ func (s *server) routeAccounts(to huma.API) {
 		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
 	}, s.putAccount)
+	register(to, call{
+		method: http.MethodDelete, path: "/accounts/{id}", id: "delete-account", tag: tagAccounts,
+		summary: "Delete an account", description: "One that has no workflows and no keys. The records of its executions stay.",
+		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed},
+	}, s.deleteAccount)
 }
 
 func (s *server) listPlans(ctx context.Context, in *struct {
@@ -57,6 +62,10 @@ type AccountID struct {
 
 func (s *server) getAccount(ctx context.Context, in *AccountID) (*output[api.Account], error) {
 	return answered(s.Operate.Account(ctx, signin.Caller(ctx), in.ID))
+}
+
+func (s *server) deleteAccount(ctx context.Context, in *AccountID) (*struct{}, error) {
+	return nil, s.Operate.DeleteAccount(ctx, signin.Caller(ctx), in.ID)
 }
 
 func (s *server) putAccount(ctx context.Context, in *struct {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -182,3 +183,43 @@ var (
 	workflowID   = pageOf(func(w api.Workflow) string { return w.ID })
 	executionIDs = pageOf(func(e api.Execution) string { return e.ExecutionID })
 )
+
+func TestDeleteAccount(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.delete("/accounts/acme").refused(404, api.CodeNotFound)
+	r.account("acme", "free")
+	r.account("other", "free")
+	r.workflow("wf", "acme", "node")
+	r.delete("/accounts/acme").refused(409, api.CodeAccountNotEmpty)
+	r.workflow("wf", "other", "node") // it moves
+	key := decode[api.NewKey](r.post("/keys", `{"name":"k","role":"viewer","accountId":"acme"}`).is(201))
+	r.delete("/accounts/acme").refused(409, api.CodeAccountNotEmpty)
+	r.delete("/keys/" + key.ID).is(204)
+	r.delete("/accounts/acme").is(204)
+	r.get("/accounts/acme").refused(404, api.CodeNotFound)
+	r.delete("/accounts/acme").refused(404, api.CodeNotFound)
+	r.wantInvalid(r.put("/workflows/new", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`), "accountId", "")
+	r.account("acme", "free")
+	r.get("/accounts/acme").is(200)
+}
+
+// A workflow that is created while its account is deleted has an account in the end, or is not there.
+func TestDeleteAccountDuringACreation(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for n := range 12 {
+		account, workflow := fmt.Sprint("a", n), fmt.Sprint("wf", n)
+		r.account(account, "free")
+		var both sync.WaitGroup
+		both.Go(func() { r.delete("/accounts/" + account) })
+		both.Go(func() {
+			r.put("/workflows/"+workflow, `{"accountId":"`+account+`","name":"n","triggers":[{"nodeId":"node"}]}`)
+		})
+		both.Wait()
+		created, exists := r.get("/workflows/"+workflow).status == 200, r.get("/accounts/"+account).status == 200
+		if created && !exists {
+			t.Errorf("%s is there, and its account is not", workflow)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,15 +16,47 @@ func (s *server) routeDeadLetters(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/dead-letters", id: "list-dead-letters", tag: tagDeadLetters,
 		summary:     "List the dead letters",
-		description: "Executions that failed and were not requeued, messages that the database refused, and messages that could not be decoded. The newest first, by `at`.",
+		description: "Executions that failed and were neither requeued nor dismissed, messages that the database refused, and messages that could not be decoded. The newest first, by `at`.",
 	}, s.listDeadLetters)
+	register(to, call{
+		method: http.MethodPost, path: "/dead-letters/requeue", id: "requeue-dead-letters", tag: tagDeadLetters,
+		summary: "Requeue many dead letters",
+		description: "Those of `ids`, or all that match the filter, at most 10,000, the oldest first; see requeue-execution. Repeats, calls at the same time and " +
+			"a crash in the middle do no harm: each is requeued once. What cannot be requeued stays on the list, and is counted in `left`.",
+		codes: []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
+	}, s.requeueDeadLetters)
+	register(to, call{
+		method: http.MethodPost, path: "/dead-letters/dismiss", id: "dismiss-dead-letters", tag: tagDeadLetters,
+		summary:     "Dismiss many dead letters",
+		description: "Takes those of `ids`, or all that match the filter, off the list, at most 10,000. Executions stay `failed`, with `dismissedAt`.",
+		codes:       []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
+	}, s.dismissDeadLetters)
 }
 
 func (s *server) listDeadLetters(ctx context.Context, in *struct {
 	Paging
 	OfAccount
-	WorkflowID string `query:"workflowId" doc:"Only this workflow's; of a message that could not be decoded, the one in its subject."`
+	WorkflowID string    `query:"workflowId" doc:"Only this workflow's; of a message that could not be decoded, the one in its subject."`
+	Reason     string    `query:"reason" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
+	Since      time.Time `query:"since" doc:"Accepted then or later."`
+	Until      time.Time `query:"until" doc:"Accepted before."`
 },
 ) (*listOutput[api.DeadLetter], error) {
-	return listed(s.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{AccountID: in.AccountID, WorkflowID: in.WorkflowID}, in.page()))
+	return listed(s.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
+		AccountID: in.AccountID, WorkflowID: in.WorkflowID, Reason: in.Reason, Since: in.Since, Until: in.Until,
+	}, in.page()))
+}
+
+func (s *server) requeueDeadLetters(ctx context.Context, in *struct{ Body api.SelectDeadLetters }) (*output[api.Requeued], error) {
+	return answered(s.Operate.RequeueDeadLetters(ctx, signin.Caller(ctx), selection(in.Body)))
+}
+
+func (s *server) dismissDeadLetters(ctx context.Context, in *struct{ Body api.SelectDeadLetters }) (*output[api.Dismissed], error) {
+	return answered(s.Operate.DismissDeadLetters(ctx, signin.Caller(ctx), selection(in.Body)))
+}
+
+func selection(of api.SelectDeadLetters) operate.Selection {
+	return operate.Selection{IDs: of.IDs, Filter: operate.DeadLetterFilter{
+		AccountID: of.AccountID, WorkflowID: of.WorkflowID, Reason: of.Reason, Since: of.Since, Until: of.Until,
+	}}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-func (s *server) routeExecutions(to huma.API) {
+func (s *server) routeExecutions(to, fixed huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/executions", id: "list-executions", tag: tagExecutions,
 		summary: "List the executions", description: "The newest first, by `acceptedAt`. All filters must match.",
@@ -30,6 +30,21 @@ func (s *server) routeExecutions(to huma.API) {
 			"`active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, s.rerunExecution)
+	register(to, call{
+		method: http.MethodPost, path: "/executions/{id}/replay", id: "replay-execution", tag: tagExecutions,
+		summary: "Replay an execution on its original request",
+		description: "Starts a new execution, with `replayOf`, on the body, headers and query of one that `succeeded`, `failed` or was `rejected`. " +
+			"Each call starts another, unless it repeats the `Idempotency-Key` of an earlier one: then it answers the same `executionId` and starts " +
+			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` keeps it from starting.",
+		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeNotFinished, api.CodeInputExpired, api.CodeBodyNotKept},
+	}, s.replayExecution)
+	register(fixed, call{
+		method: http.MethodPost, path: "/executions/replay", id: "replay-rejected", tag: tagExecutions,
+		summary: "Replay many rejected executions",
+		description: "For what arrived while a workflow was not active: starts an execution for each that matches, the oldest first, at most 10,000. Each is " +
+			"replayed once, however often this is called; another `Idempotency-Key` replays them once more. What cannot be replayed is counted in `left`.",
+		codes: []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
+	}, s.replayRejected)
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/requeue", id: "requeue-execution", tag: tagDeadLetters,
 		summary: "Requeue a dead letter",
@@ -88,6 +103,25 @@ func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api
 
 func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
 	return answered(s.Operate.RerunExecution(ctx, signin.Caller(ctx), in.ID))
+}
+
+func (s *server) replayExecution(ctx context.Context, in *struct {
+	ExecutionID
+	Key string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: a repeated call with it starts nothing."`
+},
+) (*output[api.Started], error) {
+	return answered(s.Operate.ReplayExecution(ctx, signin.Caller(ctx), in.ID, in.Key))
+}
+
+func (s *server) replayRejected(ctx context.Context, in *struct {
+	Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
+	Body api.ReplayRejected
+},
+) (*output[api.Replayed], error) {
+	of := in.Body
+	return answered(s.Operate.ReplayRejected(ctx, signin.Caller(ctx), operate.ExecutionFilter{
+		AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,
+	}, in.Key))
 }
 
 func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {

@@ -57,7 +57,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	}
 
 	routes := map[string]string{
-		"GET /plans": "200", "GET /accounts": "200", "GET /accounts/{id}": "200 404", "PUT /accounts/{id}": "200 201 413 422",
+		"GET /plans": "200", "GET /accounts": "200", "GET /accounts/{id}": "200 404", "PUT /accounts/{id}": "200 201 413 422", "DELETE /accounts/{id}": "204 403 404 409",
 		"GET /workflows": "200", "GET /workflows/{id}": "200 404", "PUT /workflows/{id}": "200 201 413 422",
 		"DELETE /workflows/{id}": "204 404", "POST /workflows/{id}/activate": "200 403 404", "POST /workflows/{id}/deactivate": "200 404",
 		"GET /workflows/{id}/refusals":                         "200 404 422",
@@ -66,12 +66,14 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /workflows/{id}/triggers/{nodeId}/rotate-token":  "200 404 409 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rerun":         "200 404 409",
 		"GET /refusals":   "200 422",
-		"GET /public-url": "200",
+		"GET /public-url": "200", "GET /queues": "200 422",
 		"GET /executions": "200 422", "GET /executions/{id}": "200 404", "POST /executions/{id}/rerun": "200 404 409",
 		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
 		"GET /executions/stream": "200 422",
 		"GET /whoami":            "200", "GET /keys": "200 422", "POST /keys": "201 413 422", "DELETE /keys/{id}": "204 404",
 		"GET /backup/records": "200", "POST /backup/records": "204 409 413 422",
+		"POST /executions/{id}/replay": "200 403 404 409 422", "POST /executions/replay": "200 403 413 422",
+		"POST /dead-letters/requeue": "200 403 413 422", "POST /dead-letters/dismiss": "200 403 413 422",
 	}
 	seen := map[string]bool{}
 	for path, methods := range document.Paths {

@@ -63,6 +63,18 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Input expired",
 		detail: "The stream no longer has the original message, so its body cannot run again. Ask the sender to send it again, or run the trigger on its sample payload.",
 	},
+	api.CodeAccountNotEmpty: {
+		status: http.StatusConflict, title: "Account not empty",
+		detail: "The account has workflows or keys. Delete or move the workflows, and revoke the keys, first.",
+	},
+	api.CodeNotFinished: {
+		status: http.StatusConflict, title: "Not finished",
+		detail: "Only an execution that has ended can be replayed.",
+	},
+	api.CodeBodyNotKept: {
+		status: http.StatusConflict, title: "Body not kept",
+		detail: "The body of this rejected request was not read, or is not what its Content-Type says, so nothing can be started on it. Ask the sender to send it again.",
+	},
 	api.CodeRefused: {
 		status: http.StatusConflict, title: "Refused",
 		detail: "The database still refuses the contents of the message.",
@@ -214,7 +226,7 @@ func humaField(err error) api.FieldError {
 	if strings.HasPrefix(what, "invalid date/time") { // and then Go's way to write a form
 		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"
 	}
-	for _, place := range []string{"body.", "query.", "path."} {
+	for _, place := range []string{"body.", "query.", "path.", "header."} {
 		if field, found := strings.CutPrefix(location, place); found {
 			location = field
 			break

@@ -21,6 +21,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -75,13 +76,17 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	r.check(err)
 	t.Cleanup(r.changes.Stop)
 
+	waits, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.JetStream, Named: r.Directory.Queues, Recorder: "executor"})
+	r.check(err)
+	t.Cleanup(waits.Stop)
+
 	log := logrus.New()
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
 	r.keyring = operate.NewKeyring(r.Editor, r.Directory, r.store, log)
 	c := config{
 		calls: calls{
-			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Changes: r.changes, Keyring: r.keyring,
+			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Queues: waits, Changes: r.changes, Keyring: r.keyring,
 			PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll),
 		},
 		access: access{AdminToken: adminToken, Keys: r.keyring},

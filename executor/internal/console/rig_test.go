@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/signin"
@@ -57,8 +58,11 @@ func start(t *testing.T) *rig {
 
 	checker := reach.New("https://hooks.example.com", r.Roll)
 	keyring := operate.NewKeyring(r.Editor, r.Directory, records, log)
+	waits, err := queues.New(queues.Config{Conn: nc, JetStream: r.JetStream, Named: r.Directory.Queues, Recorder: "executor"})
+	r.check(err)
+	t.Cleanup(waits.Stop)
 	calls := operate.New(operate.Config{
-		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Changes: changed,
+		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Queues: waits, Changes: changed,
 		PublicURL: "https://hooks.example.com", Reach: checker, Consumer: recorder.Durable, Keyring: keyring,
 	})
 	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Once: nonce})

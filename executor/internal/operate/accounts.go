@@ -138,3 +138,11 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 	}
 	return &registry.RateLimit{Requests: l.Requests, Window: seconds(l.WindowSeconds)}
 }
+
+// DeleteAccount deletes an account without workflows and keys. The records of its executions stay.
+func (s *Service) DeleteAccount(ctx context.Context, by Caller, id string) error {
+	_, err := change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.config.Editor.DeleteAccount(ctx, id)
+	})
+	return err
+}

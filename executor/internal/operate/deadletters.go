@@ -60,11 +60,20 @@ func deadLetterID(d store.DeadLetter) string {
 	if d.Record != nil {
 		return d.Record.ID
 	}
+	return letterID(messageKeyOf(*d.Message))
+}
+
+// letterID is the ID of a dead letter that is no execution.
+func letterID(key store.MessageKey) string {
 	prefix := messagePrefix
-	if stream.IsProgress(d.Message.Subject) {
+	if key.Progress {
 		prefix = reportPrefix
 	}
-	return prefix + strconv.FormatUint(d.Message.StreamSequence, 10)
+	return prefix + strconv.FormatUint(key.StreamSequence, 10)
+}
+
+func messageKeyOf(u store.Unreadable) store.MessageKey {
+	return store.MessageKey{StreamSequence: u.StreamSequence, Progress: stream.IsProgress(u.Subject)}
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {

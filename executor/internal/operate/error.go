@@ -73,6 +73,8 @@ func (s *Service) explain(err error) *Error {
 		return failed(api.CodeWebhooksNotInPlan, "")
 	case errors.Is(err, edit.ErrNoSample):
 		return failed(api.CodeSamplePayloadMissing, "")
+	case errors.Is(err, edit.ErrAccountNotEmpty):
+		return failed(api.CodeAccountNotEmpty, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
 	case errors.Is(err, errAway) || errors.Is(err, agree.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():

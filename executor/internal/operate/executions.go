@@ -35,13 +35,14 @@ type ExecutionDetail struct {
 // ExecutionFilter says which executions are wanted. Zero fields do not filter.
 type ExecutionFilter struct {
 	AccountID, WorkflowID, Status, Source, DeliveryID string
+	DeliveryPrefix                                    string    // what the delivery ID begins with
 	Since, Until                                      time.Time // accepted then or later; before
 }
 
 func (f ExecutionFilter) stored() store.Filter {
 	return store.Filter{
 		AccountID: f.AccountID, WorkflowID: f.WorkflowID, Status: execution.Status(f.Status), Source: execution.Source(f.Source),
-		DeliveryID: f.DeliveryID, Since: f.Since, Until: f.Until,
+		DeliveryID: f.DeliveryID, DeliveryPrefix: f.DeliveryPrefix, Since: f.Since, Until: f.Until,
 	}
 }
 
@@ -105,7 +106,8 @@ func noExecution(id string) error {
 func executionOf(r store.Record) Execution {
 	return Execution{Queue: r.Queue, Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
 		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
-		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, RerunOf: r.RerunOf, RequeuedAs: r.RequeuedAs,
+		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID,
+		RerunOf: r.RerunOf, ReplayOf: r.ReplayOf, RequeuedAs: r.RequeuedAs, DismissedAt: r.DismissedAt,
 		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, StreamSequence: r.StreamSequence,
 	}}
@@ -116,6 +118,8 @@ type request struct {
 	storedAt       time.Time         // zero: the stream has the message no more
 	payload        execution.Payload // none: the body was not read
 	headers, query execution.Values
+	sender         string // the preset of the node's sender then
+	verified       bool
 }
 
 func (r request) expired() bool { return r.storedAt.IsZero() }
@@ -127,9 +131,11 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
 		return request{}, err
 	case event.Start != nil && event.Start.ID == r.ID:
-		return request{storedAt, event.Start.Payload, event.Start.Headers, event.Start.Query}, nil
+		s := event.Start
+		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified}, nil
 	case event.Rejection != nil && event.Rejection.ID == r.ID:
-		return request{storedAt, event.Rejection.Payload, event.Rejection.Headers, event.Rejection.Query}, nil
+		s := event.Rejection
+		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified}, nil
 	default:
 		// No message, or another one: the stream was made anew after the record was.
 		return request{}, nil

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
+	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/agree"
@@ -35,6 +36,8 @@ type Config struct {
 	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not
 	// recorded yet.
 	Consumer string
+	// Queues looks at what waits in the queues, and who takes it.
+	Queues *queues.Watch
 	// Changes tells watchers which records changed.
 	Changes *changes.Changes
 	// Keyring knows the keys. nil: nobody has one.

@@ -20,9 +20,10 @@ var mayCall = map[string]operate.Role{
 
 	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
 	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
-	"SetSamplePayload": operate.Editor,
+	"SetSamplePayload": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
+	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,
 
-	"BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
+	"BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }
 
 // Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.

@@ -16,31 +16,31 @@ import (
 
 // recoverMessage records a message that was put aside, under the execution ID that its sender was
 // told, and takes it off the dead letters. Nothing is started: the message was never withheld
-// from the runners. Asked for again, it changes nothing and answers the same.
-func (s *Service) recoverMessage(ctx context.Context, id string, key store.MessageKey) (none api.Started, err error) {
+// from the runners. Asked for again, it changes nothing and answers the same; recovered says whether this call recorded it.
+func (s *Service) recoverMessage(ctx context.Context, id string, key store.MessageKey) (none api.Started, recovered bool, err error) {
 	if key.StreamSequence == 0 {
-		return none, notFound("dead letter", id, "")
+		return none, false, notFound("dead letter", id, "")
 	}
 	aside, err := s.config.Store.GetUnreadable(ctx, key)
 	known := err == nil
 	if !known && !errors.Is(err, store.ErrNotFound) {
-		return none, s.databaseError(ctx, err)
+		return none, false, s.databaseError(ctx, err)
 	}
 	msg, err := s.putAside(ctx, key, aside.Subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) && known:
-		return none, &Error{Code: api.CodeInputExpired}
+		return none, false, &Error{Code: api.CodeInputExpired}
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return none, notFound("dead letter", id, "")
+		return none, false, notFound("dead letter", id, "")
 	case err != nil:
-		return none, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
+		return none, false, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
 	}
 	batch, err := recorder.Recovering(msg, time.Now())
 	if errors.Is(err, stream.ErrUnreadable) && known {
-		return none, &Error{Code: api.CodeUndecodable, Cause: err}
+		return none, false, &Error{Code: api.CodeUndecodable, Cause: err}
 	}
 	if err != nil {
-		return none, notFound("dead letter", id, "")
+		return none, false, notFound("dead letter", id, "")
 	}
 	var executionID string
 	if len(batch.New) > 0 {
@@ -51,18 +51,18 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	if !known || len(batch.Progress) > 0 {
 		// What is no dead letter any more was recorded; and progress needs its execution.
 		if _, err := s.record(ctx, executionID); err != nil || !known {
-			return api.Started{ExecutionID: executionID}, err
+			return api.Started{ExecutionID: executionID}, false, err
 		}
 	}
 	applied, err := s.config.Store.Apply(ctx, batch)
 	if store.IsDataError(err) {
-		return none, &Error{Code: api.CodeRefused, Detail: "The database still refuses it: " + err.Error(), Cause: err}
+		return none, false, &Error{Code: api.CodeRefused, Detail: "The database still refuses it: " + err.Error(), Cause: err}
 	}
 	if err != nil {
-		return none, s.databaseError(ctx, err)
+		return none, false, s.databaseError(ctx, err)
 	}
 	_ = s.config.Changes.Tell(applied.Changed) // watchers who miss it see it when they look
-	return api.Started{ExecutionID: executionID}, nil
+	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
 // putAside reads a message that was put aside. subject is the message's, or empty if that is not known. Where

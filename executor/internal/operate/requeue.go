@@ -17,7 +17,8 @@ import (
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if key, isMessage := messageKey(id); isMessage {
-			return s.recoverMessage(ctx, id, key)
+			started, _, err := s.recoverMessage(ctx, id, key)
+			return started, err
 		}
 		record, err := s.record(ctx, id)
 		if err != nil {
@@ -33,7 +34,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		// The stream forgets message IDs after a while, the database does not.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
-			err = s.startAgain(ctx, by, record, as)
+			_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
 		} else {
 			err = s.databaseError(ctx, err)
 		}
@@ -49,22 +50,4 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		}
 		return api.Started{ExecutionID: as}, nil
 	})
-}
-
-// startAgain starts an execution with another's body, headers and query.
-func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, as string) error {
-	original, err := s.request(ctx, of)
-	if err != nil {
-		return err
-	}
-	if original.expired() {
-		return &Error{Code: api.CodeInputExpired}
-	}
-	trigger, err := s.triggerOf(ctx, by, of.WorkflowID, of.NodeID)
-	if err != nil {
-		return err
-	}
-	return s.start(ctx, trigger, execution.Start{
-		ID: as, RerunOf: of.ID, Payload: original.payload, Headers: original.headers, Query: original.query,
-	}, true)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -71,13 +72,14 @@ func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf 
 	if err != nil {
 		return none, fmt.Errorf("make an execution ID: %w", err)
 	}
-	err = s.start(ctx, trigger, execution.Start{ID: id.String(), RerunOf: rerunOf, Payload: payload}, false)
+	_, err = s.start(ctx, trigger, execution.Start{ID: id.String(), RerunOf: rerunOf, Payload: payload}, false)
 	return api.Started{ExecutionID: id.String()}, err
 }
 
 // start publishes the start of an execution at a trigger node, and returns when the stream
-// has confirmed that it is stored. once makes the stream store it only once, by its ID.
-func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (err error) {
+// has confirmed that it is stored. once makes the stream store it only once, by its ID; stored says
+// whether that was now.
+func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (stored bool, err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.GetId(), at.NodeID
 	start.AccountID, start.Queue = at.Workflow.GetAccountId(), at.Workflow.GetQueue()
 	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)
@@ -86,21 +88,43 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 	start.Trace = traceparent
 	msg, err := stream.StartMessage(start)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if once {
 		msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
 	}
-	ack, err := s.config.JetStream.PublishMsg(ctx, msg)
-	if err == nil && once && ack.Duplicate && !s.isStart(ctx, ack.Sequence, start.ID) {
+	ack, err := s.publish(ctx, msg)
+	if err == nil && ack.Duplicate {
+		if s.isStart(ctx, ack.Sequence, start.ID) {
+			return false, nil
+		}
 		// Something else has used the ID up: then it starts without one.
 		delete(msg.Header, jetstream.MsgIDHeader)
-		_, err = s.config.JetStream.PublishMsg(ctx, msg)
+		_, err = s.publish(ctx, msg)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: publish a start: %w", errAway, err)
+		return false, fmt.Errorf("%w: publish a start: %w", errAway, err)
 	}
-	return nil
+	return true, nil
+}
+
+// inProcess is the server's error code for a message whose ID is just being stored: on a cluster, the
+// stream says so to whoever comes second, and cannot tell yet how it ends.
+const inProcess = 10158
+
+// publish puts a message into the stream. It waits while another one with its ID is being stored.
+func (s *Service) publish(ctx context.Context, msg *nats.Msg) (*jetstream.PubAck, error) {
+	for {
+		ack, err := s.config.JetStream.PublishMsg(ctx, msg)
+		if refused, is := errors.AsType[*jetstream.APIError](err); !is || refused.ErrorCode != inProcess {
+			return ack, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // isStart says whether a message is the start of an execution. A message that cannot be

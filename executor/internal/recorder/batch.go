@@ -140,6 +140,7 @@ func queued(s *execution.Start, meta *jetstream.MsgMetadata, now time.Time) stor
 		Status:         execution.Queued,
 		DeliveryID:     s.DeliveryID,
 		RerunOf:        s.RerunOf,
+		ReplayOf:       s.ReplayOf,
 		TokenID:        s.TokenID,
 		Sender:         s.Sender,
 		Verified:       s.Verified,

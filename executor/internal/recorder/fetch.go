@@ -152,6 +152,7 @@ func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Co
 			info := s.CachedInfo()
 			r.metrics.streamBytes.Set(float64(info.State.Bytes))
 			r.metrics.streamMaxBytes.Set(float64(max(0, info.Config.MaxBytes)))
+			r.metrics.observeReplicas(info.Cluster)
 		}
 		cancel()
 		pause(ctx, r.watchEvery)

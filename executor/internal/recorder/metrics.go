@@ -3,6 +3,7 @@ package recorder
 import (
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -23,6 +24,7 @@ type metrics struct {
 	lag, progressLag           prometheus.Gauge
 
 	streamBytes, streamMaxBytes prometheus.Gauge
+	replicas                    *prometheus.GaugeVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -70,6 +72,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "hookstart_executor_stream_max_bytes", Help: "Size past which the stream takes no more; 0: no bound of its own.",
 		}),
 	}
+	m.replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hookstart_executor_stream_replicas", Help: "Replicas of the stream, by whether their server is there and has everything.",
+	}, []string{"state"})
+	m.observeReplicas(nil)
+	registry.MustRegister(m.replicas)
 	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"), m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
 	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
 	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped, m.failures, m.batch, m.duration, m.lag, m.progressLag)
@@ -96,4 +103,24 @@ func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Dur
 	m.dropped.Add(float64(applied.Dropped))
 	m.batch.Observe(float64(len(entries)))
 	m.duration.Observe(took.Seconds())
+}
+
+// observeReplicas counts a stream's replicas; nil: it is not known, or there is one server alone.
+func (m *metrics) observeReplicas(of *jetstream.ClusterInfo) {
+	current, behind, offline := 1, 0, 0 // the leader
+	if of != nil {
+		for _, r := range of.Replicas {
+			switch {
+			case r.Offline:
+				offline++
+			case r.Current:
+				current++
+			default:
+				behind++
+			}
+		}
+	}
+	for state, n := range map[string]int{"current": current, "behind": behind, "offline": offline} {
+		m.replicas.WithLabelValues(state).Set(float64(n))
+	}
 }

@@ -34,7 +34,7 @@ const (
 	ExecutionSource_EXECUTION_SOURCE_UNSPECIFIED ExecutionSource = 0
 	// A POST to the webhook endpoint.
 	ExecutionSource_EXECUTION_SOURCE_WEBHOOK ExecutionSource = 1
-	// An operator's rerun, on the trigger node's sample payload.
+	// An operator's: a rerun on the trigger node's sample payload, a replay or a requeue on an original request.
 	ExecutionSource_EXECUTION_SOURCE_RERUN ExecutionSource = 2
 )
 
@@ -292,8 +292,11 @@ type ExecutionStart struct {
 	// The delivery ID was read in the body, or is a hash of a longer one: it is not that of a header with
 	// the same text.
 	DeliveryDerived bool `protobuf:"varint,18,opt,name=delivery_derived,json=deliveryDerived,proto3" json:"delivery_derived,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The execution whose request this one has once more: body, headers and query are those of that one;
+	// empty for none. Its source is a rerun.
+	ReplayOf      string `protobuf:"bytes,19,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecutionStart) Reset() {
@@ -450,6 +453,13 @@ func (x *ExecutionStart) GetDeliveryDerived() bool {
 		return x.DeliveryDerived
 	}
 	return false
+}
+
+func (x *ExecutionStart) GetReplayOf() string {
+	if x != nil {
+		return x.ReplayOf
+	}
+	return ""
 }
 
 // ExecutionRejected records a request that was refused because its workflow is
@@ -755,7 +765,7 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x1chookstart/v1/execution.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n" +
 	"\vNamedValues\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\tR\x06values\"\x9e\x05\n" +
+	"\x06values\x18\x02 \x03(\tR\x06values\"\xbb\x05\n" +
 	"\x0eExecutionStart\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
@@ -779,7 +789,8 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\btoken_id\x18\x0f \x01(\tR\atokenId\x12\x16\n" +
 	"\x06sender\x18\x10 \x01(\tR\x06sender\x12\x1a\n" +
 	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
-	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"\x82\x05\n" +
+	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\x12\x1b\n" +
+	"\treplay_of\x18\x13 \x01(\tR\breplayOf\"\x82\x05\n" +
 	"\x11ExecutionRejected\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +

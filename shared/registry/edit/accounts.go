@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -47,6 +48,59 @@ func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *hook
 		return e.put(ctx, e.registry, registry.AccountPrefix+id, a, have.Revision)
 	})
 	return a, created, err
+}
+
+// DeleteAccount deletes an account that has no workflows and no keys; else it fails with
+// ErrAccountNotEmpty. Of a workflow that is put into it at the same time, either the account stays, or
+// PutWorkflow fails.
+func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
+	var deleted *hookstartv1.Account
+	err := e.change(ctx, func() (uint64, error) {
+		have, exists := e.directory.Account(id)
+		switch {
+		case !exists:
+			return 0, &NotFoundError{fmt.Sprintf("account %q", id)}
+		case e.directory.used(id):
+			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
+		}
+		if err := e.registry.Delete(ctx, registry.AccountPrefix+id, jetstream.LastRevision(have.Revision)); err != nil {
+			return 0, conflict(err, registry.AccountPrefix+id)
+		}
+		deleted = have.Record
+		// KV deletion does not say its revision, but it is not above the bucket's newest.
+		status, err := e.registry.Status(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("delete account %q: %w", id, err)
+		}
+		return lastRevision(status), nil
+	})
+	if err != nil || !e.directory.used(id) {
+		return err
+	}
+	// What was stored before the deletion is known now: the account must stay with it.
+	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty), e.change(ctx, func() (uint64, error) {
+		if have, exists := e.directory.Account(id); exists {
+			return have.Revision, errUnchanged
+		}
+		return e.put(ctx, e.registry, registry.AccountPrefix+id, deleted, 0)
+	}))
+}
+
+// checkOwner says that a workflow's account was deleted while the workflow was put into it; a new one is
+// deleted, too.
+func (e *Editor) checkOwner(ctx context.Context, w *hookstartv1.Workflow, created bool) error {
+	if _, exists := e.directory.Account(w.GetAccountId()); exists {
+		return nil
+	}
+	err := error(noSuchAccount(w.GetAccountId()))
+	if created {
+		err = errors.Join(err, e.DeleteWorkflow(ctx, w.GetId()))
+	}
+	return err
+}
+
+func noSuchAccount(id string) *InvalidError {
+	return &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", id)}
 }
 
 func (e *Editor) knowsPlan(id string) bool {

@@ -1,6 +1,8 @@
 package edit
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -27,12 +29,22 @@ type records struct {
 	accounts  btree.Map[string, Versioned[*hookstartv1.Account]]
 	workflows btree.Map[string, Versioned[*hookstartv1.Workflow]]
 	byAccount btree.Map[accountWorkflow, struct{}]
+	queues    map[string]int // how many workflows name each
 
 	keys       btree.Map[string, Versioned[*hookstartv1.Key]]
 	keysByHash map[keyHash]*hookstartv1.Key
 }
 
-func newRecords() *records { return &records{keysByHash: map[keyHash]*hookstartv1.Key{}} }
+func newRecords() *records {
+	return &records{queues: map[string]int{}, keysByHash: map[keyHash]*hookstartv1.Key{}}
+}
+
+// count counts a workflow's queue, or with -1 no longer.
+func (r *records) count(w *hookstartv1.Workflow, by int) {
+	if r.queues[w.GetQueue()] += by; r.queues[w.GetQueue()] == 0 {
+		delete(r.queues, w.GetQueue())
+	}
+}
 
 // Versioned is a record with the revision under which it is stored: what an update
 // must name, so that it does not undo somebody else's.
@@ -96,7 +108,9 @@ func (r *records) apply(c registry.Change) {
 		before, existed := r.workflows.Set(id, Versioned[*hookstartv1.Workflow]{c.Workflow, c.Revision})
 		if existed {
 			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), id))
+			r.count(before.Record, -1)
 		}
+		r.count(c.Workflow, 1)
 		r.byAccount.Set(accountKey(c.Workflow.GetAccountId(), id), struct{}{})
 	case c.APIKey != nil:
 		r.putKey(Versioned[*hookstartv1.Key]{c.APIKey, c.Revision})
@@ -105,6 +119,7 @@ func (r *records) apply(c registry.Change) {
 	case c.DeletedWorkflow != "":
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), c.DeletedWorkflow))
+			r.count(before.Record, -1)
 		}
 	}
 }
@@ -128,6 +143,21 @@ func (d *Directory) Workflow(id string) (Versioned[*hookstartv1.Workflow], bool)
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.workflows.Get(id)
+}
+
+// Queues are the queues that workflows name, in order.
+func (d *Directory) Queues() []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Sorted(maps.Keys(d.current.queues))
+}
+
+// used says whether an account has workflows or keys.
+func (d *Directory) used(accountID string) bool {
+	if len(d.Workflows(accountID, "", 1)) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *hookstartv1.Key) bool { return k.GetAccountId() == accountID })
 }
 
 // Accounts lists at most limit accounts by ID, from the one after the given ID.

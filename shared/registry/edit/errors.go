@@ -27,6 +27,9 @@ var ErrPlanLimit = errors.New("the plan's number of active webhook workflows is 
 // ErrNotInPlan means that the account's plan has no webhook triggers.
 var ErrNotInPlan = errors.New("the plan has no webhook triggers")
 
+// ErrAccountNotEmpty means that an account has workflows or keys, and so is not deleted.
+var ErrAccountNotEmpty = errors.New("it has workflows or keys")
+
 // ErrTooManyTokens means that so many old tokens of a node still work that no new one
 // is made.
 var ErrTooManyTokens = errors.New("too many old tokens still work")

@@ -83,7 +83,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		var added []secretsOf
 		account, exists := e.directory.Account(spec.AccountID)
 		if !exists {
-			return 0, &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID)}
+			return 0, noSuchAccount(spec.AccountID)
 		}
 		have, exists := e.directory.Workflow(spec.ID)
 		created = !exists
@@ -118,7 +118,10 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		}
 		return revision, e.secure(ctx, spec.ID, added)
 	})
-	return w, created, e.forget(ctx, spec.ID, dropped, err)
+	if err = e.forget(ctx, spec.ID, dropped, err); err == nil {
+		err = e.checkOwner(ctx, w, created)
+	}
+	return w, created, err
 }
 
 // mergeTriggers gives w the nodes of specs, with the tokens that they have or new ones. It

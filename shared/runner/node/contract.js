@@ -19,6 +19,15 @@ export const startSubject = (queue) => `executions.start.${queue}.>`;
 /** @param {string} queue @param {string} group */
 export const consumerName = (queue, group) => `runner-${queue}-${group}`;
 
+/**
+ * presenceSubject is where a member of a group says that it is there. The instance is this process's own.
+ * @param {string} queue @param {string} group @param {string} instance
+ */
+export const presenceSubject = (queue, group, instance) => `hookstart.runners.${queue}.${group}.${instance}`;
+
+// heartbeat is how often it says so, in milliseconds.
+export const heartbeat = 3000;
+
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
@@ -40,6 +49,7 @@ export function decodeStart(data) {
     queue: start.queue,
     deliveryId: start.deliveryId,
     rerunOf: start.rerunOf,
+    replayOf: start.replayOf,
     contentType: start.contentType,
     body, // the bytes as sent: what a signature is about
     headers: byName(start.headers),

@@ -1,9 +1,10 @@
 // The kit: it takes executions from the stream, calls a handler for each, and reports what
 // became of it. It does what shared/runner does in Go, and can share a group with it.
+import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { nanos } from "@nats-io/transport-node";
-import { ExecutionState, consumerName, decodeStart, progress, startSubject, streamName } from "./contract.js";
+import { ExecutionState, consumerName, decodeStart, heartbeat, presenceSubject, progress, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
 /** @typedef {import("./contract.js").Start} Start */
@@ -56,6 +57,10 @@ export async function run(nc, options, handler, stop) {
   const underway = new Set();
   // No more is fetched than there are places: the rest is for the other members.
   const messages = await consumer.consume({ max_messages: o.concurrency });
+  // Executors count who is there. A server that forbids it does no harm.
+  const presence = presenceSubject(o.queue, o.group, randomUUID());
+  nc.publish(presence);
+  const present = setInterval(() => nc.publish(presence), heartbeat);
   const end = () => messages.close();
   stop.addEventListener("abort", end, { once: true });
   if (stop.aborted) {
@@ -75,6 +80,8 @@ export async function run(nc, options, handler, stop) {
   const late = setTimeout(() => working.abort(), o.drainTimeout);
   await Promise.all(underway);
   clearTimeout(late);
+  clearInterval(present);
+  nc.publish(presence, "leaves");
   await nc.flush(); // what was acknowledged last must reach the server
 }
 

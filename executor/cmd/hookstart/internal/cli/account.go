@@ -14,6 +14,8 @@ type accountVerbs struct {
 	Put  accountPut  `cmd:"" help:"Create an account, or change its name or plan."`
 	Get  accountGet  `cmd:"" help:"Show an account."`
 	List accountList `cmd:"" help:"List the accounts."`
+
+	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys."`
 }
 
 type accountPut struct {
@@ -141,4 +143,29 @@ func showAccount(s *session, a api.Account) error {
 func isNotFound(err error) bool {
 	p, is := errors.AsType[*api.Problem](err)
 	return is && p.Code == api.CodeNotFound
+}
+
+type accountDelete struct {
+	Account string `arg:"" type:"id" help:"The account's ID."`
+}
+
+func (*accountDelete) Help() string {
+	return `The records of its executions stay.
+
+Example:
+
+  hookstart account put scratch
+  hookstart account delete scratch`
+}
+
+// Run implements the verb.
+func (v *accountDelete) Run(s *session) error {
+	err := s.client.DeleteAccount(s.ctx, v.Account)
+	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.CodeAccountNotEmpty {
+		return &hintError{err, "hookstart workflow list --account " + v.Account + "; hookstart key list --account " + v.Account}
+	}
+	if err != nil {
+		return err
+	}
+	return s.print(func() error { return s.line("%s is deleted", v.Account) })
 }

@@ -36,6 +36,7 @@ type flags struct {
 	Workflow   workflowVerbs   `cmd:"" help:"Workflows with their webhook trigger nodes."`
 	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
 	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
+	Queue      queueVerbs      `cmd:"" help:"What waits for runners, and which runners are there."`
 	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
 	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
 	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do."`

@@ -11,17 +11,35 @@ import (
 
 type deadLetterVerbs struct {
 	List    deadLetterList    `cmd:"" help:"List dead letters, the newest first."`
-	Requeue deadLetterRequeue `cmd:"" help:"Start a failed execution again, or record a message that was put aside."`
+	Requeue deadLetterRequeue `cmd:"" help:"Start failed executions again, or record messages that were put aside."`
+	Dismiss deadLetterDismiss `cmd:"" help:"Take dead letters off the list."`
+}
+
+// deadLetterFilter says which dead letters are meant.
+type deadLetterFilter struct {
+	Workflow string `type:"id" help:"Only this workflow's." placeholder:"ID"`
+	Reason   string `help:"Only those whose reason has this text in it." placeholder:"TEXT"`
+	Since    moment `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
+	Until    moment `help:"Accepted before." placeholder:"TIME"`
+}
+
+func (f deadLetterFilter) given() bool {
+	return f.Workflow != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()
+}
+
+func (f deadLetterFilter) selected() api.SelectDeadLetters {
+	return api.SelectDeadLetters{WorkflowID: f.Workflow, Reason: f.Reason, Since: f.Since.Time, Until: f.Until.Time}
 }
 
 type deadLetterList struct {
-	Workflow string `help:"Only this workflow's." placeholder:"ID"`
+	deadLetterFilter
 	paging
 }
 
 func (*deadLetterList) Help() string {
-	return `Executions that failed and were not requeued, messages that the database refused,
-and messages that could not be decoded. The last cannot be requeued.
+	return `Executions that failed and were neither requeued nor dismissed, messages that the
+database refused, and messages that could not be decoded. The last cannot be
+requeued.
 
 Example:
 
@@ -31,7 +49,7 @@ Example:
 // Run implements the verb.
 func (v *deadLetterList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
-		return s.client.DeadLetters(s.ctx, v.Workflow, p)
+		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time}, p)
 	}, listing[api.DeadLetter]{
 		// The reason comes last: it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
@@ -49,6 +67,8 @@ func (v *deadLetterList) Run(s *session) error {
 type deadLetterRequeue struct {
 	DeadLetter string `arg:"" optional:"" help:"The execution's ID, message- and a stream sequence, or latest: the newest failed execution."`
 	Refused    bool   `help:"All messages that the database refused."`
+	All        bool   `help:"All dead letters, or all that match --workflow, --reason, --since and --until."`
+	deadLetterFilter
 }
 
 func (*deadLetterRequeue) Help() string {
@@ -65,16 +85,24 @@ Examples:
 
   hookstart dead-letter requeue latest
   hookstart dead-letter requeue message-12
-  hookstart dead-letter requeue --refused`
+  hookstart dead-letter requeue --refused
+  hookstart dead-letter requeue --all --workflow demo --since 1h
+
+With --all it goes on until nothing is left that can be requeued. It can be
+broken off and repeated: each one is requeued once.`
 }
 
 // Run implements the verb.
 func (v *deadLetterRequeue) Run(s *session) error {
 	id := v.DeadLetter
-	if v.Refused == (id != "") {
-		return &hintError{errors.New("name one dead letter, or give --refused"), "hookstart dead-letter list"}
-	}
-	if v.Refused {
+	switch {
+	case count(id != "", v.Refused, v.All) != 1:
+		return &hintError{errors.New("name one dead letter, or give --refused or --all"), "hookstart dead-letter list"}
+	case v.given() && !v.All:
+		return errFilterWithoutAll
+	case v.All:
+		return v.requeueAll(s)
+	case v.Refused:
 		return requeueRefused(s)
 	}
 	if id == latest {
@@ -108,7 +136,7 @@ func requeueRefused(s *session) error {
 	var ids []string
 	page := apiclient.Page{Limit: api.MaxLimit}
 	for {
-		found, err := s.client.DeadLetters(s.ctx, "", page)
+		found, err := s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, page)
 		if err != nil {
 			return err
 		}
@@ -141,7 +169,7 @@ func requeueRefused(s *session) error {
 func latestDeadLetter(s *session) (string, error) {
 	page := apiclient.Page{Limit: api.MaxLimit}
 	for {
-		found, err := s.client.DeadLetters(s.ctx, "", page)
+		found, err := s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, page)
 		if err != nil {
 			return "", err
 		}

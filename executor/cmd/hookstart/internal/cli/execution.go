@@ -17,6 +17,7 @@ type executionVerbs struct {
 	Show   executionShow   `cmd:"" help:"Show an execution, with its input."`
 	Tail   executionTail   `cmd:"" help:"Watch executions change."`
 	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload."`
+	Replay executionReplay `cmd:"" help:"Start executions again on their original body, headers and query."`
 	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state."`
 }
 
@@ -141,7 +142,11 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		}
 	}
 	add("Rerun of", e.RerunOf)
+	add("Replay of", e.ReplayOf)
 	add("Requeued as", e.RequeuedAs)
+	if !e.DismissedAt.IsZero() {
+		add("Dismissed", both(e.DismissedAt, s.now()))
+	}
 	add("Delivery ID", e.DeliveryID)
 	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
 	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))

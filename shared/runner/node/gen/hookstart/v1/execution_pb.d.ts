@@ -177,6 +177,14 @@ export declare type ExecutionStart = Message<"hookstart.v1.ExecutionStart"> & {
    * @generated from field: bool delivery_derived = 18;
    */
   deliveryDerived: boolean;
+
+  /**
+   * The execution whose request this one has once more: body, headers and query are those of that one;
+   * empty for none. Its source is a rerun.
+   *
+   * @generated from field: string replay_of = 19;
+   */
+  replayOf: string;
 };
 
 /**
@@ -406,7 +414,7 @@ export enum ExecutionSource {
   WEBHOOK = 1,
 
   /**
-   * An operator's rerun, on the trigger node's sample payload.
+   * An operator's: a rerun on the trigger node's sample payload, a replay or a requeue on an original request.
    *
    * @generated from enum value: EXECUTION_SOURCE_RERUN = 2;
    */

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// errFilterWithoutAll keeps a forgotten word from being about everything.
+var errFilterWithoutAll = &hintError{errors.New("--workflow, --reason, --since and --until say which of --all"), "hookstart dead-letter requeue --help"}
+
+// count says how many of some conditions hold.
+func count(conditions ...bool) (n int) {
+	for _, c := range conditions {
+		if c {
+			n++
+		}
+	}
+	return n
+}
+
+// requeueAll repeats the call, which is about 10,000 at most, until there are no others.
+func (v *deadLetterRequeue) requeueAll(s *session) error {
+	return s.repeat("requeued", func() (int, []api.Left, bool, error) {
+		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())
+		return done.Requeued, done.Left, done.More, err
+	})
+}
+
+type deadLetterDismiss struct {
+	DeadLetters []string `arg:"" optional:"" name:"dead-letter" help:"IDs of dead letters."`
+	All         bool     `help:"All dead letters, or all that match --workflow, --reason, --since and --until."`
+	deadLetterFilter
+}
+
+func (*deadLetterDismiss) Help() string {
+	return `What is dismissed leaves the list. An execution stays failed, and can still be
+requeued or replayed by its ID.
+
+Examples:
+
+  hookstart dead-letter dismiss message-12
+  hookstart dead-letter dismiss --all --workflow demo --reason 'on purpose'`
+}
+
+// Run implements the verb.
+func (v *deadLetterDismiss) Run(s *session) error {
+	switch {
+	case v.All == (len(v.DeadLetters) > 0):
+		return &hintError{errors.New("name dead letters, or give --all"), "hookstart dead-letter list"}
+	case v.given() && !v.All:
+		return errFilterWithoutAll
+	}
+	which := v.selected()
+	if !v.All {
+		which.IDs = v.DeadLetters
+	}
+	return s.repeat("dismissed", func() (int, []api.Left, bool, error) {
+		done, err := s.client.DismissDeadLetters(s.ctx, which)
+		return done.Dismissed, nil, done.More, err
+	})
+}
+
+type executionReplay struct {
+	Execution string `arg:"" optional:"" help:"The execution's ID, or latest."`
+	Rejected  bool   `help:"All rejected executions, or all that match --workflow, --since and --until."`
+	Workflow  string `type:"id" help:"With --rejected: only this workflow's." placeholder:"ID"`
+	Since     moment `help:"With --rejected: accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
+	Until     moment `help:"With --rejected: accepted before." placeholder:"TIME"`
+	Key       string `help:"An idempotency key of your own: repeated with it, nothing starts twice." placeholder:"KEY"`
+}
+
+func (*executionReplay) Help() string {
+	return `A new execution starts on the original body, headers and query. (execution rerun
+starts on the trigger node's sample payload.) The original must have ended, or
+have been rejected.
+
+With --rejected, what arrived while a workflow was not active starts, the oldest
+first. It can be broken off and repeated: each one is replayed once.
+
+Examples:
+
+  hookstart execution replay latest
+  hookstart execution replay --rejected --workflow demo --since 2h`
+}
+
+// Run implements the verb.
+func (v *executionReplay) Run(s *session) error {
+	switch {
+	case v.Rejected == (v.Execution != ""):
+		return &hintError{errors.New("name one execution, or give --rejected"), "hookstart execution list --status rejected"}
+	case !v.Rejected && (v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero()):
+		return &hintError{errors.New("--workflow, --since and --until say which of --rejected"), "hookstart execution replay --help"}
+	case v.Rejected:
+		which := api.ReplayRejected{Status: "rejected", WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time}
+		return s.repeat("replayed", func() (int, []api.Left, bool, error) {
+			done, err := s.client.ReplayRejected(s.ctx, which, v.Key)
+			return done.Replayed, done.Left, done.More, err
+		})
+	}
+	id, err := (&executionArg{v.Execution}).id(s)
+	if err != nil {
+		return err
+	}
+	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
+	if err != nil {
+		return err
+	}
+	return s.print(func() error { return s.line("%s started on the original body of %s", started.ExecutionID, id) })
+}
+
+// repeat makes a call about many until there are no others, and prints what it did, in total.
+func (s *session) repeat(what string, call func() (n int, left []api.Left, more bool, err error)) error {
+	total := 0
+	for {
+		n, left, more, err := call()
+		total += n
+		if err != nil {
+			if total > 0 {
+				s.note("%d were %s before it failed; repeated, it goes on.", total, what)
+			}
+			return err
+		}
+		if s.json {
+			if err := s.print(nil); err != nil {
+				return err
+			}
+		} else if more {
+			s.note("%d %s so far", total, what)
+		}
+		if more && n > 0 {
+			continue
+		}
+		if s.json {
+			return nil
+		}
+		text := fmt.Sprintf("%d %s", total, what)
+		for _, l := range left {
+			text += fmt.Sprintf("; %d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " "))
+		}
+		return s.line("%s", text)
+	}
+}

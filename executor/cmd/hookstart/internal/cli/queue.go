@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type queueVerbs struct {
+	List queueList `cmd:"" help:"List the queues: what waits, and which runners take it."`
+}
+
+type queueList struct {
+	paging
+}
+
+func (*queueList) Help() string {
+	return `Of every queue that a workflow names: how many starts wait, since when, and which
+groups of runners take them, with how many members.
+
+Example:
+
+  hookstart queue list`
+}
+
+// Run implements the verb.
+func (v *queueList) Run(s *session) error {
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
+		return s.client.Queues(s.ctx, p)
+	}, listing[api.Queue]{
+		// The groups come last: they are the only cell that may be long.
+		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
+		row: func(q api.Queue) []string {
+			oldest, members, groups := "–", 0, []string{}
+			if !q.OldestAcceptedAt.IsZero() {
+				oldest = ago(q.OldestAcceptedAt, s.now())
+			}
+			for _, g := range q.Groups {
+				members += g.Members
+				text := fmt.Sprintf("%s (%d, %d waiting", g.Group, g.Members, g.Waiting)
+				if g.Members == 0 && !g.LastSeenAt.IsZero() {
+					text += ", last seen " + ago(g.LastSeenAt, s.now())
+				}
+				groups = append(groups, text+")")
+			}
+			if len(groups) == 0 {
+				groups = []string{"none: nobody takes it"}
+			}
+			return []string{q.Queue, strconv.FormatUint(q.Waiting, 10), oldest, strconv.Itoa(members), strings.Join(groups, ", ")}
+		},
+		none: "No workflow names a queue.",
+	})
+}

@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+const (
+	countLetters = 15 * time.Second
+	// maxLetters bounds what counting them costs.
+	maxLetters = 100_000
+)
+
+// deadLetters is the metric of their number.
+type deadLetters struct{ number prometheus.Gauge }
+
+func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
+	d := &deadLetters{prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "hookstart_executor_dead_letters", Help: "Dead letters that nobody has requeued or dismissed; 100000: or more.",
+	})}
+	registerer.MustRegister(d.number)
+	return d
+}
+
+// watch counts now and then, until the context ends.
+func (d *deadLetters) watch(ctx context.Context, records store.Store) {
+	tick := time.NewTicker(countLetters)
+	defer tick.Stop()
+	for {
+		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {
+			d.number.Set(float64(n))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

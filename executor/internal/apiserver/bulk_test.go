@@ -1,0 +1,167 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// letters makes dead letters, each accepted a second after the one before, alternately of two workflows.
+func (r *rig) letters(from, to int) {
+	r.t.Helper()
+	for n := from; n < to; n++ {
+		r.failed(n, nil)
+		rec, err := r.store.Get(r.t.Context(), id(n))
+		r.check(err)
+		if rec.Status != execution.Failed {
+			r.t.Fatal(rec.Status)
+		}
+	}
+}
+
+// lettersLeft are the IDs on the list.
+func (r *rig) lettersLeft() (ids []string) {
+	r.t.Helper()
+	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").is(200)).Items {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+func TestRequeueMany(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	r.letters(0, 40)
+	requeue := func(body string) api.Requeued {
+		t.Helper()
+		return decode[api.Requeued](r.post("/dead-letters/requeue", body).is(200))
+	}
+	// Some by their IDs; what is none is passed over.
+	ids := fmt.Sprintf(`{"ids":[%q,%q,%q,%q,"message-77","nonsense"]}`, id(0), id(1), id(1), id(99))
+	if got := requeue(ids); got.Requeued != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := requeue(ids); got.Requeued != 0 {
+		t.Errorf("again: %+v", got)
+	}
+	if got := requeue(`{"ids":[]}`); got.Requeued != 0 {
+		t.Errorf("none: %+v", got)
+	}
+	// One that has expired stays, and is in nobody's way.
+	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
+	// All of a workflow that is not theirs, and of a time that was before.
+	for _, none := range []string{`{"workflowId":"other"}`, `{"until":"2026-01-01T00:00:00Z"}`, `{"since":"2026-03-02T00:00:00Z"}`, `{"reason":"It broke"}`, `{"accountId":"other"}`} {
+		if got := requeue(none); got.Requeued != 0 {
+			t.Errorf("%s: %+v", none, got)
+		}
+	}
+	// All the others, by eight at once: each once, and counted once.
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	total := 0
+	for range 8 {
+		all.Go(func() {
+			got := requeue(`{"workflowId":"wf","reason":"it broke"}`)
+			mu.Lock()
+			defer mu.Unlock()
+			total += got.Requeued
+			if len(got.Left) != 1 || got.Left[0].Code != api.CodeInputExpired || got.Left[0].Count != 1 {
+				t.Errorf("left: %+v", got.Left)
+			}
+		})
+	}
+	all.Wait()
+	if total != 37 {
+		t.Errorf("%d requeued", total)
+	}
+	for n := range 40 {
+		want := 1
+		if n == 2 {
+			want = 0
+		}
+		if got := len(r.starts(id(n))); got != want {
+			t.Errorf("%d was started %d times", n, got)
+		}
+	}
+	if left := r.lettersLeft(); len(left) != 1 || left[0] != id(2) {
+		t.Errorf("left: %v", left)
+	}
+	r.wantInvalid(r.post("/dead-letters/requeue", `{"ids":["a"],"workflowId":"wf"}`), "ids", "")
+	r.wantInvalid(r.post("/dead-letters/requeue", ``), "body", "")
+	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
+}
+
+// What a crash between the publishing and the marking left behind is not started again.
+func TestRequeueManyAfterACrash(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	r.letters(0, 3)
+	// The first was started and recorded; the second was started, and is in the stream alone.
+	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
+	msg, err := stream.StartMessage(execution.Start{
+		ID: execution.IDForRequeue(id(1)), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Rerun,
+		RerunOf: id(1), AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text},
+	})
+	r.check(err)
+	msg.Header.Set("Nats-Msg-Id", execution.IDForRequeue(id(1)))
+	r.message(msg, nil)
+	if got := decode[api.Requeued](r.post("/dead-letters/requeue", `{}`).is(200)); got.Requeued != 3 {
+		t.Errorf("%+v", got)
+	}
+	for n, want := range []int{0, 1, 1} {
+		if got := len(r.starts(id(n))); got != want {
+			t.Errorf("%d was started %d times, want %d", n, got, want)
+		}
+	}
+}
+
+func TestDismissMany(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	r.letters(0, 6)
+	r.records(store.Batch{Unreadable: []store.Unreadable{
+		{StreamSequence: 11, Subject: "executions.start.default.wf.node", Reason: "garbage", At: epoch},
+		{StreamSequence: 12, Subject: "executions.progress.default.wf.x", Reason: "garbage", At: epoch},
+	}})
+	dismiss := func(body string) int {
+		t.Helper()
+		return decode[api.Dismissed](r.post("/dead-letters/dismiss", body).is(200)).Dismissed
+	}
+	some := fmt.Sprintf(`{"ids":[%q,%q,"report-12",%q]}`, id(0), id(1), id(99))
+	if got := dismiss(some); got != 3 {
+		t.Errorf("dismissed %d", got)
+	}
+	if got := dismiss(some); got != 0 {
+		t.Errorf("again: %d", got)
+	}
+	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(0)).is(200))
+	if detail.Status != "failed" || detail.DismissedAt.IsZero() || *detail.Error != "it broke" {
+		t.Errorf("%+v", detail)
+	}
+	if got := dismiss(`{"reason":"it broke"}`); got != 4 {
+		t.Errorf("by reason: %d", got)
+	}
+	if left := r.lettersLeft(); len(left) != 1 || left[0] != "message-11" {
+		t.Errorf("left: %v", left)
+	}
+	if got := dismiss(`{}`); got != 1 {
+		t.Errorf("all: %d", got)
+	}
+	// One that was dismissed is passed over by a requeue of many, but can be named.
+	if got := decode[api.Requeued](r.post("/dead-letters/requeue", fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
+		t.Errorf("requeued %d", got)
+	}
+	r.post("/executions/"+id(0)+"/requeue", "").is(200)
+}

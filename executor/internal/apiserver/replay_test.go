@@ -1,0 +1,222 @@
+package apiserver_test
+
+import (
+	"crypto/rand"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+func withKey(key string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
+}
+
+// replays are the starts of the stream that are replays of an execution.
+func (r *rig) replays(of string) (found []*execution.Start) {
+	r.t.Helper()
+	info, err := r.streamHandle().Info(r.t.Context())
+	r.check(err)
+	for n := uint64(1); n <= info.State.LastSeq; n++ {
+		msg, err := r.streamHandle().GetMsg(r.t.Context(), n)
+		if err != nil {
+			continue
+		}
+		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil && event.Start != nil && event.Start.ReplayOf == of {
+			found = append(found, event.Start)
+		}
+	}
+	return found
+}
+
+// A replay has the body, headers and query of the original, byte by byte, whatever they are.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "none") // neither plan nor activity matters
+	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
+	random := make([]byte, 100<<10)
+	_, _ = rand.Read(random)
+	for n, body := range []struct{ contentType, text string }{
+		{"application/json; charset=utf-8", " {\"b\": 1.0,\n\"a\":1e400, \"a\":2}\n"},
+		{"application/x-www-form-urlencoded", "a=1&a=%zz"}, {"text/plain", ""}, {"", "ü\x00"}, {"application/octet-stream", string(random)},
+	} {
+		payload, err := execution.NewPayload(body.contentType, []byte(body.text))
+		r.check(err)
+		original := r.failed(n, func(s *execution.Start) { s.Payload = payload })
+		as := decode[api.Started](r.post("/executions/"+id(n)+"/replay", "").is(200)).ExecutionID
+		found := r.replays(id(n))
+		if len(found) != 1 || found[0].ID != as || as == id(n) {
+			t.Fatalf("%s: started %+v", as, found)
+		}
+		got := found[0]
+		if string(got.Payload.Body) != body.text || got.Payload.ContentType != body.contentType || got.Payload.Kind != payload.Kind ||
+			!maps.EqualFunc(got.Headers, original.Headers, slices.Equal) || !maps.EqualFunc(got.Query, original.Query, slices.Equal) {
+			t.Errorf("%q: started %.200q, %+v, %+v", body.contentType, got.Payload.Body, got.Headers, got.Query)
+		}
+		if got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.Rerun || got.RerunOf != "" || got.DeliveryID != "" || got.TokenID != "" {
+			t.Errorf("started %+v", got)
+		}
+	}
+	// The record says so; the original is as it was.
+	r.records(store.Batch{New: []store.Record{record(id(50), func(rec *store.Record) { rec.ReplayOf, rec.Source = id(0), execution.Rerun })}})
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(50)).is(200)); detail.ReplayOf != id(0) || detail.RerunOf != "" || detail.Source != "rerun" {
+		t.Errorf("%+v", detail)
+	}
+	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(0)).is(200)); detail.Status != "failed" || detail.RequeuedAs != "" {
+		t.Errorf("%+v", detail)
+	}
+}
+
+// Each replay is another execution, unless it has the key of an earlier one.
+func TestReplayOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	r.failed(1, nil)
+	r.failed(2, nil)
+	sixteen := func(of int, change ...func(*http.Request)) map[string]int {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[string]int{}
+		for range 16 {
+			all.Go(func() {
+				as := decode[api.Started](r.call(http.MethodPost, "/executions/"+id(of)+"/replay", "", change...).is(200)).ExecutionID
+				mu.Lock()
+				defer mu.Unlock()
+				answers[as]++
+			})
+		}
+		all.Wait()
+		return answers
+	}
+	if got := sixteen(1); len(got) != 16 || len(r.replays(id(1))) != 16 {
+		t.Errorf("without a key: %v, %d starts", got, len(r.replays(id(1))))
+	}
+	if got := sixteen(2, withKey("k")); len(got) != 1 || len(r.replays(id(2))) != 1 {
+		t.Errorf("with a key: %v, %d starts", got, len(r.replays(id(2))))
+	}
+	sixteen(2, withKey("another"))
+	sixteen(1, withKey("k"))
+	if n, m := len(r.replays(id(2))), len(r.replays(id(1))); n != 2 || m != 17 {
+		t.Errorf("another key, and the same one of another execution: %d and %d starts", n, m)
+	}
+	// The stream has forgotten the key; the record has not.
+	r.failed(3, nil)
+	as := execution.IDForReplay(id(3), "k")
+	r.records(store.Batch{New: []store.Record{record(as)}})
+	if got := sixteen(3, withKey("k")); got[as] != 16 || len(r.replays(id(3))) != 0 {
+		t.Errorf("recorded before: %v", got)
+	}
+	r.wantInvalid(r.call(http.MethodPost, "/executions/"+id(1)+"/replay", "", withKey(strings.Repeat("k", 256))), "Idempotency-Key", "")
+}
+
+func TestReplayIsRefused(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	for n, status := range []execution.Status{execution.Queued, execution.Running} {
+		batch := store.Batch{New: []store.Record{record(id(n))}}
+		if status == execution.Running {
+			step := failure(n, "")
+			step.Status = status
+			batch.Progress = []execution.Progress{step}
+		}
+		r.records(batch)
+		r.post("/executions/"+id(n)+"/replay", "").refused(409, api.CodeNotFinished)
+	}
+	r.post("/executions/"+id(99)+"/replay", "").refused(404, api.CodeNotFound)
+	r.failed(10, nil)
+	_, sequence := r.lastStart()
+	r.check(r.streamHandle().DeleteMsg(t.Context(), sequence))
+	r.post("/executions/"+id(10)+"/replay", "").refused(409, api.CodeInputExpired)
+	r.rejected(11, nil)
+	r.post("/executions/"+id(11)+"/replay", "").refused(409, api.CodeBodyNotKept)
+	r.failed(12, nil)
+	r.delete("/workflows/wf").is(204)
+	r.post("/executions/"+id(12)+"/replay", "").refused(404, api.CodeNotFound)
+}
+
+// rejected puts a rejection on the stream and records it.
+func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejection {
+	r.t.Helper()
+	rejection := execution.Rejection{
+		ID: id(n), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", At: epoch, Code: "workflow_inactive",
+		Headers: execution.Values{"X-A": {"1", "2"}}, Query: execution.Values{"q": {""}},
+	}
+	if change != nil {
+		change(&rejection)
+	}
+	sequence := r.message(stream.RejectedMessage(rejection))
+	r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
+		rec.StreamSequence, rec.Status, rec.Error = sequence, execution.Rejected, "workflow_inactive"
+	})}})
+	return rejection
+}
+
+// What was rejected is replayed after the activation, all of a time span, each once.
+func TestReplayRejected(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	r.rejected(0, func(rejection *execution.Rejection) {
+		rejection.Payload = execution.Payload{ContentType: "x/y", Kind: execution.Binary, Body: []byte("a\xff")}
+		rejection.Sender, rejection.Verified = "github", true
+	})
+	as := decode[api.Started](r.post("/executions/"+id(0)+"/replay", "").is(200)).ExecutionID
+	found := r.replays(id(0))
+	if len(found) != 1 || found[0].ID != as || string(found[0].Payload.Body) != "a\xff" || found[0].Payload.ContentType != "x/y" ||
+		!slices.Equal(found[0].Headers["X-A"], []string{"1", "2"}) || found[0].Sender != "github" || !found[0].Verified {
+		t.Fatalf("started %+v", found)
+	}
+
+	for n := 1; n <= 5; n++ {
+		r.rejected(n, func(rejection *execution.Rejection) {
+			if n != 3 {
+				rejection.Payload = execution.Payload{Kind: execution.Text, Body: []byte{byte('0' + n)}}
+			}
+		})
+	}
+	replay := func(body string, change ...func(*http.Request)) api.Replayed {
+		t.Helper()
+		return decode[api.Replayed](r.call(http.MethodPost, "/executions/replay", body, change...).is(200))
+	}
+	if got := replay(`{"status":"rejected","workflowId":"other"}`); got.Replayed != 0 {
+		t.Errorf("another workflow's: %+v", got)
+	}
+	if got := replay(`{"status":"rejected","until":"2026-01-01T00:00:00Z"}`); got.Replayed != 0 {
+		t.Errorf("before: %+v", got)
+	}
+	for range 2 {
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				got := replay(`{"status":"rejected","workflowId":"wf","since":"2026-03-01T00:00:00Z"}`)
+				if len(got.Left) != 1 || got.Left[0].Code != api.CodeBodyNotKept || got.Left[0].Count != 1 {
+					t.Errorf("left: %+v", got)
+				}
+			})
+		}
+		all.Wait()
+		for n, want := range []int{2, 1, 1, 0, 1, 1} {
+			if got := len(r.replays(id(n))); got != want {
+				t.Errorf("%d was started %d times, want %d", n, got, want)
+			}
+		}
+	}
+	if got := replay(`{"status":"rejected"}`, withKey("once more")); got.Replayed != 5 {
+		t.Errorf("with another key: %+v", got)
+	}
+	r.wantInvalid(r.post("/executions/replay", `{"status":"failed"}`), "status", "")
+	r.wantInvalid(r.post("/executions/replay", `{}`), "status", "")
+}

@@ -1,0 +1,189 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// MaxBulk is how many executions one call starts again, or dead letters it dismisses, at most.
+const MaxBulk = 10_000
+
+const (
+	bulkBatch   = 500 // records that are marked in one transaction
+	bulkWorkers = 16  // requests and publishes under way at once
+)
+
+// bulk starts many executions again, each once: the ID of the new one is made of the original's, and is
+// the message's ID, too. Whatever breaks off in the middle, a repeated call, or another one at the same time, goes on.
+type bulk struct {
+	s      *Service
+	ctx    context.Context //nolint:containedctx // it is that of one call
+	by     Caller
+	enough time.Time // when to begin nothing more
+	as     func(of store.Record) execution.Start
+	// requeue marks the originals as requeued, and counts those that this call marked; else those
+	// count whose start was stored now.
+	requeue bool
+
+	started int
+	more    bool // there may be others that it did not look at
+
+	mu     sync.Mutex
+	nodes  map[[2]string]func() (*edit.TriggerInfo, error)
+	leftBy map[string]int // by the code that says why
+}
+
+func (s *Service) bulk(ctx context.Context, by Caller, as func(of store.Record) execution.Start) *bulk {
+	return &bulk{
+		s: s, ctx: ctx, by: by, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
+		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
+	}
+}
+
+// done says whether nothing more is begun.
+func (b *bulk) done() bool {
+	b.more = b.started >= MaxBulk || time.Now().After(b.enough)
+	return b.more
+}
+
+// all starts the records of a filter again, the oldest first. What is accepted from now on is not
+// among them: it would never end if what it starts fails at once.
+func (b *bulk) all(filter store.Filter) error {
+	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
+		filter.Until = now
+	}
+	after := store.Position{}
+	for !b.done() {
+		limit := min(bulkBatch, MaxBulk-b.started)
+		found, err := b.s.config.Store.ListOldest(b.ctx, filter, after, limit)
+		if err != nil {
+			return b.s.databaseError(b.ctx, err)
+		}
+		if err := b.batch(found); err != nil {
+			return err
+		}
+		if len(found) < limit {
+			return nil
+		}
+		last := found[len(found)-1]
+		after = store.Position{AcceptedAt: last.AcceptedAt, ID: last.ID}
+	}
+	return nil
+}
+
+// batch starts records again, and returns when all that were started are marked.
+func (b *bulk) batch(records []store.Record) error {
+	starts := make([]execution.Start, len(records))
+	ids := make([]string, len(records))
+	for i, r := range records {
+		starts[i] = b.as(r)
+		ids[i] = starts[i].ID
+	}
+	// The stream forgets message IDs after a while, the database does not.
+	before, err := b.s.config.Store.GetMany(b.ctx, ids)
+	if err != nil {
+		return b.s.databaseError(b.ctx, err)
+	}
+	known := make(map[string]bool, len(before))
+	for _, r := range before {
+		known[r.ID] = true
+	}
+	var mark []store.Requeue
+	stored := 0
+	err = b.inParallel(len(records), func(i int) error {
+		fresh := false
+		if !known[starts[i].ID] {
+			var err error
+			if fresh, err = b.s.startAgain(b.ctx, b.by, records[i], starts[i], b.triggerOf); err != nil {
+				return b.leave(err)
+			}
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if fresh {
+			stored++
+		}
+		mark = append(mark, store.Requeue{ID: records[i].ID, As: starts[i].ID})
+		return nil
+	})
+	if !b.requeue {
+		b.started += stored
+		return err
+	}
+	marked, markErr := b.s.config.Store.MarkRequeued(b.ctx, mark)
+	b.started += len(marked)
+	if len(marked) > 0 {
+		_ = b.s.config.Changes.Tell(marked) // watchers who miss it see it when they look
+	}
+	return errors.Join(err, b.s.databaseError(b.ctx, markErr))
+}
+
+// inParallel calls f for 0 to n-1, and stops at an error.
+func (b *bulk) inParallel(n int, f func(i int) error) (failed error) {
+	var workers sync.WaitGroup
+	var once sync.Once
+	stop := make(chan struct{})
+	next := make(chan int)
+	for range min(n, bulkWorkers) {
+		workers.Go(func() {
+			for i := range next {
+				if err := f(i); err != nil {
+					once.Do(func() { failed = err; close(stop) })
+				}
+			}
+		})
+	}
+feed:
+	for i := range n {
+		select {
+		case next <- i:
+		case <-stop:
+			break feed
+		}
+	}
+	close(next)
+	workers.Wait()
+	return failed
+}
+
+// leave notes one that cannot be started again. Other errors are about all of them.
+func (b *bulk) leave(err error) error {
+	one, is := errors.AsType[*Error](err)
+	if !is || !slices.Contains([]string{api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable, api.CodeRefused}, one.Code) {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leftBy[one.Code]++
+	return nil
+}
+
+// left are those that were not started again.
+func (b *bulk) left() []api.Left {
+	var all []api.Left
+	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {
+		all = append(all, api.Left{Code: code, Count: b.leftBy[code]})
+	}
+	return all
+}
+
+// triggerOf looks each trigger node up once.
+func (b *bulk) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
+	b.mu.Lock()
+	find := b.nodes[[2]string{workflowID, nodeID}]
+	if find == nil {
+		find = sync.OnceValues(func() (*edit.TriggerInfo, error) { return b.s.triggerOf(ctx, by, workflowID, nodeID) })
+		b.nodes[[2]string{workflowID, nodeID}] = find
+	}
+	b.mu.Unlock()
+	return find()
+}

@@ -1,0 +1,230 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// Selection says which dead letters a call is about: those of some IDs, if IDs is not nil, else those
+// that a filter finds.
+type Selection struct {
+	IDs    []string
+	Filter DeadLetterFilter
+}
+
+func (s Selection) check() error {
+	switch f := s.Filter; {
+	case len(s.IDs) > MaxBulk:
+		return &edit.InvalidError{Field: "ids", Problem: "must be at most 10000"}
+	case s.IDs != nil && (f.WorkflowID != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()):
+		return &edit.InvalidError{Field: "ids", Problem: "must not be combined with workflowId, reason, since or until"}
+	}
+	return nil
+}
+
+// split are the IDs of executions, and the messages, each once.
+func (s Selection) split() (executions []string, messages []store.MessageKey) {
+	seen := make(map[string]bool, len(s.IDs))
+	for _, id := range s.IDs {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		key, isMessage := messageKey(id)
+		switch {
+		case !isMessage:
+			executions = append(executions, id)
+		case key.StreamSequence > 0:
+			messages = append(messages, key)
+		}
+	}
+	return executions, messages
+}
+
+// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see
+// RequeueExecution. What is no dead letter any more is passed over. It counts those that this call
+// requeued; repeated, and called at the same time, each is requeued once.
+func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Requeued, error) {
+	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
+		if err := selected.check(); err != nil {
+			return none, err
+		}
+		b := s.bulk(ctx, by, func(of store.Record) execution.Start {
+			return execution.Start{ID: execution.IDForRequeue(of.ID), RerunOf: of.ID}
+		})
+		b.requeue = true
+		if selected.IDs != nil {
+			err = b.selected(selected)
+		} else {
+			err = b.filtered(selected.Filter)
+		}
+		return api.Requeued{Requeued: b.started, Left: b.left(), More: b.more}, err
+	})
+}
+
+func (b *bulk) selected(selected Selection) error {
+	ids, messages := selected.split()
+	for len(ids) > 0 && !b.done() {
+		some := ids[:min(len(ids), bulkBatch)]
+		ids = ids[len(some):]
+		letters, err := b.s.lettersOf(b.ctx, some, selected.Filter.AccountID)
+		if err == nil {
+			err = b.batch(letters)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if selected.Filter.AccountID != "" { // whose messages are is not known
+		return nil
+	}
+	return b.recover(messages)
+}
+
+// lettersOf are those of some executions that are dead letters of an account ("": of any).
+func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string) ([]store.Record, error) {
+	found, err := s.config.Store.GetMany(ctx, ids)
+	if err != nil {
+		return nil, s.databaseError(ctx, err)
+	}
+	var letters []store.Record
+	for _, r := range found {
+		if r.Status == execution.Failed && r.RequeuedAs == "" && r.DismissedAt.IsZero() && (accountID == "" || r.AccountID == accountID) {
+			letters = append(letters, r)
+		}
+	}
+	return letters, nil
+}
+
+func (b *bulk) filtered(filter DeadLetterFilter) error {
+	stored := store.DeadLetterFilter(filter)
+	if err := b.all(stored.Records()); err != nil || filter.AccountID != "" {
+		return err
+	}
+	of := store.UnreadableFilter{WorkflowID: filter.WorkflowID, Reason: filter.Reason, Since: filter.Since, Until: filter.Until}
+	after := store.UnreadablePosition{}
+	for !b.done() {
+		found, err := b.s.config.Store.ListUnreadable(b.ctx, of, after, bulkBatch)
+		if err != nil {
+			return b.s.databaseError(b.ctx, err)
+		}
+		keys := make([]store.MessageKey, len(found))
+		for i, u := range found {
+			keys[i] = messageKeyOf(u)
+			after = store.UnreadablePosition{At: u.At, StreamSequence: u.StreamSequence}
+		}
+		if err := b.recover(keys); err != nil || len(found) < bulkBatch {
+			return err
+		}
+	}
+	return nil
+}
+
+// recover records messages that were put aside.
+func (b *bulk) recover(messages []store.MessageKey) error {
+	for _, key := range messages {
+		if b.done() {
+			return nil
+		}
+		_, recovered, err := b.s.recoverMessage(b.ctx, letterID(key), key)
+		if err != nil {
+			err = b.leave(err)
+		}
+		if err != nil {
+			return err
+		}
+		if recovered {
+			b.started++
+		}
+	}
+	return nil
+}
+
+// DismissDeadLetters takes dead letters off the list, at most MaxBulk of them. An execution stays failed;
+// a message stays where it is, without a record. It counts those that this call took off.
+func (s *Service) DismissDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Dismissed, error) {
+	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (result api.Dismissed, err error) {
+		if err := selected.check(); err != nil {
+			return result, err
+		}
+		if selected.IDs != nil {
+			result.Dismissed, err = s.dismissSelected(ctx, selected)
+			return result, err
+		}
+		return s.dismissFiltered(ctx, selected.Filter)
+	})
+}
+
+func (s *Service) dismissSelected(ctx context.Context, selected Selection) (dismissed int, err error) {
+	ids, messages := selected.split()
+	if selected.Filter.AccountID != "" {
+		messages = nil // whose they are is not known
+	}
+	for len(ids)+len(messages) > 0 {
+		some := ids[:min(len(ids), bulkBatch)]
+		ids = ids[len(some):]
+		if selected.Filter.AccountID != "" {
+			letters, err := s.lettersOf(ctx, some, selected.Filter.AccountID)
+			if err != nil {
+				return dismissed, err
+			}
+			some = nil
+			for _, r := range letters {
+				some = append(some, r.ID)
+			}
+		}
+		keys := messages[:min(len(messages), bulkBatch)]
+		messages = messages[len(keys):]
+		n, err := s.dismiss(ctx, some, keys)
+		dismissed += n
+		if err != nil {
+			return dismissed, err
+		}
+	}
+	return dismissed, nil
+}
+
+func (s *Service) dismissFiltered(ctx context.Context, filter DeadLetterFilter) (result api.Dismissed, err error) {
+	enough := time.Now().Add(bulkTimeout - bulkReserve)
+	last := store.DeadLetter{}
+	for result.Dismissed < MaxBulk && time.Now().Before(enough) {
+		limit := min(bulkBatch, MaxBulk-result.Dismissed)
+		found, err := store.DeadLetters(ctx, s.config.Store, store.DeadLetterFilter(filter), last, limit)
+		if err != nil {
+			return result, s.databaseError(ctx, err)
+		}
+		var ids []string
+		var messages []store.MessageKey
+		for _, d := range found {
+			last = d
+			if d.Record != nil {
+				ids = append(ids, d.Record.ID)
+			} else {
+				messages = append(messages, messageKeyOf(*d.Message))
+			}
+		}
+		n, err := s.dismiss(ctx, ids, messages)
+		result.Dismissed += n
+		if err != nil || len(found) < limit {
+			return result, err
+		}
+	}
+	result.More = true
+	return result, nil
+}
+
+func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.MessageKey) (int, error) {
+	dismissed, of, err := s.config.Store.Dismiss(ctx, ids, messages, time.Now())
+	if err != nil {
+		return 0, s.databaseError(ctx, err)
+	}
+	if len(dismissed) > 0 {
+		_ = s.config.Changes.Tell(dismissed) // watchers who miss it see it when they look
+	}
+	return len(dismissed) + len(of), nil
+}

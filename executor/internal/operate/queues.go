@@ -1,0 +1,65 @@
+package operate
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/queues"
+)
+
+const queuesList = "queues"
+
+// Queues lists the queues that workflows name, by name: those of one account's workflows, unless accountID
+// is empty. What waits there is that of all accounts that share the queue.
+func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Queue], error) {
+	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
+		after, err := page.after(queuesList)
+		if err != nil {
+			return none, err
+		}
+		all, err := s.config.Queues.Look(ctx)
+		if err != nil {
+			return none, err
+		}
+		found := s.queuesOf(accountID, all)
+		rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool { return q.Name <= after })
+		return list(queuesList, rest[:min(len(rest), page.Limit+1)], page, queueOf, func(q queues.Queue) string { return q.Name }), nil
+	})
+}
+
+// queuesOf are those of some queues that an account's workflows name.
+func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue {
+	if accountID == "" {
+		return all
+	}
+	named := map[string]bool{}
+	for _, w := range s.config.Directory.Workflows(accountID, "", math.MaxInt) {
+		named[w.GetQueue()] = true
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
+}
+
+// NobodyTakes says of which queues the last look, a few seconds ago, found no runner; those alone that
+// some workflow names. It asks nothing remote.
+func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Queue, error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
+		idle := map[string]api.Queue{}
+		last, _ := s.config.Queues.Last()
+		for _, q := range s.queuesOf(by.AccountID, last) {
+			if q.Members() == 0 {
+				idle[q.Name] = queueOf(q)
+			}
+		}
+		return idle, nil
+	})
+}
+
+func queueOf(q queues.Queue) api.Queue {
+	of := api.Queue{Queue: q.Name, Waiting: q.Waiting, OldestAcceptedAt: q.Oldest.UTC(), Groups: make([]api.QueueGroup, len(q.Groups))}
+	for i, g := range q.Groups {
+		of.Groups[i] = api.QueueGroup{Group: g.Name, Members: g.Members, Waiting: g.Waiting, LastSeenAt: g.LastSeen.UTC()}
+	}
+	return of
+}

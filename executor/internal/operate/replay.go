@@ -1,0 +1,113 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// maxIdempotencyKey bounds the key of a call, in bytes.
+const maxIdempotencyKey = 255
+
+// ReplayExecution starts a new execution on the body, headers and query of one that has ended, or was
+// rejected. With a key, a repeated call answers the execution of the first, and starts nothing; without
+// one ("") each call starts another. Account and queue are the workflow's of now; neither its plan nor
+// whether it is active matters.
+func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string) (api.Started, error) {
+	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
+		if err := validKey(key); err != nil {
+			return none, err
+		}
+		record, err := s.record(ctx, id)
+		if err != nil {
+			return none, err
+		}
+		if !record.Status.Final() {
+			return none, &Error{Code: api.CodeNotFinished, Detail: fmt.Sprintf("The execution is %s. It can be replayed when it has ended.", record.Status)}
+		}
+		as := execution.IDForReplay(record.ID, key)
+		if key == "" {
+			fresh, err := uuid.NewV7()
+			if err != nil {
+				return none, fmt.Errorf("make an execution ID: %w", err)
+			}
+			as = fresh.String()
+		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
+			// The stream forgets message IDs after a while, the database does not.
+			return api.Started{ExecutionID: as}, s.databaseError(ctx, err)
+		}
+		_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
+		return api.Started{ExecutionID: as}, err
+	})
+}
+
+// validKey refuses an idempotency key that is too long.
+func validKey(key string) error {
+	if len(key) > maxIdempotencyKey {
+		return &edit.InvalidError{Field: "Idempotency-Key", Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKey)}
+	}
+	return nil
+}
+
+// keyOfAll is the key of a call that replays many and has none of its own: each is replayed once,
+// however often and from wherever it is called.
+const keyOfAll = "all"
+
+// ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. One that was
+// replayed by such a call before, with the same key, is not replayed again, so a call that broke off can
+// be repeated. Those that cannot be replayed are counted by the code that says why.
+func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter ExecutionFilter, key string) (api.Replayed, error) {
+	return change(ctx, s, by, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Replayed, err error) {
+		if err := validKey(key); err != nil {
+			return none, err
+		}
+		if key == "" {
+			key = keyOfAll
+		}
+		filter.Status = string(execution.Rejected)
+		b := s.bulk(ctx, by, func(of store.Record) execution.Start {
+			return execution.Start{ID: execution.IDForReplay(of.ID, key), ReplayOf: of.ID}
+		})
+		err = b.all(filter.stored())
+		return api.Replayed{Replayed: b.started, Left: b.left(), More: b.more}, err
+	})
+}
+
+// startAgain starts an execution with another's body, headers and query, once: its ID is that of the
+// message. It says whether it was stored now, and not before.
+func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) (stored bool, err error) {
+	original, err := s.request(ctx, of)
+	switch {
+	case err != nil:
+		return false, err
+	case original.expired():
+		return false, &Error{Code: api.CodeInputExpired}
+	case original.payload.Kind == execution.NoBody:
+		return false, &Error{Code: api.CodeBodyNotKept}
+	}
+	trigger, err := triggerOf(ctx, by, of.WorkflowID, of.NodeID)
+	if err != nil {
+		return false, err
+	}
+	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
+	start.Sender, start.Verified = original.sender, original.verified // it was verified when it came
+	return s.start(ctx, trigger, start, true)
+}
+
+// triggers finds the trigger node at which an execution starts again.
+type triggers func(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
+
+// bulkTimeout is how long a call about many may take. What it has not done by then is left for
+// another call; bulkReserve of it is for finishing what was begun.
+const (
+	bulkTimeout = 45 * time.Second
+	bulkReserve = 15 * time.Second
+)

@@ -1,0 +1,73 @@
+package queues
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+const (
+	// forgetMember is when a runner that says nothing is taken for gone: a killed one says nothing.
+	forgetMember = 4 * stream.RunnerHeartbeat
+	// maxMembers bounds how many are remembered of one group, and maxGroups how many groups: a program on
+	// NATS can make names up.
+	maxMembers = 1_000
+	maxGroups  = 10_000
+)
+
+// members remembers which runners said that they are there.
+type members struct {
+	mu     sync.Mutex
+	groups map[stream.RunnerGroup]*heard
+}
+
+type heard struct {
+	last    time.Time // that one of them was
+	members map[string]time.Time
+}
+
+// hear notes a runner's message.
+func (m *members) hear(msg *nats.Msg) {
+	group, instance, is := stream.ParsePresence(msg.Subject)
+	if !is {
+		return
+	}
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.groups[group]
+	if h == nil {
+		if len(m.groups) >= maxGroups {
+			return
+		}
+		h = &heard{members: map[string]time.Time{}}
+		m.groups[group] = h
+	}
+	h.last = now
+	if string(msg.Data) == stream.RunnerLeaves {
+		delete(h.members, instance)
+		return
+	}
+	if _, known := h.members[instance]; known || len(h.members) < maxMembers {
+		h.members[instance] = now
+	}
+}
+
+// of says how many members of a group are there, and when one was heard last; zero: never.
+func (m *members) of(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.groups[group]
+	if h == nil {
+		return 0, last
+	}
+	for instance, at := range h.members {
+		if now.Sub(at) > forgetMember {
+			delete(h.members, instance)
+		}
+	}
+	return len(h.members), h.last
+}

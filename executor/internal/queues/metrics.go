@@ -1,0 +1,84 @@
+package queues
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+const (
+	lookEvery = 5 * time.Second
+	// maxSeries bounds the queues with metrics: their names are configured, but by whoever may change a
+	// workflow.
+	maxSeries = 1_000
+)
+
+var (
+	waiting = prometheus.NewDesc("hookstart_executor_queue_waiting_messages",
+		"Starts of the queue that no runner was given yet.", []string{"queue"}, nil)
+	oldest = prometheus.NewDesc("hookstart_executor_queue_oldest_seconds",
+		"How long ago the oldest of them was accepted; 0: none waits.", []string{"queue"}, nil)
+	unattended = prometheus.NewDesc("hookstart_executor_queue_unattended_seconds",
+		"For how long starts have waited that no runner is there for; 0: none do.", []string{"queue"}, nil)
+	inGroup = prometheus.NewDesc("hookstart_executor_queue_members",
+		"Runners of each group that are there; no group: the queue has none.", []string{"queue", "group"}, nil)
+)
+
+// Run looks at the queues every few seconds, until the context ends.
+func (w *Watch) Run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		_, _ = w.Look(ctx) // whoever asks is told, and that NATS does not answer is said elsewhere
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (w *Watch) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{waiting, oldest, unattended, inGroup} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. The default queue is always there.
+func (w *Watch) Collect(to chan<- prometheus.Metric) {
+	queues, _ := w.Last()
+	now := time.Now()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	hasDefault := false
+	for i, q := range queues {
+		if hasDefault = hasDefault || q.Name == execution.DefaultQueue; i >= maxSeries {
+			continue
+		}
+		collect(q, now, gauge)
+	}
+	if !hasDefault {
+		collect(Queue{Name: execution.DefaultQueue}, now, gauge)
+	}
+}
+
+func collect(q Queue, now time.Time, gauge func(d *prometheus.Desc, value float64, labels ...string)) {
+	gauge(waiting, float64(q.Waiting), q.Name)
+	age := 0.0
+	if !q.Oldest.IsZero() {
+		age = max(now.Sub(q.Oldest).Seconds(), 0)
+	}
+	gauge(oldest, age, q.Name)
+	gauge(unattended, q.Unattended(now).Seconds(), q.Name)
+	for _, g := range q.Groups {
+		gauge(inGroup, float64(g.Members), q.Name, g.Name)
+	}
+	if len(q.Groups) == 0 {
+		gauge(inGroup, 0, q.Name, "")
+	}
+}

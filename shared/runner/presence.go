@@ -1,0 +1,27 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// sayPresent lets executors know that this process takes the group's work, until the context ends. A
+// server that forbids it, or nobody who listens, does no harm.
+func (r *runner) sayPresent(ctx context.Context) {
+	subject := r.group().PresenceSubject(uuid.NewString())
+	tick := time.NewTicker(stream.RunnerHeartbeat)
+	defer tick.Stop()
+	for {
+		_ = r.nc.Publish(subject, nil)
+		select {
+		case <-ctx.Done():
+			_ = r.nc.Publish(subject, []byte(stream.RunnerLeaves))
+			return
+		case <-tick.C:
+		}
+	}
+}
