@@ -48,6 +48,8 @@ func (c *Console) routes() http.Handler {
 		"GET /executions":            c.listExecutions,
 		"GET /executions/{id}":       c.showExecution,
 		"GET /dead-letters":          c.listDeadLetters,
+		"GET /queues":                c.listQueues,
+		"GET /fragments/queues":      c.queuesFragment,
 		"GET /refusals":              c.listRefusals,
 		"GET /accounts":              c.listAccounts,
 		"GET /keys":                  c.listKeys,

@@ -126,6 +126,11 @@ func (p executionPage) Fragment() string {
 // Took is from the acceptance to the end; zero: it has not ended.
 func (p executionPage) Took() time.Duration { return took(p.Execution) }
 
+// CanReplay says whether it has ended, or was rejected, and its request is still there.
+func (p executionPage) CanReplay() bool {
+	return execution.Status(p.Status).Final() && p.Request.Known && p.Request.Input != nil
+}
+
 // CanRequeue says whether it is a dead letter whose input is still there.
 func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
@@ -148,7 +153,9 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 			}
 		}
 	}()
-	if r.IsRequeue {
+	if r.ReplayOf != "" {
+		add("Replayed", "an operator started the request of another execution once more", "done", r.AcceptedAt)
+	} else if r.IsRequeue {
 		add("Requeued", "an operator started the input of one that had failed", "done", r.AcceptedAt)
 	} else if isRerun := r.Source == string(execution.Rerun); isRerun && r.RerunOf == "" {
 		add("Test", "an operator started it on the sample payload", "done", r.AcceptedAt)
@@ -212,7 +219,7 @@ func (c *Console) reruns(ctx context.Context, of operate.Execution) (made []oper
 		return nil, true, nil
 	}
 	for _, rerun := range all.Items {
-		if rerun.RerunOf == of.ExecutionID && !rerun.IsRequeue {
+		if rerun.RerunOf == of.ExecutionID && !rerun.IsRequeue || rerun.ReplayOf == of.ExecutionID {
 			made = append(made, rerun)
 		}
 	}

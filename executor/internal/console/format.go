@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -15,13 +16,16 @@ var formats = template.FuncMap{
 	"exact": func(t time.Time) template.HTML {
 		return timeElement(t, "exact", t.UTC().Format("2 Jan 15:04:05.000")+" UTC")
 	},
-	"local":    func(t time.Time) template.HTML { return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC") },
-	"duration": duration,
-	"bytes":    size,
-	"count":    count,
-	"plural":   plural,
-	"statuses": func() []string { return statuses },
-	"capital":  capital,
+	"local":     func(t time.Time) template.HTML { return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC") },
+	"duration":  duration,
+	"bytes":     size,
+	"count":     count,
+	"plural":    plural,
+	"countUp":   func(n uint64) string { return count(int64(min(n, math.MaxInt64))) },
+	"pluralInt": func(n int, noun string) string { return plural(int64(n), noun) },
+	"mediaType": mediaType,
+	"statuses":  func() []string { return statuses },
+	"capital":   capital,
 }
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
@@ -123,4 +127,10 @@ func nameOr(name, id string) string {
 		return id
 	}
 	return name
+}
+
+// mediaType is a Content-Type without its parameters.
+func mediaType(contentType string) string {
+	name, _, _ := strings.Cut(contentType, ";")
+	return strings.TrimSpace(name)
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -32,11 +33,14 @@ type panel struct {
 	First      bool         // the newest page: the one that is kept up to date
 	Older      template.URL // the query of the next page; "": this is the last
 	Limit      int
+
+	Workflows, Accounts []choice // that the filters suggest
 }
 
 // panelFilter is what an operator looks for; empty fields do not filter.
 type panelFilter struct {
 	Status, Source, Within, DeliveryID string
+	Workflow, Account                  string // where the panel is of all workflows
 }
 
 // Any says whether anything is filtered.
@@ -69,7 +73,7 @@ func (r row) CanRequeue() bool {
 }
 
 func isDeadLetter(e operate.Execution) bool {
-	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == ""
+	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == "" && e.DismissedAt.IsZero()
 }
 
 // panelFilterOf reads the filters of a query. What is none is left out, and named.
@@ -83,6 +87,7 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 		return ""
 	}
 	f.DeliveryID = strings.TrimSpace(query.Get("delivery"))
+	f.Workflow, f.Account = strings.TrimSpace(query.Get("of")), strings.TrimSpace(query.Get("account"))
 	f.Status = known("status", "status", slices.Contains(statuses, query.Get("status")))
 	f.Source = known("source", "way to start an execution", slices.Contains(execution.Sources, execution.Source(query.Get("source"))))
 	f.Within = known("within", "span of time", spans[query.Get("within")] > 0)
@@ -104,20 +109,30 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
 	p.Filter, p.Ignored = panelFilterOf(query)
 	err := c.fill(r.Context(), &p, query.Get("after"))
+	if err == nil && workflowID == "" {
+		p.Workflows, p.Accounts, err = c.suggestions(r.Context())
+	}
 	return p, err
 }
 
 // fill fills in the rows after a cursor; "": the newest.
 func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	filter := operate.ExecutionFilter{
-		WorkflowID: p.WorkflowID, Status: p.Filter.Status, Source: p.Filter.Source, DeliveryID: p.Filter.DeliveryID,
+		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
+		Status: p.Filter.Status, Source: p.Filter.Source, DeliveryPrefix: p.Filter.DeliveryID,
 	}
 	if span := spans[p.Filter.Within]; span > 0 {
 		filter.Since = time.Now().Add(-span)
 	}
-	found, ignored, err := askPage(after, p.Limit, func(page operate.Page) (api.List[operate.Execution], error) {
+	ask := func(page operate.Page) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
-	})
+	}
+	found, ignored, err := askPage(after, p.Limit, ask)
+	if isInvalid(err) && filter.DeliveryPrefix != "" { // there are too many to look at each one's beginning
+		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
+		found, ignored, err = askPage(after, p.Limit, ask)
+		ignored = append(ignored, "delivery IDs that only begin so, because there are too many executions: choose a time")
+	}
 	if err != nil {
 		return err
 	}
@@ -141,7 +156,7 @@ func (p panel) query(after string) url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source, "within": p.Filter.Within,
-		"delivery": p.Filter.DeliveryID, "after": after,
+		"delivery": p.Filter.DeliveryID, "of": p.Filter.Workflow, "account": p.Filter.Account, "after": after,
 	} {
 		if value != "" {
 			query.Set(name, value)
@@ -174,10 +189,53 @@ func (p panel) Fragment() string {
 
 // Events is the event stream of what the panel shows.
 func (p panel) Events() string {
-	if p.WorkflowID == "" {
+	query := url.Values{}
+	if of := cmp.Or(p.WorkflowID, p.Filter.Workflow); of != "" {
+		query.Set("workflowId", of)
+	}
+	if p.Filter.Account != "" {
+		query.Set("accountId", p.Filter.Account)
+	}
+	if len(query) == 0 {
 		return "/api/v1/executions/stream"
 	}
-	return "/api/v1/executions/stream?" + url.Values{"workflowId": {p.WorkflowID}}.Encode()
+	return "/api/v1/executions/stream?" + query.Encode()
+}
+
+// ReplayAll is what a button that replays all rejected executions of the filters sends; "": there is none,
+// because something is filtered that the call does not know.
+func (p panel) ReplayAll() string {
+	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" || p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
+		return ""
+	}
+	which := api.ReplayRejected{Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account}
+	if span := spans[p.Filter.Within]; span > 0 {
+		which.Since = time.Now().Add(-span).UTC()
+	}
+	text, err := json.Marshal(which)
+	if err != nil {
+		panic(err) // texts and times always marshal
+	}
+	return string(text)
+}
+
+// maxSuggested is how many workflows, or accounts, a filter suggests.
+const maxSuggested = 200
+
+// suggestions are the first workflows and accounts, for filters.
+func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice, err error) {
+	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{}, operate.Page{Limit: maxSuggested})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range some.Items {
+		workflows = append(workflows, choiceOf(w))
+	}
+	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxSuggested})
+	for _, a := range owners.Items {
+		accounts = append(accounts, choice{ID: a.ID, Name: nameOr(a.Name, a.ID)})
+	}
+	return workflows, accounts, err
 }
 
 // goToExecution leads who looks for an execution's ID to its page, and says whether it did.

@@ -149,3 +149,8 @@ func isNotFound(err error) bool {
 	refused, is := errors.AsType[*operate.Error](err)
 	return is && refused.Code == api.CodeNotFound
 }
+
+func isInvalid(err error) bool {
+	refused, is := errors.AsType[*operate.Error](err)
+	return is && refused.Code == api.CodeInvalid
+}

@@ -20,8 +20,9 @@ type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
 	State           state
-	Demo            bool     // the demo runner of this process takes its queue
-	Others          []choice // active workflows of a full account: those that could be switched off
+	Idle            *api.Queue // its queue, if nobody takes it
+	Demo            bool       // the demo runner of this process takes its queue
+	Others          []choice   // active workflows of a full account: those that could be switched off
 	OwnRate         *api.RateLimit
 	Nodes           []choice
 	Trigger         trigger
@@ -108,6 +109,13 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 	p = workflowPage{
 		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w), OwnRate: w.RateLimit,
 		Demo: c.DemoQueue != "" && w.Queue == c.DemoQueue,
+	}
+	idle, err := c.idleQueues(ctx)
+	if err != nil {
+		return p, err
+	}
+	if q, is := idle[w.Queue]; is {
+		p.Idle = &q
 	}
 	if p.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return p, err

@@ -26,6 +26,8 @@ type workflowRow struct {
 	ID, Name string
 	Account  quota
 	State    state
+	Queue    string
+	Idle     bool // nobody takes its queue
 	Day      chart
 	Last     *operate.Execution // nil: there was none, or it is not known in time
 }
@@ -68,11 +70,16 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	// All rows together may take that long.
 	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
 	defer cancel()
+	idle, err := c.idleQueues(ctx)
+	if err != nil {
+		return list, err
+	}
 	for _, workflow := range found {
 		row, err := c.workflowRow(counting, workflow)
 		if err != nil {
 			return list, err
 		}
+		_, row.Idle = idle[workflow.Queue]
 		list.Rows = append(list.Rows, row)
 	}
 	return list, nil
@@ -89,7 +96,7 @@ func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err e
 }
 
 func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflowRow, err error) {
-	row = workflowRow{ID: w.ID, Name: nameOr(w.Name, w.ID), State: stateOf(w)}
+	row = workflowRow{ID: w.ID, Name: nameOr(w.Name, w.ID), State: stateOf(w), Queue: w.Queue}
 	if row.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return row, err
 	}

@@ -12,6 +12,9 @@ import { watchRotate } from "./rotate.js";
 import { watchFragments } from "./fragments.js";
 import { watchSettings } from "./settings.js";
 import { watchKeys } from "./keys.js";
+import { watchBulk } from "./bulk.js";
+import { watchFilters } from "./filters.js";
+import { watchAccounts } from "./accounts.js";
 import { sayDone } from "./done.js";
 
 watchBusy();
@@ -28,5 +31,8 @@ watchRotate();
 watchFragments();
 watchSettings();
 watchKeys();
+watchBulk();
+watchFilters();
+watchAccounts();
 sayDone();
 document.documentElement.dataset.ready = "";
