@@ -113,8 +113,8 @@ type Progress struct {
 	Status     Status // Running, Succeeded or Failed
 	At         time.Time
 	StartedAt  time.Time // with Succeeded or Failed: when the attempt began, zero if that is not known
-	Error      string // with Failed
-	Output     []byte // with Succeeded: one JSON text, or empty
+	Error      string    // with Failed
+	Output     []byte    // with Succeeded: one JSON text, or empty
 }
 
 // NamePattern is the form of workflow, node and account IDs and of queues.

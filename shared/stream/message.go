@@ -158,9 +158,9 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	if m.GetSource() == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN {
 		source = execution.Rerun
 	}
-	kind := m.GetBodyKind()
-	if kind < hookstartv1.BodyKind_BODY_KIND_JSON || kind > hookstartv1.BodyKind_BODY_KIND_BINARY {
-		return nil, fmt.Errorf("body kind %d is not known", kind)
+	kind := execution.BodyKind(m.GetBodyKind())
+	if err := checkKind(kind); err != nil {
+		return nil, err
 	}
 	return &execution.Start{
 		ID:         m.GetExecutionId(),
@@ -175,7 +175,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 		AcceptedAt: timeFromWire(m.GetAcceptedAt()),
 		Payload: execution.Payload{
 			ContentType: m.GetContentType(),
-			Kind:        execution.BodyKind(kind),
+			Kind:        kind,
 			Body:        m.GetBody(),
 		},
 		Headers: valuesFromWire(m.GetHeaders()),
@@ -185,6 +185,13 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 
 		Sender: m.GetSender(), Verified: m.GetVerified(), DeliveryDerived: m.GetDeliveryDerived(),
 	}, nil
+}
+
+func checkKind(kind execution.BodyKind) error {
+	if k := hookstartv1.BodyKind(kind); k < hookstartv1.BodyKind_BODY_KIND_JSON || k > hookstartv1.BodyKind_BODY_KIND_BINARY {
+		return fmt.Errorf("body kind %d is not known", kind)
+	}
+	return nil
 }
 
 func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {

@@ -16,9 +16,12 @@ import (
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
-	batch   store.Batch // what it adds to the batch: exactly one item
 	kind    kind
 	verdict verdict
+	// What it adds to the batch, by its kind.
+	record     store.Record // start, rejection
+	progress   execution.Progress
+	unreadable store.Unreadable
 }
 
 // kind says what a message is. Entries are applied in this order.
@@ -82,32 +85,31 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 }
 
 func (e *entry) decode(now time.Time) {
-	event, err := stream.Decode(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
+	event, bodyBytes, err := stream.DecodeBrief(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
 	if err != nil {
 		e.kind = unreadable
-		e.batch.Unreadable = []store.Unreadable{e.aside(err.Error())}
+		e.unreadable = e.aside(err.Error())
 		return
 	}
-	e.take(event, now)
+	e.take(event, bodyBytes, now)
 }
 
 // executionID is that of the execution that a message is about, by its header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
 // take makes an entry of what a message says.
-func (e *entry) take(event stream.Event, now time.Time) {
+func (e *entry) take(event stream.Event, bodyBytes int, now time.Time) {
 	switch {
 	case event.Start != nil:
 		e.kind = start
-		e.batch.New = []store.Record{queued(event.Start, e.meta, now)}
+		e.record = queued(event.Start, bodyBytes, e.meta, now)
 	case event.Rejection != nil:
 		e.kind = rejection
-		e.batch.New = []store.Record{rejected(event.Rejection, e.meta, now)}
+		e.record = rejected(event.Rejection, e.meta, now)
 	case event.Progress != nil:
 		e.kind = progress
-		p := *event.Progress
-		p.At = orElse(p.At, e.meta.Timestamp)
-		e.batch.Progress = []execution.Progress{p}
+		e.progress = *event.Progress
+		e.progress.At = orElse(e.progress.At, e.meta.Timestamp)
 	}
 }
 
@@ -122,14 +124,19 @@ func (e *entry) aside(reason string) store.Unreadable {
 func batchOf(entries []*entry) store.Batch {
 	var b store.Batch
 	for _, e := range entries {
-		b.New = append(b.New, e.batch.New...)
-		b.Progress = append(b.Progress, e.batch.Progress...)
-		b.Unreadable = append(b.Unreadable, e.batch.Unreadable...)
+		switch e.kind {
+		case start, rejection:
+			b.New = append(b.New, e.record)
+		case progress:
+			b.Progress = append(b.Progress, e.progress)
+		case unreadable:
+			b.Unreadable = append(b.Unreadable, e.unreadable)
+		}
 	}
 	return b
 }
 
-func queued(s *execution.Start, meta *jetstream.MsgMetadata, now time.Time) store.Record {
+func queued(s *execution.Start, bodyBytes int, meta *jetstream.MsgMetadata, now time.Time) store.Record {
 	return store.Record{
 		ID:             s.ID,
 		AccountID:      s.AccountID,
@@ -147,7 +154,7 @@ func queued(s *execution.Start, meta *jetstream.MsgMetadata, now time.Time) stor
 		AcceptedAt:     orElse(s.AcceptedAt, meta.Timestamp),
 		RecordedAt:     now,
 		ContentType:    s.Payload.ContentType,
-		BodyBytes:      int64(len(s.Payload.Body)),
+		BodyBytes:      int64(bodyBytes),
 		StreamSequence: meta.Sequence.Stream,
 	}
 }

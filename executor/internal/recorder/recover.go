@@ -12,12 +12,13 @@ import (
 // Recovering is the batch that records a message of the stream that was put aside, and takes
 // it off the dead letters. It fails with stream.ErrUnreadable.
 func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
-	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
 	if err != nil {
 		return store.Batch{}, err
 	}
-	e := entry{meta: &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: msg.Sequence}, Timestamp: msg.Time}}
-	e.take(event, store.Time(now))
-	e.batch.Recovered = []store.MessageKey{{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)}}
-	return e.batch, nil
+	e := &entry{meta: &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: msg.Sequence}, Timestamp: msg.Time}}
+	e.take(event, bodyBytes, store.Time(now))
+	batch := batchOf([]*entry{e})
+	batch.Recovered = []store.MessageKey{{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)}}
+	return batch, nil
 }

@@ -1,0 +1,213 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// DecodeBrief is Decode without what a record does not hold: a start has no headers, no query and no body, only the
+// number of the body's bytes. It refuses exactly what Decode refuses. Nothing of what it returns is part of data.
+func DecodeBrief(subject string, header nats.Header, data []byte) (event Event, bodyBytes int, err error) {
+	if !strings.HasPrefix(subject, startPrefix) {
+		event, err = Decode(subject, header, data)
+		return event, 0, err
+	}
+	event.Start, bodyBytes, err = decodeStartBrief(data)
+	if err != nil {
+		return Event{}, 0, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if values := header[HeaderTrace]; len(values) > 0 {
+		event.Start.Trace = values[0]
+	}
+	return event, bodyBytes, nil
+}
+
+var (
+	errMalformed = errors.New("it is not protobuf")
+	errNotUTF8   = errors.New("a text is not UTF-8")
+)
+
+// decodeStartBrief reads the fields one by one, as encodeStart writes them: proto.Unmarshal would copy the body, and make
+// a message of each header. A test holds it against the generated code.
+func decodeStartBrief(data []byte) (*execution.Start, int, error) {
+	s := &briefStart{Start: execution.Start{Source: execution.Webhook}}
+	bodyBytes := 0
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return nil, 0, errMalformed
+		}
+		data = data[n:]
+		var err error
+		switch kind { //nolint:exhaustive // the others are skipped: no field has them
+		case protowire.BytesType:
+			value, size := protowire.ConsumeBytes(data)
+			if size < 0 {
+				return nil, 0, errMalformed
+			}
+			data = data[size:]
+			if field == 12 {
+				bodyBytes = len(value)
+			} else {
+				err = s.takeBytes(field, value)
+			}
+		case protowire.VarintType:
+			value, size := protowire.ConsumeVarint(data)
+			if size < 0 {
+				return nil, 0, errMalformed
+			}
+			data = data[size:]
+			s.takeVarint(field, value)
+		default:
+			size := protowire.ConsumeFieldValue(field, kind, data)
+			if size < 0 {
+				return nil, 0, errMalformed
+			}
+			data = data[size:]
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	if err := checkIDs(s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue); err != nil {
+		return nil, 0, err
+	}
+	if s.timed {
+		s.AcceptedAt = timeFromParts(s.seconds, s.nanos)
+	}
+	return &s.Start, bodyBytes, checkKind(s.Payload.Kind)
+}
+
+// briefStart is a start that is being read. The parts of a time can come one by one.
+type briefStart struct {
+	execution.Start
+	timed          bool
+	seconds, nanos int64
+}
+
+func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
+	var text *string
+	switch field {
+	case 1:
+		text = &s.ID
+	case 2:
+		text = &s.WorkflowID
+	case 3:
+		text = &s.NodeID
+	case 4:
+		text = &s.AccountID
+	case 5:
+		text = &s.Queue
+	case 7:
+		text = &s.DeliveryID
+	case 8:
+		text = &s.RerunOf
+	case 9:
+		return s.takeTime(value)
+	case 10:
+		text = &s.Payload.ContentType
+	case 13, 14:
+		return checkValues(value)
+	case 15:
+		text = &s.TokenID
+	case 16:
+		text = &s.Sender
+	default:
+		return nil
+	}
+	if !utf8.Valid(value) {
+		return errNotUTF8
+	}
+	*text = string(value)
+	return nil
+}
+
+func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
+	switch field {
+	case 6:
+		s.Source = execution.Webhook
+		if hookstartv1.ExecutionSource(int32(value)) == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN { //nolint:gosec // as in the generated code
+			s.Source = execution.Rerun
+		}
+	case 11:
+		s.Payload.Kind = execution.BodyKind(int32(value)) //nolint:gosec // as in the generated code
+	case 17:
+		s.Verified = protowire.DecodeBool(value)
+	case 18:
+		s.DeliveryDerived = protowire.DecodeBool(value)
+	}
+}
+
+// takeTime reads a google.protobuf.Timestamp.
+func (s *briefStart) takeTime(data []byte) error {
+	s.timed = true
+	return eachField(data, func(field protowire.Number, number uint64, value []byte) error {
+		switch {
+		case value != nil:
+		case field == 1:
+			s.seconds = int64(number) //nolint:gosec // two's complement is what the format has
+		case field == 2:
+			s.nanos = int64(int32(number)) //nolint:gosec // as in the generated code
+		}
+		return nil
+	})
+}
+
+// The bounds of a Timestamp that is sane: the years 1 to 9999.
+const minSeconds, maxSeconds = -62135596800, 253402300799
+
+func timeFromParts(seconds, nanos int64) time.Time {
+	if seconds < minSeconds || seconds > maxSeconds || nanos < 0 || nanos > 999_999_999 {
+		return time.Time{}
+	}
+	return time.Unix(seconds, nanos).UTC()
+}
+
+// checkValues refuses a hookstart.v1.NamedValues that Decode refuses.
+func checkValues(data []byte) error {
+	return eachField(data, func(field protowire.Number, _ uint64, value []byte) error {
+		if (field == 1 || field == 2) && value != nil && !utf8.Valid(value) {
+			return errNotUTF8
+		}
+		return nil
+	})
+}
+
+// eachField calls do for each field of a message: with the number of a varint, or with the bytes, which are not nil, of
+// what has a length.
+func eachField(data []byte, do func(field protowire.Number, number uint64, value []byte) error) error {
+	for len(data) > 0 {
+		field, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return errMalformed
+		}
+		data = data[n:]
+		size := protowire.ConsumeFieldValue(field, kind, data)
+		if size < 0 {
+			return errMalformed
+		}
+		var err error
+		switch kind { //nolint:exhaustive // no field of ours has another one
+		case protowire.VarintType:
+			number, _ := protowire.ConsumeVarint(data)
+			err = do(field, number, nil)
+		case protowire.BytesType:
+			value, _ := protowire.ConsumeBytes(data)
+			err = do(field, 0, value[:len(value):len(value)])
+		}
+		if err != nil {
+			return err
+		}
+		data = data[size:]
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package stream_test
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// full is a start that has every field: a field that is added must be added to it.
+func full(t *testing.T) *nats.Msg {
+	t.Helper()
+	s := execution.Start{
+		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "gpu", Source: execution.Rerun, DeliveryID: "d ü", RerunOf: id,
+		AcceptedAt: time.Unix(1_900_000_000, 123_456_789).UTC(), TokenID: "token", Trace: "trace", Sender: "stripe", Verified: true, DeliveryDerived: true,
+		Payload: execution.Payload{ContentType: "text/plain", Kind: execution.Text, Body: []byte(strings.Repeat("body", 500))},
+		Headers: execution.Values{"X-One": {"1", ""}, "X-Two": {"ü"}}, Query: execution.Values{"q": {"%zz"}, "": nil},
+	}
+	fields := reflect.ValueOf(s)
+	for i := range fields.NumField() {
+		if fields.Field(i).IsZero() {
+			t.Errorf("the start has no %s: set it here", fields.Type().Field(i).Name)
+		}
+	}
+	msg, err := stream.StartMessage(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+// same compares DecodeBrief with Decode.
+func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
+	t.Helper()
+	whole, wantErr := stream.Decode(subject, header, data)
+	brief, bodyBytes, err := stream.DecodeBrief(subject, header, data)
+	if (err == nil) != (wantErr == nil) || err != nil && !errors.Is(err, stream.ErrUnreadable) {
+		t.Fatalf("%s: %v, Decode says %v: %x", what, err, wantErr, data)
+	}
+	if whole.Start != nil {
+		if bodyBytes != len(whole.Start.Payload.Body) {
+			t.Errorf("%s: %d bytes, want %d", what, bodyBytes, len(whole.Start.Payload.Body))
+		}
+		whole.Start.Payload.Body, whole.Start.Headers, whole.Start.Query = nil, nil, nil
+	}
+	if !reflect.DeepEqual(brief, whole) {
+		t.Errorf("%s: %+v, want %+v", what, brief.Start, whole.Start)
+	}
+}
+
+func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
+	msg := full(t)
+	same(t, "full", msg.Subject, msg.Header, msg.Data)
+	same(t, "empty", msg.Subject, nil, nil)
+	for n := range len(msg.Data) {
+		same(t, "cut off", msg.Subject, msg.Header, msg.Data[:n])
+		damaged := bytes.Clone(msg.Data)
+		damaged[n] ^= 0xff
+		same(t, "damaged", msg.Subject, msg.Header, damaged)
+	}
+	twice := append(bytes.Clone(msg.Data), msg.Data...) // the last one of each field counts
+	same(t, "twice", msg.Subject, msg.Header, twice)
+	group := protowire.AppendTag(bytes.Clone(msg.Data), 99, protowire.StartGroupType)
+	same(t, "a group that does not end", msg.Subject, msg.Header, group)
+	same(t, "an unknown group", msg.Subject, msg.Header, protowire.AppendTag(group, 99, protowire.EndGroupType))
+	for _, value := range []string{"a", "\xff"} {
+		other := protowire.AppendBytes(protowire.AppendTag(bytes.Clone(msg.Data), 99, protowire.BytesType), []byte(value))
+		same(t, "an unknown field", msg.Subject, msg.Header, other)
+	}
+	rejected, err := stream.RejectedMessage(execution.Rejection{ID: id, WorkflowID: "wf", NodeID: "n", AccountID: "a", Queue: "q", At: time.Unix(1, 0).UTC(), Code: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "a rejection", rejected.Subject, rejected.Header, rejected.Data)
+	same(t, "another subject", "executions.other", nil, msg.Data)
+}
+
+// Every field of the message is one that DecodeBrief knows.
+func TestDecodeBriefKnowsEveryField(t *testing.T) {
+	var m hookstartv1.ExecutionStart
+	if err := proto.Unmarshal(full(t).Data, &m); err != nil {
+		t.Fatal(err)
+	}
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if !m.ProtoReflect().Has(fields.Get(i)) {
+			t.Errorf("the start has no %s: read it in DecodeBrief, and set it in the test", fields.Get(i).Name())
+		}
+	}
+}
+
+func FuzzDecodeBrief(f *testing.F) {
+	f.Add([]byte("\x0a\x01a"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		same(t, "fuzzed", "executions.start.q.wf.n", nil, data)
+	})
+}
