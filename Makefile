@@ -109,9 +109,10 @@ microbench: ## run the Go benchmarks of all packages
 fuzz: ## run every fuzz test for FUZZTIME each: make fuzz FUZZTIME=2m
 	.ci/fuzz $(FUZZTIME) $(PACKAGES)
 
-generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the kit's JavaScript, from proto/
+generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the kit's JavaScript, from proto/, and the senders' pages
 	cd proto && $(BUF_GENERATE)
 	$(BUF_GENERATE_NODE)
+	go test ./shared/sender -run TestPages -update
 
 release: ## a release of the commit that is checked out, as a commit beside the branch with a tag for each module; pushes nothing: make release VERSION=v0.1.0
 	go run -buildvcs=false ./deploy/release/cmd/release $(VERSION)

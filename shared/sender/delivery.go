@@ -100,7 +100,11 @@ func delivery(text string, body bool) Delivery {
 		return Delivery{ID: text, Derived: body}
 	}
 	sum := sha256.Sum256([]byte(text))
-	return Delivery{ID: "sha256:" + hex.EncodeToString(sum[:]), Derived: true}
+	of := "sha256:"
+	if !body { // the same text in the body is another ID
+		of = "header-sha256:"
+	}
+	return Delivery{ID: of + hex.EncodeToString(sum[:]), Derived: true}
 }
 
 // value is the ID of a source: its value, or those of all its parts.

@@ -27,7 +27,7 @@ func TestDeliveryIDs(t *testing.T) {
 		{"stripe", "", "application/json", "", `{"id":"a\u0000"}`, "sha256:" + hexOf(sum256("a\x00")), true},
 		{"stripe", "ptr:/no, header:X-Own", "application/json", "X-Own: h", `{"id":"evt_1"}`, "h", false},
 		{"github", "", "", "X-Github-Delivery: g", `{}`, "g", false},
-		{"github", "", "", "X-Github-Delivery: " + long, `{}`, "sha256:" + hexOf(sum256(long)), true},
+		{"github", "", "", "X-Github-Delivery: " + long, `{}`, "header-sha256:" + hexOf(sum256(long)), true},
 		{"slack", "", "application/x-www-form-urlencoded", "", `payload=%7B%22trigger_id%22%3A%22t1%22%7D`, "t1", true},
 		{"slack", "", "application/x-www-form-urlencoded", "", `command=x&trigger_id=t2`, "t2", true},
 		{"slack", "", "text/plain", "", `command=x&trigger_id=t2`, "", false},

@@ -1,0 +1,192 @@
+package sender
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzTemplate: whatever an operator writes as message, it is refused or signs all of the body.
+func FuzzTemplate(f *testing.F) {
+	for _, seed := range []string{"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{", "}{body}", "{{body}}", "{header:}", "{secret}{body}", "{ptr:/a}{body}", "\xff{body}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		s, err := Compile(Config{Preset: "hmac", Secrets: []Secret{{Text: "secret"}}, Settings: map[string]string{
+			"header": "X-Sig", "timeHeader": "X-Time", "idHeader": "X-Id", "message": message,
+		}})
+		if err != nil {
+			return
+		}
+		now := time.Unix(1_790_000_000, 0)
+		r := Request{Method: post, Header: map[string][]string{}, URL: "https://x/", Body: []byte("abc")}
+		signed, err := s.Sign(r, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = signed.Header
+		if v := s.Verify(&r, now); !v.OK() {
+			t.Fatalf("%q: %+v", message, v)
+		}
+		r.Body = []byte("abd")
+		if v := s.Verify(&r, now); v.OK() {
+			t.Fatalf("%q does not sign the body", message)
+		}
+		if v := s.Verify(&Request{Method: post, Header: signed.Header, URL: r.URL, Body: []byte("abc")}, now.Add(time.Hour)); v.OK() {
+			t.Fatalf("%q does not sign the time", message)
+		}
+	})
+}
+
+// FuzzSplitters: no header value makes a request that nobody signed the sender's, at any preset, nor
+// a panic.
+func FuzzSplitters(f *testing.F) {
+	for _, seed := range []string{
+		"", "t=1,v1=00", "t=1790000000,v1=,v1=zz", "v1,AAAA v1a,AAAA", "sha256=00", "sha1=", "sha512=zz", "v0=00", "v1=00,v2=11", "Bearer ", "Basic eDp5",
+		"=,=,=", ",,,", "t=1790000000", "v1a,v1a", "\x00", "sha256==", "named=00",
+	} {
+		f.Add(seed, "1790000000", []byte("{}"))
+	}
+	var senders []*Sender
+	for _, e := range table() {
+		if e.Secret == nil {
+			continue
+		}
+		settings := map[string]string{}
+		for _, s := range e.Settings {
+			if s.Required {
+				settings[s.Name] = "x"
+			}
+		}
+		for _, secret := range []string{"whsec_c2VjcmV0IG9mIGEgZnV6eiB0ZXN0", strings.Repeat("a7", 32), "whpk_" + "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7"} {
+			if s, err := Compile(Config{Preset: e.ID, Secrets: []Secret{{Text: secret}}, Settings: settings}); err == nil {
+				senders = append(senders, s)
+			}
+		}
+	}
+	now := time.Unix(1_790_000_000, 0)
+	f.Fuzz(func(t *testing.T, value, at string, body []byte) {
+		for _, s := range senders {
+			for i := range s.methods {
+				m := &s.methods[i]
+				r := &Request{Method: post, Header: map[string][]string{"Content-Type": {formType}}, URL: "https://x/?a=b", Body: body}
+				for _, source := range []source{m.signature, m.time} {
+					if source.kind == fromHeader && source.name != "" {
+						r.Header[source.name] = []string{value, value}
+					}
+				}
+				if m.time.kind == fromHeader && m.time.name != "" {
+					r.Header[m.time.name] = []string{at}
+				}
+				for _, p := range m.message {
+					if p.kind == partSource && p.source.kind == fromHeader {
+						r.Header[p.source.name] = []string{"id"}
+					}
+				}
+				if v := s.Verify(r, now); v.OK() && s.entry.ID != "msgraph" {
+					t.Fatalf("%s takes %q for a signature", s.entry.ID, value)
+				}
+				if h := s.Handshake(r, now); h != nil && len(h.Answer.Body) > 3*maxEcho {
+					t.Fatalf("%s answers %d bytes", s.entry.ID, len(h.Answer.Body))
+				}
+				_ = s.Delivery(r)
+				_ = s.Reply(r)
+			}
+		}
+	})
+}
+
+// FuzzPointer: a pointer finds what encoding/json finds at the same place.
+func FuzzPointer(f *testing.F) {
+	f.Add("/id", []byte(`{"id":"evt_1"}`))
+	f.Add("/a/0/b~1c", []byte(`{"a":[{"b/c":1.50}]}`))
+	f.Add("/\u00e9/*", []byte(`{"\u00e9":{"*":"\ud83d\ude00"}}`))
+	f.Add("/a", []byte(`{"a":null}`))
+	f.Add("/0", []byte(`["\\\"\u0000"]`))
+	f.Add("/a/b", []byte(`{"a":{"b":"x"},"a":{"c":"y"}}`))
+	f.Fuzz(func(t *testing.T, pointer string, body []byte) {
+		s, err := parseSource("ptr:"+pointer, false)
+		if err != nil {
+			return
+		}
+		got := s.value(&Request{Body: body})
+		decoder := json.NewDecoder(bytes.NewReader(body))
+		decoder.UseNumber()
+		var document any
+		if decoder.Decode(&document) != nil || !json.Valid(body) {
+			if got != "" && !bytes.ContainsAny(body, "[{") { // encoding/json has a bound on depth
+				t.Fatalf("%q finds %q in what is no JSON: %q", pointer, got, body)
+			}
+			return
+		}
+		if want, unique := lookUp(document, s.pointer); unique && !hasTwice(body) && got != want {
+			t.Fatalf("%q finds %q, want %q, in %q", pointer, got, want, body)
+		}
+	})
+}
+
+// lookUp is what a pointer points at, by encoding/json.
+func lookUp(document any, pointer []string) (text string, comparable bool) {
+	for _, token := range pointer {
+		switch in := document.(type) {
+		case map[string]any:
+			document = in[token]
+		case []any:
+			index, ok := arrayIndex(token)
+			if !ok || index >= len(in) {
+				return "", true
+			}
+			document = in[index]
+		default:
+			return "", true
+		}
+	}
+	switch value := document.(type) {
+	case string:
+		return value, !strings.Contains(value, "\ufffd") // a lone surrogate, which each decodes in its way
+	case json.Number:
+		return value.String(), true
+	default:
+		return "", true
+	}
+}
+
+// hasTwice says that an object may have a member twice: the first counts for one, the last for the other.
+func hasTwice(body []byte) bool {
+	var names []string
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			break
+		}
+		if name, is := token.(string); is {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return len(slices.Compact(slices.Clone(names))) != len(names)
+}
+
+// FuzzForm: a form is read as net/url reads it, and a multipart form makes no panic.
+func FuzzForm(f *testing.F) {
+	f.Add("a=1&b=2&a=3", "a")
+	f.Add("payload=%7B%22a%22%3A1%7D", "payload")
+	f.Add("a=%zz&b", "b")
+	f.Add("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\n", "a")
+	f.Fuzz(func(t *testing.T, body, name string) {
+		r := &Request{Header: map[string][]string{"Content-Type": {formType + "; charset=utf-8"}}, Body: []byte(body)}
+		got, _ := r.formValue(name)
+		if values, err := url.ParseQuery(body); err == nil && got != values.Get(name) {
+			t.Fatalf("%q of %q is %q, want %q", name, body, got, values.Get(name))
+		}
+		_ = r.json()
+		multi := &Request{Header: map[string][]string{"Content-Type": {"multipart/form-data; boundary=b"}}, Body: []byte(body)}
+		_, _ = multi.formValue(name)
+		_ = multi.json()
+	})
+}
