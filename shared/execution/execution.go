@@ -3,7 +3,10 @@
 // imports the standard library only.
 package execution
 
-import "time"
+import (
+	"net/textproto"
+	"time"
+)
 
 // Status is the state of an execution.
 type Status string
@@ -53,6 +56,18 @@ var Sources = []Source{Webhook, Rerun}
 // Values is a request's headers or query parameters: name to values, in the
 // order in which they were sent.
 type Values map[string][]string
+
+// Get is the first value of a name, or of the header that is written so in canonical form; "" for none.
+func (v Values) Get(name string) string {
+	values, is := v[name]
+	if !is {
+		values = v[textproto.CanonicalMIMEHeaderKey(name)]
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
 
 // Start starts one execution.
 type Start struct {

@@ -84,3 +84,19 @@ func TestValidName(t *testing.T) {
 		}
 	}
 }
+
+func TestValuesAndForms(t *testing.T) {
+	v := execution.Values{"X-Github-Event": {"push", "x"}, "q": {""}, "none": nil}
+	for name, want := range map[string]string{"X-GitHub-Event": "push", "x-github-event": "push", "q": "", "none": "", "other": ""} {
+		if got := v.Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	form, err := execution.Payload{Body: []byte("payload=%7B%22a%22%3A1%7D")}.Form()
+	if err != nil || form.Get("payload") != `{"a":1}` {
+		t.Errorf("%v, %v", form, err)
+	}
+	if _, err := (execution.Payload{Body: []byte("a=%zz")}).Form(); err == nil {
+		t.Error("a broken form was read")
+	}
+}

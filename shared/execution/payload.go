@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 )
@@ -55,6 +56,10 @@ func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")
 }
+
+// Form reads a body of the type application/x-www-form-urlencoded: some senders put JSON into its field
+// payload. Its error says that a pair cannot be unescaped; the others are there all the same.
+func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Body)) }
 
 // Input is the JSON document that the workflow gets:
 //

@@ -50,6 +50,8 @@ export function decodeStart(data) {
     deliveryId: start.deliveryId,
     rerunOf: start.rerunOf,
     replayOf: start.replayOf,
+    sender: start.sender, // the preset of the node's sender; empty: it has none
+    verified: start.verified, // the request was verified as the sender's
     contentType: start.contentType,
     body, // the bytes as sent: what a signature is about
     headers: byName(start.headers),
@@ -57,6 +59,14 @@ export function decodeStart(data) {
     // The JSON text that the workflow works on. JSON.parse would round long numbers, so whether to is left to the handler.
     input: input(start.bodyKind, body),
   };
+}
+
+/**
+ * form reads a body of the type application/x-www-form-urlencoded; a sender may put JSON into its field payload.
+ * @param {Start} start
+ */
+export function form(start) {
+  return new URLSearchParams(start.body.toString());
 }
 
 /**
