@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -62,6 +63,18 @@ var problems = map[webhook.Code]problem{
 		status: http.StatusForbidden, title: "Plan limit exceeded",
 		detail: "The account has more active webhook workflows than its plan allows, and this one is past the limit.",
 	},
+	webhook.SignatureMissing: {
+		status: http.StatusUnauthorized, title: "Signature missing",
+		detail: "The sender that is configured for this webhook signs its requests, and this one has no signature.",
+	},
+	webhook.SignatureInvalid: {
+		status: http.StatusUnauthorized, title: "Signature invalid",
+		detail: "The request is not signed with a secret of the sender that is configured for this webhook, or was changed on its way.",
+	},
+	webhook.SignatureExpired: {
+		status: http.StatusUnauthorized, title: "Signature expired",
+		detail: "The request was signed too long ago, or in the future: check the sender's clock.",
+	},
 	webhook.RateLimited: {
 		status: http.StatusTooManyRequests, title: "Rate limited",
 		detail: "The workflow is over its rate limit, or its account is over the bytes per day of its plan.", retryable: true,
@@ -113,9 +126,47 @@ type problemBody struct {
 	ExecutionID string       `json:"executionId,omitempty"`
 }
 
-// refuse answers with a problem.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refusal *admission.Refusal) {
-	p := problems[refusal.Code]
+// finish answers, and says in the event how it ended.
+func (h *handler) finish(d *delivery, out outcome) {
+	switch {
+	case out.refusal != nil:
+		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
+	case out.answer != nil:
+		h.answer(d.w, d.e, out)
+	default:
+		h.accept(d.w, d.e, out.executionID, out.duplicate)
+	}
+}
+
+// answer answers as the sender demands.
+func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
+	a, header := out.answer, w.Header()
+	header["Cache-Control"] = cacheNothing
+	if a.ContentType != "" {
+		header.Set("Content-Type", a.ContentType)
+		header.Set("X-Content-Type-Options", "nosniff")
+	}
+	for name, value := range a.Header {
+		header.Set(name, value)
+	}
+	if out.executionID != "" {
+		header[webhook.HeaderExecutionID] = []string{out.executionID}
+	}
+	if a.Status != http.StatusNoContent {
+		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	}
+	if e.unread {
+		h.answerFirst(w)
+	}
+	h.answerSoon(w, e)
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body)
+	e.status, e.executionID, e.duplicate, e.handshake = a.Status, out.executionID, out.duplicate, out.handshake
+}
+
+// refuse answers with a problem, as the node's sender needs it. s may be nil.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender) {
+	p, refusal := forSender(s, problems[why.Code], *why)
 	body := problemBody{
 		Type: problemType + string(refusal.Code), Title: p.title, Status: p.status, Detail: p.detail,
 		Code: refusal.Code, Retryable: p.retryable, ExecutionID: refusal.ExecutionID,
@@ -130,6 +181,9 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, refus
 	}
 	if refusal.Code == webhook.MethodNotAllowed {
 		header.Set("Allow", http.MethodPost)
+	}
+	if p.status == http.StatusUnauthorized && s != nil {
+		header.Set("WWW-Authenticate", s.Challenge())
 	}
 	// Never send 100 Continue. When the rest of the body is too long to drain, announce the close:
 	// a reset while the client still sends could destroy the answer.

@@ -1,34 +1,33 @@
 package ingress
 
-import "sync"
+import "github.com/hookstart/hookstart/shared/execution"
 
 // buffers are what a request needs for its body and for its message. They are used again:
 // the two were half of the bytes that a request allocated.
-type buffers struct{ body, message []byte }
+type buffers struct {
+	body, message []byte
+	headers       execution.Values // those that travel on
+}
 
 // keptBuffer is the size of the largest buffer that is used again: a few long bodies must
 // not make every later request hold as much.
 const keptBuffer = 16 << 10
 
-var spareBuffers = sync.Pool{New: func() any { return new(buffers) }}
+// keptHeaders is how many headers a map may have had that is used again.
+const keptHeaders = 64
 
-func takeBuffers() *buffers {
-	b, ok := spareBuffers.Get().(*buffers)
-	if !ok {
-		panic("the pool holds buffers only")
-	}
-	return b
-}
-
-// give gives them back. Nothing may use them any more.
-func (b *buffers) give() {
+// trim forgets what a request has put in, and lets go of what has become large.
+func (b *buffers) trim() {
 	if cap(b.body) > keptBuffer {
 		b.body = nil
 	}
 	if cap(b.message) > keptBuffer {
 		b.message = nil
 	}
-	spareBuffers.Put(b)
+	if len(b.headers) > keptHeaders {
+		b.headers = execution.Values{}
+	}
+	clear(b.headers)
 }
 
 // forBody is room for a body of n bytes.

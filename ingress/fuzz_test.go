@@ -26,6 +26,7 @@ import (
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
+	"github.com/hookstart/hookstart/ingress/internal/report"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
@@ -127,14 +128,16 @@ func FuzzHeaders(f *testing.F) {
 			return // net/http refuses such names
 		}
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}}, nil, nil, nil, nil, nil, nil, nil, nil)
+		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}}, nil, nil, nil, nil, nil, nil, nil, nil, nil)
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
-		deliveryID := h.deliveryID(header)
+		d := &delivery{r: &http.Request{Header: header}}
+		h.identify(d)
+		deliveryID := d.id.ID
 		msg, err := stream.StartMessage(execution.Start{
 			ID: execution.IDForDelivery("wf", "node", deliveryID), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
-			DeliveryID: headerText(deliveryID), Headers: newHider("token="+token, shortestHidden).forwardedHeaders(&http.Request{Header: header}),
+			DeliveryID: headerText(deliveryID), Headers: newHider("token="+token, shortestHidden).forwardedHeaders(execution.Values{}, &http.Request{Header: header}, nil),
 			Payload: execution.Payload{Kind: execution.Text}, Trace: nextTrace(header),
 		})
 		if err != nil {
@@ -192,6 +195,18 @@ func (l *lastRefused) agent() string {
 	return l.userAgent
 }
 
+// seenSenders keeps what is seen of senders.
+type seenSenders struct {
+	mu   sync.Mutex
+	last report.Seen
+}
+
+func (s *seenSenders) Count(_, _ string, seen report.Seen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = seen
+}
+
 type alwaysValid struct{}
 
 func (alwaysValid) Valid(time.Time) bool { return true }
@@ -219,7 +234,7 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	log.SetOutput(logged)
 	h = newHandler(Config{
 		MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot, admission.NewLimits()), l, messages, nil, refused, probe.NewAnswerer(probe.NewKey()), newRequestMetrics(prometheus.NewRegistry()), log)
+	}, admission.New(snapshot, admission.NewLimits()), l, messages, nil, refused, &seenSenders{}, probe.NewAnswerer(probe.NewKey()), newRequestMetrics(prometheus.NewRegistry()), log)
 	return h, token, messages, refused, logged
 }
 

@@ -1,8 +1,9 @@
 package ingress
 
 import (
-	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -26,18 +27,23 @@ type handler struct {
 	publisher  publisher
 	duplicates *report.Duplicates
 	refused    refusalCounter
+	seen       senderCounter
 	probes     *probe.Answerer
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil: tracing is off
 	log        *logrus.Logger
+	// sealer seals a secret that a node's provider brought.
+	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 
-	deliveryIDHeaders []string // in canonical form, in order
-	maxBody           int64
-	bodyTimeout       time.Duration
-	minBodyRate       int64 // bytes a second; 0: any
-	rateGrace         time.Duration
-	answerTimeout     time.Duration
-	shares            *shares
+	publicURL      string   // without a slash at its end; empty: it is not known
+	firstIDHeaders []string // that hold the delivery ID before all others; in canonical form, in order
+	otherIDHeaders []string // after the sender's own
+	maxBody        int64
+	bodyTimeout    time.Duration
+	minBodyRate    int64 // bytes a second; 0: any
+	rateGrace      time.Duration
+	answerTimeout  time.Duration
+	shares         *shares
 }
 
 // publisher stores messages: *publish.Publisher.
@@ -55,16 +61,27 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, refused refusalCounter, probes *probe.Answerer, m *requestMetrics, log *logrus.Logger) *handler {
+// senderCounter counts what is seen of nodes' senders: *report.Senders.
+type senderCounter interface {
+	Count(workflowID, nodeID string, seen report.Seen)
+}
+
+func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, refused refusalCounter, seen senderCounter, probes *probe.Answerer, m *requestMetrics, log *logrus.Logger) *handler {
 	h := &handler{
-		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, probes: probes, metrics: m, log: log,
+		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, seen: seen, probes: probes, metrics: m, log: log,
+		publicURL: strings.TrimSuffix(c.PublicURL, "/"), firstIDHeaders: canonical(webhook.FirstDeliveryIDHeaders()), otherIDHeaders: canonical(c.DeliveryIDHeaders),
 		maxBody: c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
 		minBodyRate: c.MinBodyRate, rateGrace: rateGrace, answerTimeout: answerTimeout, shares: newShares(c.MaxInFlight, c.MaxBufferedBytes),
 	}
-	for _, name := range c.allDeliveryIDHeaders() {
-		h.deliveryIDHeaders = append(h.deliveryIDHeaders, http.CanonicalHeaderKey(name))
-	}
 	return h
+}
+
+func canonical(headers []string) []string {
+	names := make([]string, len(headers))
+	for i, name := range headers {
+		names[i] = http.CanonicalHeaderKey(name)
+	}
+	return names
 }
 
 // webhookPath is what the path of a webhook begins with; the workflow's ID follows.
@@ -79,6 +96,11 @@ func (h *handler) router() http.Handler {
 	missing := func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h.serve(w, r, "") }
 	router.POST("/webhooks", missing)
 	router.POST(webhookPath, missing)
+	for _, method := range [...]string{http.MethodGet, http.MethodOptions} {
+		router.Handle(method, webhookPath+":workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+			h.serveOther(w, r, p.ByName("workflowId"))
+		})
+	}
 	router.NotFound = h.refuseAll(webhook.NotFound)
 	notAllowed := h.refuseAll(webhook.MethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,158 +114,65 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve is the path of a request. No step goes back to an earlier one, and nothing
-// remote is asked before the publish.
+// serve is the path of a request: parse, admit, read, verify, publish, finish. Each step knows what the
+// ones before found out, and either ends the request or passes it on. None goes back, and nothing remote
+// is asked before the publish.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	e := h.begin(r, webhookRoute)
 	defer h.end(w, r, e)
-
-	if workflowID == "" {
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.WorkflowIDMissing})
-		return
-	}
-	token := findToken(r.URL.RawQuery)
-	if token == "" {
-		h.answerProbe(w, r, e)
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.TokenMissing})
-		return
-	}
-	if r.ContentLength > h.maxBody {
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.BodyTooLarge})
-		return
-	}
-
-	if !execution.ValidName(workflowID) {
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.WorkflowNotFound})
-		return
-	}
-	// A process that was frozen, or cut off from NATS, must neither accept nor refuse from its
-	// old copy of the registry: a sender does not retry after 404 or 403.
-	if !h.lease.Valid(e.start) {
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable})
-		return
-	}
-	deliveryID := h.deliveryID(r.Header)
-	// The time after the wait for the lease: the rate limit needs requests in the order of
-	// their times.
-	admitted, refusal := h.admission.Admit(admission.Request{
-		WorkflowID: workflowID, Token: token, DeliveryID: deliveryID, BodyBytes: r.ContentLength, At: time.Now(),
-	})
-	h.admitted(r, e, admitted)
-	if refusal != nil && refusal.Code == webhook.WorkflowInactive {
-		refusal = h.recordRejection(r, e, admitted, refusal, deliveryID)
-	}
-	if refusal != nil {
-		h.refuse(w, r, e, refusal)
-		return
-	}
-
-	buffers := takeBuffers()
-	defer buffers.give()
-	body, read, refusal := h.readBody(w, r, e, buffers, admitted.Workflow.AccountID)
-	defer read.release()
-	h.admission.CountBody(admitted, read.read, time.Now())
-	if refusal != nil {
-		h.refuse(w, r, e, refusal)
-		return
-	}
-	e.bodyBytes = len(body)
-	tokens := newHider(r.URL.RawQuery, shortestHidden)
-	payload, err := execution.NewPayload(tokens.hide(headerText(r.Header.Get("Content-Type"))), body)
-	if err != nil {
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.JSONInvalid})
-		return
-	}
-
-	executionID := admitted.ExecutionID(deliveryID)
-	start := execution.Start{
-		ID:         executionID,
-		WorkflowID: admitted.Workflow.ID,
-		NodeID:     admitted.NodeID,
-		AccountID:  admitted.Workflow.AccountID,
-		Queue:      admitted.Workflow.Queue,
-		Source:     execution.Webhook,
-		DeliveryID: tokens.hide(headerText(deliveryID)),
-		AcceptedAt: e.start.UTC().Truncate(time.Microsecond),
-		Payload:    payload,
-		Trace:      e.startPublish(r, stream.StartSubject, admitted, executionID),
-		Headers:    tokens.forwardedHeaders(r),
-		Query:      tokens.forwardedQuery(r.URL.RawQuery),
-		TokenID:    admitted.TokenID,
-	}
-	msg, err := stream.StartMessageIn(buffers.message, start)
-	if err == nil {
-		buffers.message = msg.Data // perhaps a larger one
-	}
-	ack, refusal := h.publish(e, msg, err)
-	if refusal != nil {
-		h.refuse(w, r, e, refusal)
-		return
-	}
-	if ack.Duplicate {
-		h.duplicates.Count(start.ID)
-	}
-	h.accept(w, e, start.ID, ack.Duplicate)
+	d := takeDelivery(w, r, e)
+	defer d.give()
+	h.finish(d, h.decide(d, workflowID))
 }
 
-// recordRejection stores that an inactive workflow was called, so that the ID in the
-// answer can be looked up; without that, the honest answer is that of the stream.
-func (h *handler) recordRejection(r *http.Request, e *event, a admission.Admitted, why *admission.Refusal, deliveryID string) *admission.Refusal {
-	tokens := newHider(r.URL.RawQuery, shortestHidden)
-	rejection := execution.Rejection{
-		ID:           why.ExecutionID,
-		WorkflowID:   a.Workflow.ID,
-		NodeID:       a.NodeID,
-		AccountID:    a.Workflow.AccountID,
-		Queue:        a.Workflow.Queue,
-		At:           e.start.UTC().Truncate(time.Microsecond),
-		Payload:      execution.Payload{ContentType: tokens.hide(headerText(r.Header.Get("Content-Type")))},
-		DeclaredSize: max(r.ContentLength, 0),
-		Headers:      tokens.forwardedHeaders(r),
-		Query:        tokens.forwardedQuery(r.URL.RawQuery),
-		Code:         string(why.Code),
-		TokenID:      a.TokenID,
-		Trace:        e.startPublish(r, stream.RejectedSubject, a, why.ExecutionID),
-	}
-	if len(deliveryID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID = tokens.hide(headerText(deliveryID))
-	}
-	e.executionID = rejection.ID
-	msg, err := stream.RejectedMessage(rejection)
-	_, refusal := h.publish(e, msg, err)
-	if refusal != nil {
-		return refusal
-	}
-	return why
+// steps are the checks of a request in the contract's order, by its numbers. The first one that has an
+// outcome ends it.
+var steps = [...]func(*handler, *delivery) *outcome{
+	(*handler).admit,    // 5, 6
+	(*handler).shake,    // a handshake starts nothing, whatever the plan and the workflow's state are
+	(*handler).plan,     // 7, 8
+	(*handler).verify,   // 11, 12 and the signature, at a node whose sender verifies
+	(*handler).limit,    // 9
+	(*handler).reject,   // 10
+	(*handler).complete, // 11, 12, 13
 }
 
-// retryUnavailable is when a sender may find the stream back: a server that restarts, or a
-// new leader.
-const retryUnavailable = 2 * time.Second
+func (h *handler) decide(d *delivery, workflowID string) outcome {
+	if refusal := h.parse(d, workflowID); refusal != nil { // 1 to 4
+		return outcome{refusal: refusal}
+	}
+	for _, step := range steps {
+		if out := step(h, d); out != nil {
+			return *out
+		}
+	}
+	return h.start(d) // 14
+}
 
-// publish stores a message, unless it could not be encoded, and turns the stream's refusal
-// into the sender's.
-func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
-	if unencoded != nil {
-		e.err = unencoded
-		return publish.Ack{}, &admission.Refusal{Code: webhook.Internal}
+// serveOther answers a method that is not POST: a handshake of the node's sender, if it has one with that
+// method, and else nothing.
+func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
+	e := h.begin(r, "")
+	defer h.end(w, r, e)
+	d := takeDelivery(w, r, e)
+	defer d.give()
+	h.finish(d, h.decideOther(d, workflowID))
+}
+
+func (h *handler) decideOther(d *delivery, workflowID string) outcome {
+	notAllowed := outcome{refusal: &admission.Refusal{Code: webhook.MethodNotAllowed}}
+	if h.parse(d, workflowID) != nil || !execution.ValidName(workflowID) {
+		return notAllowed
 	}
-	began := time.Now()
-	ack, err := h.publisher.Publish(msg)
-	e.publish = time.Since(began)
-	e.endPublish(ack.Duplicate, err)
-	if err == nil {
-		return ack, nil
+	found, refusal := h.admission.Find(workflowID, d.token, time.Now())
+	if refusal != nil || found.Node.Sender == nil || !slices.Contains(found.Node.Sender.Methods(), d.r.Method) {
+		return notAllowed
 	}
-	e.err = err
-	switch {
-	case errors.Is(err, publish.ErrStorageFull):
-		return ack, &admission.Refusal{Code: webhook.StorageFull, RetryAfter: 30 * time.Second}
-	case errors.Is(err, publish.ErrTooLong): // with all its headers and parameters
-		return ack, &admission.Refusal{Code: webhook.BodyTooLarge}
-	case errors.Is(err, publish.ErrOverloaded):
-		return ack, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
-	default:
-		return ack, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable}
+	if out := h.admit(d); out != nil { // by what is current
+		return *out
 	}
+	if out := h.shake(d); out != nil {
+		return *out
+	}
+	return notAllowed
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -30,15 +33,29 @@ type fixture struct {
 	addr string
 	log  *logtest.Buffer
 	stop map[string]context.CancelFunc // by the address of each ingress
+
+	keyFile string // of the keys that seal secrets
+	keys    *seal.Keys
 }
 
 func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	t.Helper()
 	server := natstest.Start(t)
-	f := &fixture{t: t, nats: server, Registry: registrytest.Start(t, server.Connect(t)), log: &logtest.Buffer{}, stop: map[string]context.CancelFunc{}}
+	f := &fixture{t: t, nats: server, log: &logtest.Buffer{}, stop: map[string]context.CancelFunc{}, keyFile: filepath.Join(t.TempDir(), "keys")}
+	err := os.WriteFile(f.keyFile, []byte(seal.NewLine()+"\n"), 0o600)
+	if err == nil {
+		f.keys, err = seal.ReadFile(f.keyFile)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Registry = registrytest.StartSealed(t, server.Connect(t), f.keys)
 	f.addr = f.startIngress(options...)
 	return f
 }
+
+// publicURL is under what senders call the ingress.
+const publicURL = "https://hooks.example.com"
 
 // defaults is the configuration of an ingress that sets nothing but addresses.
 func defaults(tb testing.TB, natsURL string) ingress.Config {
@@ -55,6 +72,7 @@ func defaults(tb testing.TB, natsURL string) ingress.Config {
 func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	f.t.Helper()
 	c := defaults(f.t, f.nats.URL())
+	c.SecretsKeyFile, c.PublicURL = f.keyFile, publicURL
 	c.Log = logrus.New()
 	c.Log.SetOutput(f.log)
 	c.Log.SetLevel(logrus.TraceLevel)
@@ -150,7 +168,7 @@ func (f *fixture) read(response *http.Response) answer {
 		f.t.Fatal(err)
 	}
 	a := answer{status: response.StatusCode, header: response.Header, raw: string(raw), close: response.Close}
-	if len(raw) > 0 {
+	if len(raw) > 0 && strings.HasSuffix(response.Header.Get("Content-Type"), "json") {
 		if err := json.Unmarshal(raw, &a.body); err != nil {
 			f.t.Fatalf("%v in %s", err, raw)
 		}

@@ -186,20 +186,33 @@ func (h hider) forwardedQuery(raw string) execution.Values {
 
 var secretHeaders = webhook.SecretHeaders()
 
-// forwardedHeaders returns the request's headers as a runner gets them. It modifies r.Header and
-// returns the same map.
-func (h hider) forwardedHeaders(r *http.Request) execution.Values {
-	headers := execution.Values(r.Header)
-	for _, name := range secretHeaders {
-		delete(headers, name)
-	}
-	for _, values := range headers { // their names are ASCII: net/http refuses others
-		for i, value := range values {
-			values[i] = h.hide(headerText(value))
+// forwardedHeaders puts the request's headers into a map, as a runner gets them: without credentials, and
+// without those that are to be dropped. The request's own stay as they are.
+func (h hider) forwardedHeaders(into execution.Values, r *http.Request, dropped []string) execution.Values {
+	for name, values := range r.Header { // their names are ASCII: net/http refuses others
+		if !slices.Contains(secretHeaders, name) && !slices.Contains(dropped, name) {
+			into[name] = h.hideAll(values)
 		}
 	}
 	if r.Host != "" {
-		headers["Host"] = []string{h.hide(headerText(r.Host))} // net/http takes it out of the headers
+		into["Host"] = []string{h.hide(headerText(r.Host))} // net/http takes it out of the headers
 	}
-	return headers
+	return into
+}
+
+// hideAll returns values without tokens: the same slice when they have none.
+func (h hider) hideAll(values []string) []string {
+	for i, value := range values {
+		clean := h.hide(headerText(value))
+		if clean == value {
+			continue
+		}
+		cleaned := slices.Clone(values)
+		cleaned[i] = clean
+		for j := i + 1; j < len(values); j++ {
+			cleaned[j] = h.hide(headerText(values[j]))
+		}
+		return cleaned
+	}
+	return values
 }

@@ -53,7 +53,7 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 	query := "token=" + half + "&token=second-secret&u=" + url.QueryEscape("https://x/?t="+half) + "&" + half + "=1"
 	r := &http.Request{Host: half, Header: http.Header{"X-Original-Url": {"/?token=" + half, "second-secret"}, "Plain": {"plain"}}}
 	tokens := newHider(query, shortestHidden)
-	got := map[string]execution.Values{"headers": tokens.forwardedHeaders(r), "query": tokens.forwardedQuery(query)}
+	got := map[string]execution.Values{"headers": tokens.forwardedHeaders(execution.Values{}, r, nil), "query": tokens.forwardedQuery(query)}
 	want := map[string]execution.Values{
 		"headers": {"X-Original-Url": {"/?token=[token]", "[token]"}, "Plain": {"plain"}, "Host": {"[token]"}},
 		"query":   {"u": {"https://x/?t=[token]"}, "[token]": {"1"}},

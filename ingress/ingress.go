@@ -127,6 +127,9 @@ func run(ctx context.Context, c Config) error {
 	refused := report.NewRefusals(js, log) //nolint:contextcheck // as above
 	defer refused.Stop()
 
+	seen := report.NewSenders(js, log) //nolint:contextcheck // as above
+	defer seen.Stop()
+
 	limits := admission.NewLimits()
 	talk, err := gossip.Start(nc, limits, snapshot, log)
 	if err != nil {
@@ -137,8 +140,11 @@ func run(ctx context.Context, c Config) error {
 	lease := agree.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
 	defer lease.Stop()
 	probeKey := probe.NewKey()
-	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, probe.NewAnswerer(probeKey), newRequestMetrics(o.Metrics), log)
+	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, seen, probe.NewAnswerer(probeKey), newRequestMetrics(o.Metrics), log)
 	h.tracer = tracing.Tracer(o.Traces, "ingress")
+	h.sealer = func(workflowID, nodeID, secret string) ([]byte, error) {
+		return keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))
+	}
 	registerState(o.Metrics, snapshot, follower, lease)
 	server := h.server(log)
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -29,6 +30,7 @@ type event struct {
 	code        webhook.Code
 	executionID string
 	duplicate   bool
+	handshake   bool // a sender's, which starts nothing
 	bodyBytes   int
 	probe       bool // an executor's, to see where the public URL leads
 	unread      bool // there is a body, and nobody has read it
@@ -39,10 +41,8 @@ type event struct {
 
 // admitted notes whose request it is, once its token was found right.
 func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
-	if a.Workflow != nil {
-		e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
-		h.startSpans(r, e, true)
-	}
+	e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
+	h.startSpans(r, e, true)
 }
 
 // begin begins a request's event. route is the pattern of its path, or empty.
@@ -56,7 +56,7 @@ func (h *handler) begin(r *http.Request, route string) *event {
 func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal})
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal}, nil)
 	}
 	h.startSpans(r, e, false) // of a request whose token nobody has found right
 	took := time.Since(e.start)
@@ -87,6 +87,9 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	if e.duplicate {
 		members = append(members, ops.True("deduplicated"))
 	}
+	if e.handshake {
+		members = append(members, ops.True("handshake"))
+	}
 	if e.probe {
 		members = append(members, ops.True("probe"))
 	}
@@ -107,7 +110,7 @@ func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := h.begin(r, "")
 		defer h.end(w, r, e)
-		h.refuse(w, r, e, &admission.Refusal{Code: code})
+		h.refuse(w, r, e, &admission.Refusal{Code: code}, nil)
 	})
 }
 
@@ -115,10 +118,25 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
+// signatureRefusal is a label pair of the refusals by signature.
+type signatureRefusal struct {
+	preset string
+	code   webhook.Code
+}
+
+// answerOf is a label pair of the requests.
+type answerOf struct {
+	status int
+	code   webhook.Code // "": accepted, or a handshake
+}
+
 // requestMetrics are the ingress's metrics. No label has more values than there are
-// codes.
+// codes, and presets of senders.
 type requestMetrics struct {
-	requests   map[webhook.Code]prometheus.Counter // "": accepted
+	requests   map[answerOf]prometheus.Counter
+	verified   map[string]prometheus.Counter // by preset
+	handshakes map[string]prometheus.Counter // by preset
+	unverified map[signatureRefusal]prometheus.Counter
 	duplicates prometheus.Counter
 	bodyBytes  prometheus.Counter
 	duration   prometheus.Histogram
@@ -146,10 +164,20 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		return prometheus.NewHistogram(ops.Histogram(name, help, ops.Seconds))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted).",
+		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted, or a sender's handshake).",
 	}, []string{"status", "code"})
+	verified := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_ingress_senders_verified_total", Help: "Requests that were verified as their sender's, by preset.",
+	}, []string{"preset"})
+	handshakes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_ingress_senders_handshakes_total", Help: "Handshakes of senders that were answered, by preset.",
+	}, []string{"preset"})
+	unverified := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_ingress_senders_refused_total", Help: "Requests that were refused by their signature, by preset and code.",
+	}, []string{"preset", "code"})
 	m := &requestMetrics{
-		requests: map[webhook.Code]prometheus.Counter{"": requests.WithLabelValues("200", "")},
+		requests: map[answerOf]prometheus.Counter{},
+		verified: map[string]prometheus.Counter{}, handshakes: map[string]prometheus.Counter{}, unverified: map[signatureRefusal]prometheus.Counter{},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_deduplicated_total", Help: "Repeated deliveries that started nothing.",
 		}),
@@ -162,17 +190,33 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			Name: "hookstart_ingress_requests_in_flight", Help: "Requests being answered.",
 		}),
 	}
-	for code, p := range problems { // looked up once, not for each request
-		m.requests[code] = requests.WithLabelValues(strconv.Itoa(p.status), string(code))
+	answers := []answerOf{{http.StatusOK, ""}, {http.StatusNoContent, ""}, {overloadStatus, webhook.RateLimited}, {overloadStatus, webhook.WorkflowInactive}}
+	for code, p := range problems {
+		answers = append(answers, answerOf{p.status, code})
 	}
-	r.MustRegister(requests, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active)
+	for _, a := range answers { // looked up once, not for each request
+		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
+	}
+	for _, p := range sender.Presets() {
+		if len(p.Handshakes) > 0 {
+			m.handshakes[p.ID] = handshakes.WithLabelValues(p.ID)
+		}
+		if !p.Verifies {
+			continue
+		}
+		m.verified[p.ID] = verified.WithLabelValues(p.ID)
+		for _, code := range [...]webhook.Code{webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired} {
+			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID, string(code))
+		}
+	}
+	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
 func (m *requestMetrics) observe(e *event, took time.Duration) {
 	m.active.Dec()
 	if !e.probe {
-		m.requests[e.code].Inc()
+		m.requests[answerOf{e.status, e.code}].Inc()
 	}
 	m.duration.Observe(took.Seconds())
 	m.bodyBytes.Add(float64(e.bodyBytes))

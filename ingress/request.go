@@ -92,18 +92,6 @@ func unescape(s string) string {
 	return strings.ToValidUTF8(plain, "\uFFFD")
 }
 
-// deliveryID is the delivery ID in force: of the first header that is not empty.
-func (h *handler) deliveryID(header http.Header) string {
-	for _, name := range h.deliveryIDHeaders {
-		for _, value := range header[name] {
-			if value != "" {
-				return value
-			}
-		}
-	}
-	return ""
-}
-
 // headerText reads bytes that are not UTF-8 as ISO 8859-1, the traditional encoding of
 // HTTP headers.
 func headerText(s string) string {

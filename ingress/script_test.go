@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/sender"
 )
 
 // The contract with senders, as scripts that a reader can read: one for each row of the table of refusals,
@@ -28,11 +31,12 @@ func TestWebhookContract(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = 500 * time.Millisecond })
+			s.senders = map[string]sender.Config{}
 			before := s.messages()
 			testscript.Run(t, testscript.Params{
 				Files: []string{script}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"send": s.scriptSend, "raw": s.scriptRaw,
+					"send": s.scriptSend, "raw": s.scriptRaw, "sender": s.scriptSender, "message": s.scriptMessage,
 					"nats-stop": func(*testscript.TestScript, bool, []string) { s.nats.Stop() },
 					"stored": func(ts *testscript.TestScript, _ bool, args []string) {
 						if n := s.messages() - before; len(args) != 1 || args[0] != strconv.FormatUint(n, 10) {
@@ -69,8 +73,73 @@ func (h headers) Set(text string) error {
 	return nil
 }
 
-// scriptSend is "send [-method M] [-header NAME: VALUE]… [-body TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH".
-// It writes the answer: the status and the code, the headers, and after an empty line the body.
+// settings is a flag NAME=VALUE that may be repeated.
+type settings map[string]string
+
+func (s settings) String() string { return "" }
+
+func (s settings) Set(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	s[name] = value
+	return nil
+}
+
+// scriptSender is "sender [-secret TEXT] [-setting NAME=VALUE]… WORKFLOW PRESET": it sets the sender of the
+// workflow's node; without a preset it takes it away.
+func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []string) {
+	spec := edit.SenderSpec{Settings: map[string]string{}}
+	flags := flag.NewFlagSet("sender", flag.ContinueOnError)
+	secret := flags.String("secret", "", "")
+	flags.Var(settings(spec.Settings), "setting", "")
+	ts.Check(flags.Parse(args))
+	if neg || flags.NArg() < 1 {
+		ts.Fatalf("usage: sender [FLAG…] WORKFLOW [PRESET]")
+	}
+	workflow := flags.Arg(0)
+	if flags.NArg() == 1 {
+		ts.Check(s.RemoveSender(s.t.Context(), workflow, "node"))
+		delete(s.senders, workflow)
+		return
+	}
+	spec.Preset = flags.Arg(1)
+	config := sender.Config{Preset: spec.Preset, Settings: spec.Settings}
+	if *secret != "" {
+		spec.Secrets = []string{*secret}
+		config.Secrets = []sender.Secret{{Text: *secret}}
+	}
+	_, _, err := s.PutSender(s.t.Context(), workflow, "node", spec)
+	ts.Check(err)
+	s.senders[workflow] = config
+}
+
+// sign signs a request as the sender of its workflow would, before or after now.
+func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Duration) {
+	path, query, _ := strings.Cut(r.path, "?")
+	in := sender.Request{Method: "POST", Header: map[string][]string{}, Query: query, URL: publicURL + r.path, Body: []byte(r.body)}
+	for name, value := range r.header {
+		in.Header[http.CanonicalHeaderKey(name)] = []string{value}
+	}
+	signed, err := sender.Sign(s.senders[filepath.Base(path)], in, time.Now().Add(shift))
+	ts.Check(err)
+	for name, values := range signed.Header {
+		r.header[name] = values[0]
+	}
+	r.path, r.body = path+"?"+signed.Query, string(signed.Body)
+}
+
+// scriptMessage is "message": it writes the newest message of the stream.
+func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string) {
+	event := s.lastEvent()
+	if start := event.Start; start != nil {
+		fmt.Fprintf(ts.Stdout(), "start sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", start.Sender, start.Verified, start.DeliveryID, start.DeliveryDerived, start.Headers, start.Payload.Input())
+	}
+	if r := event.Rejection; r != nil {
+		fmt.Fprintf(ts.Stdout(), "rejected sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", r.Sender, r.Verified, r.DeliveryID, r.DeliveryDerived, r.Headers, r.Payload.Body)
+	}
+}
+
+// scriptSend is "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body TEXT | -quoted GO-STRING | -bytes N]
+// [-chunked] PATH". With -sign the workflow's sender signs it. It writes the answer: the status and the code, the headers, and after an empty line the body.
 func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []string) {
 	r := request{header: map[string]string{}}
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
@@ -78,6 +147,7 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 	flags.StringVar(&r.body, "body", "", "")
 	flags.Var(headers(r.header), "header", "")
 	flags.BoolVar(&r.chunked, "chunked", false, "")
+	signed, shift := flags.Bool("sign", false, ""), flags.Duration("shift", 0, "")
 	quoted, size := flags.String("quoted", "", ""), flags.Int("bytes", 0, "")
 	ts.Check(flags.Parse(args))
 	if neg || flags.NArg() != 1 {
@@ -91,6 +161,9 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 	}
 	if *size > 0 {
 		r.body = strings.Repeat("x", *size)
+	}
+	if *signed {
+		s.sign(ts, &r, *shift)
 	}
 	s.writeAnswer(ts, s.send(r))
 }
@@ -107,7 +180,7 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
-	if a.status != 200 && a.raw != "" {
+	if a.status >= 400 && a.raw != "" {
 		s.expect("every refusal has the same shape", a, a.status, a.code())
 	}
 	out := ts.Stdout()

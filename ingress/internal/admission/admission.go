@@ -28,76 +28,85 @@ type Admission struct {
 // New decides by what is in the registry, and counts in limits.
 func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
 
-// Request is what admission needs to know.
-type Request struct {
-	WorkflowID string
-	Token      string
-	DeliveryID string // the one in force, as sent; "" for none
-	BodyBytes  int64  // the declared length of the body; negative: not declared
-	At         time.Time
-}
-
 // Admitted is a request whose workflow and node are known.
 type Admitted struct {
-	Workflow    *registry.Workflow
-	NodeID      string
-	TokenID     string
-	bytesPerDay int64 // of the account
+	Workflow *registry.Workflow
+	Node     *registry.Node
+	NodeID   string
+	TokenID  string
+	view     registry.View
 }
 
-// Admit checks what can be checked without the body, in the contract's order: the
-// workflow, the token, the plan, the rate, whether the workflow is active, and the
-// delivery ID. Refused as inactive, a request still has its Admitted, to be recorded
-// under the refusal's execution ID.
-func (a *Admission) Admit(r Request) (Admitted, *Refusal) {
-	if !execution.ValidName(r.WorkflowID) {
-		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
+// Delivery is the delivery ID in force.
+type Delivery struct {
+	ID      string // as sent; empty: there is none
+	Derived bool   // it was read in the body, or is a hash
+}
+
+// key is what stands for a delivery ID in an execution's: no header has the key of a derived one.
+func (d Delivery) key() string {
+	if d.Derived {
+		return execution.DerivedDelivery(d.ID)
 	}
-	view, found := a.registry.Lookup(r.WorkflowID)
+	return d.ID
+}
+
+// Find finds the workflow, and the node that the token opens.
+func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Refusal) {
+	view, found := a.registry.Lookup(workflowID)
 	if !found {
 		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
 	}
-	nodeID, tokenID, opened := open(view.Workflow, r.Token, r.At)
-	if !opened {
+	node, tokenID := open(view.Workflow, token, at)
+	if node == nil {
 		return Admitted{}, &Refusal{Code: webhook.TokenInvalid}
 	}
-	admitted := Admitted{Workflow: view.Workflow, NodeID: nodeID, TokenID: tokenID}
+	return Admitted{Workflow: view.Workflow, Node: node, NodeID: node.ID, TokenID: tokenID, view: view}, nil
+}
 
+// Plan checks what the account's plan allows.
+func (a Admitted) Plan() *Refusal {
 	switch {
-	case !view.PlanHasWebhooks():
-		return admitted, &Refusal{Code: webhook.WebhooksNotInPlan}
-	case view.Workflow.Active && !view.WithinPlan:
-		return admitted, &Refusal{Code: webhook.PlanLimitExceeded}
+	case !a.view.PlanHasWebhooks():
+		return &Refusal{Code: webhook.WebhooksNotInPlan}
+	case a.Workflow.Active && !a.view.WithinPlan:
+		return &Refusal{Code: webhook.PlanLimitExceeded}
 	}
-	admitted.bytesPerDay = view.Plan.BytesPerDay
-	// First what is looked at only: a request that is refused counts nowhere.
-	if perDay := admitted.bytesPerDay; perDay > 0 {
-		if wait := a.limits.waitForBytes(view.Workflow.AccountID, perDay, r.BodyBytes, r.At); wait > 0 {
-			return admitted, &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
+	return nil
+}
+
+// Limit counts a request against the limits, or says how long it has to wait. Its plan must have been
+// checked. bodyBytes is the length of the body; negative: not known. One that is refused counts nowhere.
+func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
+	if perDay := of.bytesPerDay(); perDay > 0 { // first what is looked at only
+		if wait := a.limits.waitForBytes(of.Workflow.AccountID, perDay, bodyBytes, at); wait > 0 {
+			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
 	// By the registry's ID: the sender's is a part of the request line, which would stay in
 	// memory, token and all.
-	if wait := a.limits.take(view.Workflow.ID, view.Limit(), r.At); wait > 0 {
-		return admitted, &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
+	if wait := a.limits.take(of.Workflow.ID, of.view.Limit(), at); wait > 0 {
+		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
-	if !view.Workflow.Active {
-		id := newID()
-		if r.DeliveryID != "" {
-			id = execution.RejectedIDForDelivery(r.WorkflowID, nodeID, r.DeliveryID)
-		}
-		return admitted, &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
-	}
-	if len(r.DeliveryID) > execution.MaxDeliveryID {
-		return admitted, &Refusal{Code: webhook.DeliveryIDInvalid}
-	}
-	return admitted, nil
+	return nil
 }
+
+// Inactive refuses a request to a workflow that is not active, with the ID under which it is recorded.
+func (a Admitted) Inactive(d Delivery) *Refusal {
+	id := newID()
+	if d.ID != "" {
+		id = execution.RejectedIDForDelivery(a.Workflow.ID, a.NodeID, d.key())
+	}
+	return &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
+}
+
+// bytesPerDay is the limit of the account's plan, which is known.
+func (a Admitted) bytesPerDay() int64 { return a.view.Plan.BytesPerDay }
 
 // CountBody counts a body of an admitted request, or as much of it as was read, against the
 // bytes of the account's day.
 func (a *Admission) CountBody(of Admitted, bytes int, at time.Time) {
-	a.limits.AddBytes(of.Workflow.AccountID, of.bytesPerDay, int64(bytes), at)
+	a.limits.AddBytes(of.Workflow.AccountID, of.bytesPerDay(), int64(bytes), at)
 }
 
 // Known returns the ID of a workflow that exists, "" for none.
@@ -111,25 +120,25 @@ func (a *Admission) Known(workflowID string) string {
 
 // ExecutionID is the ID of the execution that an admitted request starts: a hash of
 // its delivery, so that a repeat has the same, or a random one.
-func (a Admitted) ExecutionID(deliveryID string) string {
-	if deliveryID == "" {
+func (a Admitted) ExecutionID(d Delivery) string {
+	if d.ID == "" {
 		return newID()
 	}
-	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, deliveryID)
+	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
 }
 
-// open finds the node that a token opens.
-func open(w *registry.Workflow, token string, at time.Time) (nodeID, tokenID string, opened bool) {
+// open finds the node that a token opens; nil for none.
+func open(w *registry.Workflow, token string, at time.Time) (node *registry.Node, tokenID string) {
 	hash := registry.HashToken(token)
 	now := at.UnixNano()
 	for i := range w.Nodes {
 		for _, t := range w.Nodes[i].Tokens {
 			if subtle.ConstantTimeCompare(hash[:], t.Hash[:]) == 1 && (t.ExpiresAt == 0 || now < t.ExpiresAt) {
-				return w.Nodes[i].ID, hash.ID(), true
+				return &w.Nodes[i], hash.ID()
 			}
 		}
 	}
-	return "", "", false
+	return nil, ""
 }
 
 // newID is a random execution ID, a UUID of version 7.

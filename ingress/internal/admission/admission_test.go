@@ -36,10 +36,22 @@ func TestTokensExpire(t *testing.T) {
 		{"old", end.Add(time.Hour), ""},
 		{"new", end.Add(time.Hour), "node"},
 	} {
-		admitted, refusal := a.Admit(Request{WorkflowID: "workflow", Token: c.token, At: c.at})
+		admitted, refusal := admit(a, "workflow", c.token, 0, c.at)
 		refused := refusal != nil && refusal.Code == webhook.TokenInvalid
 		if admitted.NodeID != c.nodeID || refused != (c.nodeID == "") || refused != (refusal != nil) {
 			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, admitted, refusal)
 		}
 	}
+}
+
+// admit makes the checks that there are before the workflow's state.
+func admit(a *Admission, workflowID, token string, bodyBytes int64, at time.Time) (Admitted, *Refusal) {
+	admitted, refusal := a.Find(workflowID, token, at)
+	if refusal == nil {
+		refusal = admitted.Plan()
+	}
+	if refusal == nil {
+		refusal = a.Limit(admitted, bodyBytes, at)
+	}
+	return admitted, refusal
 }

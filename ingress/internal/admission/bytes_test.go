@@ -48,7 +48,7 @@ func TestBytesPerDay(t *testing.T) {
 	now := limits.origin.Add(time.Hour)
 	send := func(workflow string, declared int64, read int) time.Duration {
 		t.Helper()
-		admitted, refusal := a.Admit(Request{WorkflowID: workflow, Token: "token", BodyBytes: declared, At: now})
+		admitted, refusal := admit(a, workflow, "token", declared, now)
 		if refusal != nil {
 			if refusal.Code != webhook.RateLimited {
 				t.Fatalf("%+v", refusal)

@@ -200,7 +200,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{ID: "workflow", Active: true, Nodes: []registry.Node{{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}}}}
 	limits := NewLimits()
 	const line = "POST /webhooks/workflow?token=token HTTP/1.1"
-	if _, refusal := New(workflow, limits).Admit(Request{WorkflowID: line[15:23], Token: "token", At: limits.origin}); refusal != nil {
+	if _, refusal := admit(New(workflow, limits), line[15:23], "token", 0, limits.origin); refusal != nil {
 		t.Fatal(refusal)
 	}
 	for id := range limits.TakeUsage() {

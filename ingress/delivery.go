@@ -1,0 +1,265 @@
+package ingress
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// delivery is one request on its way: what each step found out, for the steps after it. It is for one
+// goroutine, and used again for a later request: what it holds must not be kept.
+type delivery struct {
+	w http.ResponseWriter
+	r *http.Request
+	e *event
+
+	workflowID string // of the path; not yet known to be one
+	token      string
+
+	caller  admission.Admitted
+	request sender.Request // for the sender, if the node has one
+
+	buffers
+	reading  reading
+	isRead   bool               // it was tried to read the body
+	unread   *admission.Refusal // why the body could not be read
+	counted  bool               // the body counts against the bytes of the account's day
+	payload  execution.Payload  // of a body that was read
+	notJSON  bool               // it says that it is JSON, and is not
+	verified bool
+
+	id         admission.Delivery // the delivery ID in force
+	identified bool               // it is known, and whether there is one
+}
+
+// outcome is how a request ends.
+type outcome struct {
+	refusal     *admission.Refusal
+	answer      *sender.Answer // in place of the ordinary one
+	executionID string
+	duplicate   bool
+	handshake   bool
+}
+
+var spareDeliveries = sync.Pool{New: func() any { return &delivery{buffers: buffers{headers: execution.Values{}}} }}
+
+func takeDelivery(w http.ResponseWriter, r *http.Request, e *event) *delivery {
+	d, ok := spareDeliveries.Get().(*delivery)
+	if !ok {
+		panic("the pool holds deliveries only")
+	}
+	d.w, d.r, d.e, d.reading = w, r, e, reading{reserved: -1}
+	return d
+}
+
+// give gives a delivery back, and what its body holds of the bounds. Nothing may use it any more.
+func (d *delivery) give() {
+	d.reading.release()
+	kept := d.buffers
+	kept.trim()
+	*d = delivery{buffers: kept}
+	spareDeliveries.Put(d)
+}
+
+// sender is the node's; nil: it has none.
+func (d *delivery) sender() *sender.Sender {
+	if d.caller.Node == nil {
+		return nil
+	}
+	return d.caller.Node.Sender
+}
+
+// preset is the node's sender's; empty: it has none.
+func (d *delivery) preset() string {
+	if s := d.sender(); s != nil {
+		return s.Preset()
+	}
+	return ""
+}
+
+// dropped are the headers that hold the sender's secret.
+func (d *delivery) dropped() []string {
+	if s := d.sender(); s != nil {
+		return s.Drop()
+	}
+	return nil
+}
+
+// parse reads what the request line says, and how long the body is said to be: checks 2 to 4.
+func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
+	if workflowID == "" {
+		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
+	}
+	token := findToken(d.r.URL.RawQuery)
+	if token == "" {
+		h.answerProbe(d.w, d.r, d.e)
+		return &admission.Refusal{Code: webhook.TokenMissing}
+	}
+	if d.r.ContentLength > h.maxBody {
+		return &admission.Refusal{Code: webhook.BodyTooLarge}
+	}
+	d.workflowID, d.token = workflowID, token
+	return nil
+}
+
+// admit finds out whose request it is: checks 5 and 6.
+func (h *handler) admit(d *delivery) *outcome {
+	if !execution.ValidName(d.workflowID) {
+		return refused(webhook.WorkflowNotFound, 0)
+	}
+	// A process that was frozen, or cut off from NATS, must neither accept nor refuse from its
+	// old copy of the registry: a sender does not retry after 404 or 403.
+	if !h.lease.Valid(d.e.start) {
+		return refused(webhook.Unavailable, retryUnavailable)
+	}
+	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
+	if refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	d.caller = found
+	h.admitted(d.r, d.e, found)
+	if err := found.Node.Unusable; err != nil { // its secrets cannot be opened: nothing may pass
+		d.e.err = err
+		return refused(webhook.Unavailable, retryUnavailable)
+	}
+	if s := found.Node.Sender; s != nil {
+		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
+		if s.NeedsURL() && h.publicURL != "" {
+			d.request.URL = h.publicURL + pathAndQuery(d.r)
+		}
+	}
+	return nil
+}
+
+// pathAndQuery are those of a request as they were received.
+func pathAndQuery(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI() // of a request line with a whole URL
+}
+
+// plan checks the account's plan: checks 7 and 8.
+func (h *handler) plan(d *delivery) *outcome {
+	if refusal := d.caller.Plan(); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	return nil
+}
+
+// limit counts the request against the limits: check 9. The time is that after the wait for the lease, and
+// of a verified request for its body: the rate limit needs requests in the order of their times.
+func (h *handler) limit(d *delivery) *outcome {
+	length := d.r.ContentLength
+	if d.isRead {
+		length = int64(d.reading.read)
+	}
+	if refusal := h.admission.Limit(d.caller, length, time.Now()); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	d.counted = true
+	if d.isRead {
+		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+	}
+	return nil
+}
+
+// complete checks what is left once the request may start an execution: checks 11 to 13.
+func (h *handler) complete(d *delivery) *outcome {
+	if out := h.whole(d); out != nil {
+		return out
+	}
+	if d.notJSON {
+		return refused(webhook.JSONInvalid, 0)
+	}
+	return nil
+}
+
+// whole reads the body, and finds the delivery ID: checks 11 and 12.
+func (h *handler) whole(d *delivery) *outcome {
+	if !d.isRead && !h.idInBody(d) {
+		h.identify(d)
+		if d.tooLong() {
+			return refused(webhook.DeliveryIDInvalid, 0)
+		}
+	}
+	if refusal := h.read(d); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	h.identify(d)
+	if d.tooLong() {
+		return refused(webhook.DeliveryIDInvalid, 0)
+	}
+	return nil
+}
+
+// read reads the body, once, and finds out what it means. The refusal says why it could not be read.
+func (h *handler) read(d *delivery) *admission.Refusal {
+	if d.isRead {
+		return d.unread
+	}
+	d.isRead = true
+	var body []byte
+	body, d.reading, d.unread = h.readBody(d.w, d.r, d.e, &d.buffers, d.caller.Workflow.AccountID)
+	if d.counted {
+		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+	}
+	if d.unread != nil {
+		return d.unread
+	}
+	d.e.bodyBytes, d.request.Body = len(body), body
+	payload, err := execution.NewPayload(headerText(d.r.Header.Get("Content-Type")), body)
+	if d.notJSON = err != nil; d.notJSON {
+		payload.Body = body
+	}
+	d.payload = payload
+	return nil
+}
+
+// idInBody says that it depends on the body which delivery ID is in force.
+func (h *handler) idInBody(d *delivery) bool {
+	s := d.sender()
+	return s != nil && s.DeliveryInBody() && firstOf(d.r.Header, h.firstIDHeaders) == ""
+}
+
+// identify finds the delivery ID in force: of the first headers, the sender's own sources, and the other
+// headers.
+func (h *handler) identify(d *delivery) {
+	if d.identified {
+		return
+	}
+	d.identified = true
+	d.id.ID = firstOf(d.r.Header, h.firstIDHeaders)
+	if s := d.sender(); s != nil && d.id.ID == "" {
+		own := s.Delivery(&d.request)
+		d.id = admission.Delivery{ID: own.ID, Derived: own.Derived}
+	}
+	if d.id.ID == "" {
+		d.id.ID = firstOf(d.r.Header, h.otherIDHeaders)
+	}
+}
+
+// tooLong says that the delivery ID is not valid. Those of the sender's own sources always are.
+func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
+
+// firstOf is the first value that is not empty, of headers in canonical form.
+func firstOf(header http.Header, names []string) string {
+	for _, name := range names {
+		for _, value := range header[name] {
+			if value != "" {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+func refused(code webhook.Code, retryAfter time.Duration) *outcome {
+	return &outcome{refusal: &admission.Refusal{Code: code, RetryAfter: retryAfter}}
+}

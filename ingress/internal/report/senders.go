@@ -1,0 +1,97 @@
+package report
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// sendersInterval is how often it is sent what was seen of senders.
+const sendersInterval = time.Second
+
+// maxSenders bounds the memory, and keeps a report below the size of a NATS message: what is seen of
+// further nodes is not told until a report has been sent.
+const maxSenders = 1000
+
+// Seen is what one request showed of a node's sender.
+type Seen struct {
+	VerifiedAt  time.Time // zero: it was not verified
+	HandshakeAt time.Time // zero: it was none
+	Captured    []byte    // a secret that the provider brought, sealed
+	RefusedAt   time.Time // zero: it was not refused by its signature
+	Code        string    // of that refusal
+	Reason      string    // in words
+	Delivery    bool      // it was stored
+	WithoutID   bool      // and had no delivery ID
+}
+
+// Senders gathers what is seen of nodes' senders. It is safe for concurrent use.
+type Senders struct {
+	*sender
+
+	mu   sync.Mutex
+	seen map[[2]string]*stream.SenderSeen // by workflow and node
+}
+
+// NewSenders starts to report.
+func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
+	s := &Senders{seen: map[[2]string]*stream.SenderSeen{}}
+	s.sender = startSender(js, log, "senders", sendersInterval, s.message)
+	return s
+}
+
+// Count adds what one request to an existing node showed.
+func (s *Senders) Count(workflowID, nodeID string, seen Seen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := [2]string{workflowID, nodeID}
+	entry := s.seen[key]
+	if entry == nil {
+		if len(s.seen) >= maxSenders {
+			return
+		}
+		entry = &stream.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}
+		s.seen[key] = entry
+	}
+	if seen.VerifiedAt.After(entry.VerifiedAt) {
+		entry.VerifiedAt = seen.VerifiedAt
+	}
+	if seen.HandshakeAt.After(entry.HandshakeAt) {
+		entry.HandshakeAt = seen.HandshakeAt
+	}
+	if len(seen.Captured) > 0 {
+		entry.Captured = seen.Captured
+	}
+	if !seen.RefusedAt.IsZero() {
+		entry.Refused++
+		entry.RefusedAt, entry.RefusedCode, entry.RefusedReason = seen.RefusedAt, seen.Code, seen.Reason
+	}
+	if seen.Delivery {
+		entry.Deliveries++
+	}
+	if seen.WithoutID {
+		entry.WithoutID++
+	}
+}
+
+func (s *Senders) message() (*nats.Msg, error) {
+	s.mu.Lock()
+	entries := s.seen
+	if len(entries) == 0 {
+		s.mu.Unlock()
+		return nil, nil //nolint:nilnil // nothing to say is no error
+	}
+	s.seen = map[[2]string]*stream.SenderSeen{}
+	s.mu.Unlock()
+	all := make([]stream.SenderSeen, 0, len(entries))
+	for _, entry := range entries {
+		all = append(all, *entry)
+	}
+	return stream.SendersMessage(uuid.NewString(), time.Now(), all)
+}

@@ -1,0 +1,128 @@
+package ingress
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/publish"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// start stores the message that starts an execution.
+func (h *handler) start(d *delivery) outcome {
+	tokens := newHider(d.r.URL.RawQuery, shortestHidden)
+	id := d.caller.ExecutionID(d.id)
+	start := execution.Start{
+		ID:         id,
+		WorkflowID: d.caller.Workflow.ID,
+		NodeID:     d.caller.NodeID,
+		AccountID:  d.caller.Workflow.AccountID,
+		Queue:      d.caller.Workflow.Queue,
+		Source:     execution.Webhook,
+		DeliveryID: tokens.hide(headerText(d.id.ID)),
+		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
+		Payload:    d.payload,
+		Trace:      d.e.startPublish(d.r, stream.StartSubject, d.caller, id),
+		Headers:    tokens.forwardedHeaders(d.headers, d.r, d.dropped()),
+		Query:      tokens.forwardedQuery(d.r.URL.RawQuery),
+		TokenID:    d.caller.TokenID,
+		Sender:     d.preset(),
+		Verified:   d.verified,
+
+		DeliveryDerived: d.id.Derived,
+	}
+	start.Payload.ContentType = tokens.hide(start.Payload.ContentType)
+	msg, err := stream.StartMessageIn(d.message, start)
+	if err == nil {
+		d.message = msg.Data // perhaps a larger one
+	}
+	ack, refusal := h.publish(d.e, msg, err)
+	if refusal != nil {
+		return outcome{refusal: refusal}
+	}
+	if ack.Duplicate {
+		h.duplicates.Count(id)
+	}
+	out := outcome{executionID: id, duplicate: ack.Duplicate}
+	if s := d.sender(); s != nil {
+		out.answer = s.Reply(&d.request)
+		h.sawDelivery(d)
+	}
+	return out
+}
+
+// reject stores that an inactive workflow was called, with the body, so that the ID in the
+// answer can be looked up, and what came can be replayed. Without that, the honest answer is that of
+// the stream. A body that cannot be read changes nothing: it is just not there.
+func (h *handler) reject(d *delivery) *outcome {
+	if d.caller.Workflow.Active {
+		return nil
+	}
+	_ = h.read(d)
+	h.identify(d)
+	why := d.caller.Inactive(d.id)
+	tokens := newHider(d.r.URL.RawQuery, shortestHidden)
+	rejection := execution.Rejection{
+		ID:           why.ExecutionID,
+		WorkflowID:   d.caller.Workflow.ID,
+		NodeID:       d.caller.NodeID,
+		AccountID:    d.caller.Workflow.AccountID,
+		Queue:        d.caller.Workflow.Queue,
+		At:           d.e.start.UTC().Truncate(time.Microsecond),
+		Payload:      d.payload,
+		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
+		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.dropped()),
+		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
+		Code:         string(why.Code),
+		TokenID:      d.caller.TokenID,
+		Trace:        d.e.startPublish(d.r, stream.RejectedSubject, d.caller, why.ExecutionID),
+		Sender:       d.preset(),
+		Verified:     d.verified,
+	}
+	rejection.Payload.ContentType = tokens.hide(headerText(d.r.Header.Get("Content-Type")))
+	if len(d.id.ID) <= execution.MaxDeliveryID {
+		rejection.DeliveryID, rejection.DeliveryDerived = tokens.hide(headerText(d.id.ID)), d.id.Derived
+	}
+	d.e.executionID = rejection.ID
+	msg, err := stream.RejectedMessage(rejection)
+	if _, refusal := h.publish(d.e, msg, err); refusal != nil {
+		return &outcome{refusal: refusal}
+	}
+	return &outcome{refusal: why}
+}
+
+// retryUnavailable is when a sender may find the stream back: a server that restarts, or a
+// new leader.
+const retryUnavailable = 2 * time.Second
+
+// publish stores a message, unless it could not be encoded, and turns the stream's refusal
+// into the sender's.
+func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
+	if unencoded != nil {
+		e.err = unencoded
+		return publish.Ack{}, &admission.Refusal{Code: webhook.Internal}
+	}
+	began := time.Now()
+	ack, err := h.publisher.Publish(msg)
+	e.publish = time.Since(began)
+	e.endPublish(ack.Duplicate, err)
+	if err == nil {
+		return ack, nil
+	}
+	e.err = err
+	switch {
+	case errors.Is(err, publish.ErrStorageFull):
+		return ack, &admission.Refusal{Code: webhook.StorageFull, RetryAfter: 30 * time.Second}
+	case errors.Is(err, publish.ErrTooLong): // with all its headers and parameters
+		return ack, &admission.Refusal{Code: webhook.BodyTooLarge}
+	case errors.Is(err, publish.ErrOverloaded):
+		return ack, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
+	default:
+		return ack, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable}
+	}
+}

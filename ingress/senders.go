@@ -1,0 +1,111 @@
+package ingress
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/report"
+	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// shake answers a handshake of the node's sender. It starts nothing, leaves no record, and counts
+// against no limit.
+func (h *handler) shake(d *delivery) *outcome {
+	s := d.sender()
+	if s == nil {
+		return nil
+	}
+	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
+		return nil // what cannot be read is none; the plan is checked before that is said
+	}
+	now := time.Now()
+	made := s.Handshake(&d.request, now)
+	if made == nil {
+		return nil
+	}
+	if !made.Verdict.OK() {
+		return h.unverified(d, made.Verdict, now)
+	}
+	seen := report.Seen{HandshakeAt: now}
+	if made.Secret != "" {
+		sealed, err := h.seal(d.caller, made.Secret)
+		if err != nil { // without a key it cannot be kept
+			d.e.err = err
+			return refused(webhook.Unavailable, retryUnavailable)
+		}
+		seen.Captured = sealed
+	}
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, seen)
+	h.metrics.handshakes[s.Preset()].Inc()
+	return &outcome{answer: &made.Answer, handshake: true}
+}
+
+// verify reads the body and checks that the request is the sender's, before anything is counted or
+// recorded.
+func (h *handler) verify(d *delivery) *outcome {
+	s := d.sender()
+	if s == nil || !s.Verifies() {
+		return nil
+	}
+	if out := h.whole(d); out != nil {
+		return out
+	}
+	now := time.Now()
+	verdict := s.Verify(&d.request, now)
+	if !verdict.OK() {
+		return h.unverified(d, verdict, now)
+	}
+	d.verified = true
+	h.metrics.verified[s.Preset()].Inc()
+	return nil
+}
+
+// unverified refuses a request that is not the sender's. Why, only the node's operators learn.
+func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, report.Seen{RefusedAt: now, Code: string(v.Code), Reason: v.Reason})
+	if counter := h.metrics.unverified[signatureRefusal{d.preset(), v.Code}]; counter != nil {
+		counter.Inc()
+	}
+	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
+}
+
+// sawDelivery counts a delivery that was stored.
+func (h *handler) sawDelivery(d *delivery) {
+	seen := report.Seen{Delivery: true, WithoutID: d.id.ID == ""}
+	if d.verified {
+		seen.VerifiedAt = d.e.start
+	}
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, seen)
+}
+
+// overloadStatus is the status of what may be accepted later, for a sender that gives up on others.
+const overloadStatus = http.StatusServiceUnavailable
+
+// retryInactive is when such a sender may find a workflow active.
+const retryInactive = time.Minute
+
+// forSender is a refusal as the node's sender has to get it.
+func forSender(s *sender.Sender, p problem, refusal admission.Refusal) (problem, admission.Refusal) {
+	if s == nil || !s.GivesUpOn4xx() {
+		return p, refusal
+	}
+	if refusal.Code == webhook.RateLimited || refusal.Code == webhook.WorkflowInactive {
+		p.status, p.retryable = overloadStatus, true
+		if refusal.RetryAfter == 0 {
+			refusal.RetryAfter = retryInactive
+		}
+	}
+	return p, refusal
+}
+
+// seal seals a secret that a provider brought, for the executors.
+func (h *handler) seal(caller admission.Admitted, secret string) ([]byte, error) {
+	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
+	if err != nil {
+		return nil, fmt.Errorf("keep the secret that the provider of trigger node %q sent: %w", caller.NodeID, err)
+	}
+	return sealed, nil
+}
