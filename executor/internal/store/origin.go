@@ -17,16 +17,18 @@ func (r Record) Origin() Origin {
 	return Origin{r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified}
 }
 
-// HasComputedID says whether the ID is the hash of the delivery ID, so that who knows workflow, node and
-// delivery ID finds the record by its ID. Drivers keep an index of the other delivery IDs only.
+// HasComputedID says whether the ID is the hash of the delivery ID, of a header or of the sender's body, so that
+// who knows workflow, node and delivery ID finds the record by its ID. Drivers keep an index of the other delivery IDs only.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
 	}
+	computed := execution.IDForDelivery
 	if r.Status == execution.Rejected {
-		return r.ID == execution.RejectedIDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
+		computed = execution.RejectedIDForDelivery
 	}
-	return r.ID == execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
+	return r.ID == computed(r.WorkflowID, r.NodeID, r.DeliveryID) ||
+		r.ID == computed(r.WorkflowID, r.NodeID, execution.DerivedDelivery(r.DeliveryID))
 }
 
 // Node is a trigger node of which there is a record, or was one.
@@ -34,10 +36,11 @@ type Node struct{ WorkflowID, NodeID string }
 
 // DeliveryIDs are the IDs that records of a delivery ID have whose ID is computed, at any of the nodes.
 func DeliveryIDs(nodes []Node, deliveryID string) []string {
-	ids := make([]string, 0, 2*len(nodes))
+	ids := make([]string, 0, 4*len(nodes))
 	for _, n := range nodes {
-		ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, deliveryID),
-			execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, deliveryID))
+		for _, id := range [...]string{deliveryID, execution.DerivedDelivery(deliveryID)} {
+			ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, id), execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, id))
+		}
 	}
 	return ids
 }

@@ -26,6 +26,25 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 	},
+	"a delivery ID in a header and one in the body are found by the same text": func(t *testing.T, s store.Store) {
+		for n, makeID := range []func(workflowID, nodeID, deliveryID string) string{execution.IDForDelivery, execution.RejectedIDForDelivery} {
+			for m, key := range []string{"evt_1", execution.DerivedDelivery("evt_1")} {
+				r := queued(2*n + m)
+				r.DeliveryID = "evt_1"
+				if n == 1 {
+					r.Status = execution.Rejected
+				}
+				r.ID = makeID(r.WorkflowID, r.NodeID, key)
+				if !r.HasComputedID() {
+					t.Errorf("%s is not known as the ID of %q", r.ID, key)
+				}
+				record(t, s, r)
+			}
+		}
+		if found := list(t, s, store.Filter{DeliveryID: "evt_1"}, store.Position{}, 5); len(found) != 4 {
+			t.Errorf("found %q", ids(found))
+		}
+	},
 	"NUL and broken UTF-8 are replaced in texts and kept in outputs": func(t *testing.T, s store.Store) {
 		const broken, stored = "a\x00b\xff\xfec\xed\xa0\x80", "a\ufffdb\ufffdc\ufffd"
 		r := queued(1)
