@@ -33,7 +33,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test soak soak-runners powercut lint bench microbench fuzz generate node release clean
+.PHONY: help run build test quick soak soak-runners powercut lint bench microbench fuzz generate node release clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -51,7 +51,11 @@ test: ## run every test, with the race detector where it is available
 	@race=-race; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
 	cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
-	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 8m $(TESTFLAGS) $(PACKAGES)
+	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 15m $(TESTFLAGS) $(PACKAGES)
+
+# Whole installations, browsers, databases and faults are left to "make test".
+quick: ## run the tests of the domain, the endpoint, the kits and the command line: seconds, without the race detector
+	go test -shuffle=on $(TESTFLAGS) ./shared/... ./ingress/... ./executor/api/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/soak -away=$(AWAY),\

@@ -132,3 +132,11 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// The page on delivery IDs lists the headers that an ingress looks at, in their order.
+func TestDefaultDeliveryHeadersAreDocumented(t *testing.T) {
+	want := "`" + strings.Join(webhook.DefaultDeliveryIDHeaders(), "`, `") + "`"
+	if !strings.Contains(string(file(t, repository+"/deploy/docs/delivery-ids.md")), want) {
+		t.Errorf("delivery-ids.md does not list %s", want)
+	}
+}

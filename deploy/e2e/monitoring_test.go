@@ -79,6 +79,9 @@ func (q *queries) check(where, expression string) {
 					for label := range q.scrape.labels(q.family(s.Name)) {
 						known = append(known, label)
 					}
+					if strings.HasSuffix(s.Name, "_bucket") {
+						known = append(known, "le")
+					}
 				}
 				return nil
 			})

@@ -53,8 +53,9 @@ const (
 // Sources lists all of them.
 var Sources = []Source{Webhook, Rerun}
 
-// Values is a request's headers or query parameters: name to values, in the
-// order in which they were sent.
+// Values is a request's headers or query parameters: name to values. The values of one name are in the order
+// in which they were sent; names are in none. Names of headers are in canonical form (X-Github-Event), however they
+// were sent: Get finds both. Names of parameters are as sent.
 type Values map[string][]string
 
 // Get is the first value of a name, or of the header that is written so in canonical form; "" for none.

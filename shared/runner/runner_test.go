@@ -55,11 +55,11 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 	ingress.Start(t, runnertest.Post{Body: "of another queue"})
 	id := ingress.Start(t, runnertest.Post{
 		Queue: "gpu", WorkflowID: "wf", ContentType: "text/plain", Body: "a\xff", DeliveryID: "d",
-		Headers: execution.Values{"X": {"1"}}, Query: execution.Values{"q": {"2"}},
+		Headers: execution.Values{"X-GitHub-Event": {"1"}}, Query: execution.Values{"q": {"2"}},
 	})
 	e := <-got
 	if e.ID != id || e.WorkflowID != "wf" || string(e.Payload.Body) != "a\xff" || string(e.Input) != `{"body":"Yf8=","bodyEncoding":"base64"}` ||
-		e.Headers["X"][0] != "1" || e.Query["q"][0] != "2" || e.DeliveryID != "d" || e.Attempt != 1 {
+		e.Headers["X-Github-Event"][0] != "1" || e.Headers.Get("x-github-EVENT") != "1" || e.Headers.Get("X-Other") != "" || e.Query.Get("q") != "2" || e.DeliveryID != "d" || e.Attempt != 1 {
 		t.Errorf("%+v", e)
 	}
 	states := ingress.States(t, id)

@@ -80,7 +80,7 @@ func TestAccountsThatAreInvalid(t *testing.T) {
 		{"/accounts/a", "{\"name\":\"caf\xe9\",\"plan\":\"free\"}", "body", "UTF-8"},
 		{"/accounts/a", `null`, "body", "object"},
 		{"/accounts/a", `[]`, "body", "object"},
-		{"/accounts/a", `{"name":"n"}`, "plan", "required"},
+		{"/accounts/a", `{"name":"n"}`, "plan", "there is no default plan"},
 		{"/accounts/a", `{"plan":"free"}`, "name", "required"},
 		{"/accounts/a", `{"name":null,"plan":"free"}`, "name", "string"},
 		{"/accounts/a", `{"name":7,"plan":"free"}`, "name", "string"},
@@ -221,5 +221,15 @@ func TestDeleteAccountDuringACreation(t *testing.T) {
 		if created && !exists {
 			t.Errorf("%s is there, and its account is not", workflow)
 		}
+	}
+}
+
+// A call that names no plan leaves an account's as it is.
+func TestAnAccountKeepsItsPlan(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.put("/accounts/a", `{"name":"n","plan":"pro"}`).is(201)
+	if a := r.put("/accounts/a", `{"name":"other"}`).is(200); !strings.Contains(string(a.body), `"plan":"pro"`) {
+		t.Errorf("%s", a.body)
 	}
 }

@@ -44,6 +44,9 @@ func TestOpenAPIDocument(t *testing.T) {
 		}
 	}
 	r.check(json.Unmarshal(a.body, &document))
+	if text := string(a.body); strings.Contains(text, "patternDescription") || !strings.Contains(text, `"servers":[{"url":"/"}]`) {
+		t.Error("linters refuse a member that OpenAPI does not know, and a document without servers")
+	}
 	if !strings.HasPrefix(document.OpenAPI, "3.1.") || document.Info.Title == "" || document.Info.Version == "" {
 		t.Errorf("openapi %q, info %+v", document.OpenAPI, document.Info)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 const (
@@ -95,7 +96,11 @@ type PutResult[T any] struct {
 // PutAccount creates an account or replaces it.
 func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount) (PutResult[api.Account], error) {
 	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
-		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, s.planToPut(id, put.Plan))
+		plan, err := s.planToPut(id, put.Plan)
+		if err != nil {
+			return none, err
+		}
+		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, plan)
 		if err != nil {
 			return none, err
 		}
@@ -104,14 +109,17 @@ func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.
 }
 
 // planToPut is the plan that a call names, else the one that the account has, else the default for new ones.
-func (s *Service) planToPut(accountID, plan string) string {
+func (s *Service) planToPut(accountID, plan string) (string, error) {
 	if plan != "" {
-		return plan
+		return plan, nil
 	}
 	if have, exists := s.config.Directory.Account(accountID); exists {
-		return have.Record.GetPlan()
+		return have.Record.GetPlan(), nil
 	}
-	return s.config.DefaultPlan
+	if s.config.DefaultPlan == "" {
+		return "", &edit.InvalidError{Field: "plan", Problem: "is required for a new account: there is no default plan (--default-plan)"}
+	}
+	return s.config.DefaultPlan, nil
 }
 
 func (s *Service) planOf(p *hookstartv1.Plan) api.Plan {

@@ -37,6 +37,7 @@ const defaults = {
   reportRunningAfter: 1000, // how long a handler works before it is reported that its execution runs; less than 0: at once
   drainTimeout: 30_000, // how long handlers may finish after the end
   log: (/** @type {object} */ _event) => {},
+  onReady: () => {}, // called once, when the group's consumer has answered
 };
 /** @typedef {typeof defaults} Options */
 
@@ -56,6 +57,7 @@ export async function run(nc, options, handler, stop) {
   /** @type {Set<Promise<void>>} */
   const underway = new Set();
   // No more is fetched than there are places: the rest is for the other members.
+  o.onReady();
   const messages = await consumer.consume({ max_messages: o.concurrency });
   // Executors count who is there. A server that forbids it does no harm.
   const presence = presenceSubject(o.queue, o.group, randomUUID());

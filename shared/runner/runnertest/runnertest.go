@@ -4,6 +4,7 @@ package runnertest
 
 import (
 	"context"
+	"net/textproto"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ type Post struct {
 	Queue       string
 	ContentType string
 	Body        string
-	Headers     execution.Values
+	Headers     execution.Values // their names in any case: an ingress makes them canonical
 	Query       execution.Values
 	DeliveryID  string
 }
@@ -55,7 +56,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	}
 	start := execution.Start{
 		ID: uuid.NewString(), WorkflowID: p.WorkflowID, NodeID: p.NodeID, AccountID: "account", Queue: p.Queue,
-		Source: execution.Webhook, DeliveryID: p.DeliveryID, AcceptedAt: time.Now(), Payload: payload, Headers: p.Headers, Query: p.Query,
+		Source: execution.Webhook, DeliveryID: p.DeliveryID, AcceptedAt: time.Now(), Payload: payload, Headers: canonical(p.Headers), Query: p.Query,
 	}
 	for field, otherwise := range map[*string]string{&start.WorkflowID: "workflow", &start.NodeID: "webhook", &start.Queue: execution.DefaultQueue} {
 		if *field == "" {
@@ -73,6 +74,16 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		tb.Fatal(err)
 	}
 	return start.ID
+}
+
+// canonical are headers with the names that an ingress gives them.
+func canonical(headers execution.Values) execution.Values {
+	all := execution.Values{}
+	for name, values := range headers {
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		all[name] = append(all[name], values...)
+	}
+	return all
 }
 
 // Await waits for the final state of an execution, half a minute at most.

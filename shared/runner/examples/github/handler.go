@@ -21,7 +21,7 @@ type result struct {
 func newHandler(secret []byte) runner.Handler {
 	return func(_ context.Context, e runner.Execution) (any, error) {
 		// The bytes as GitHub sent them: JSON that was read and written again has another signature.
-		if err := verify(secret, e.Payload.Body, first(e.Headers["X-Hub-Signature-256"])); err != nil {
+		if err := verify(secret, e.Payload.Body, e.Headers.Get("X-Hub-Signature-256")); err != nil {
 			return nil, runner.Permanent(err)
 		}
 		var event struct {
@@ -37,14 +37,7 @@ func newHandler(secret []byte) runner.Handler {
 		// Here the work would be done: build, deploy, tell somebody. It may be done twice, so let
 		// it depend on e.ID.
 		return result{
-			Event: first(e.Headers["X-Github-Event"]), Action: event.Action, Repository: event.Repository.FullName, Ref: event.Ref,
+			Event: e.Headers.Get("X-GitHub-Event"), Action: event.Action, Repository: event.Repository.FullName, Ref: event.Ref,
 		}, nil
 	}
-}
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }

@@ -30,6 +30,6 @@ const nc = await connect({
   name: "hookstart example runner node",
   maxReconnectAttempts: -1,
 });
-log({ message: "runner is ready", queue, group });
-await run(nc, { queue, group, log }, handler, stop.signal);
+const onReady = () => log({ message: "runner is ready", queue, group });
+await run(nc, { queue, group, log, onReady }, handler, stop.signal);
 await nc.close();

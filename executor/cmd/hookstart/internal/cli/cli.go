@@ -70,7 +70,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	var given flags
 	parser := kong.Must(&given,
 		kong.Name("hookstart"), kong.Description(description),
-		kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
+		ownVariables, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Vars{"version": ops.Version},

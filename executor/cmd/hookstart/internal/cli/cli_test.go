@@ -166,3 +166,33 @@ func TestProblemsNameTheFields(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A variable that a shell may have for something else changes no verb; the verb's own does, and help shows it.
+func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
+	var put string
+	server := http.NewServeMux()
+	server.HandleFunc("GET /api/v1/accounts/acme", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	server.HandleFunc("PUT /api/v1/accounts/acme", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		put = string(body)
+		_, _ = io.WriteString(w, `{"id":"acme"}`)
+	})
+	t.Setenv("HOOKSTART_NAME", "by surprise")
+	if run(t.Context(), t, server, "account", "put", "acme", "--plan", "pro"); strings.Contains(put, "surprise") {
+		t.Errorf("HOOKSTART_NAME: %s", put)
+	}
+	t.Setenv("HOOKSTART_ACCOUNT_PUT_NAME", "Acme Inc.")
+	if run(t.Context(), t, server, "account", "put", "acme", "--plan", "pro"); !strings.Contains(put, `"name":"Acme Inc."`) {
+		t.Errorf("HOOKSTART_ACCOUNT_PUT_NAME: %s", put)
+	}
+	for verb, want := range map[string]string{
+		"account put": "$HOOKSTART_ACCOUNT_PUT_NAME", "run": "$HOOKSTART_QUEUE", "admin replicas": "$HOOKSTART_NATS_URL", "workflow list": "$HOOKSTART_API_URL",
+	} {
+		if _, help, _ := run(t.Context(), t, server, append(strings.Fields(verb), "--help")...); !strings.Contains(help, want) {
+			t.Errorf("the help of %s lacks %s:\n%s", verb, want, help)
+		}
+	}
+	if _, _, failure := run(t.Context(), t, server, "workflow", "create", "orders"); !strings.Contains(failure, "\nhint: hookstart workflow put creates one") {
+		t.Error(failure)
+	}
+}

@@ -37,6 +37,9 @@ func parseFailure(err error) error {
 			verb = selected.FullPath()
 		}
 	}
+	if strings.Contains(err.Error(), "unexpected argument create") {
+		return &usageError{err.Error(), verb + " put creates one, or changes one that is there: " + verb + " put --help"}
+	}
 	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // "" is the default, for any
 	return &usageError{text, verb + " --help"}
 }
