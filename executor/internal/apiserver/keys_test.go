@@ -141,6 +141,7 @@ func TestUnknownParametersAndFieldsAreRefused(t *testing.T) {
 		r.get(path).refused(422, api.CodeInvalid)
 	}
 	r.put("/accounts/acme", `{"name":"n","plan":"free","x":1}`).refused(422, api.CodeInvalid)
+	r.put("/accounts/acme", `{"name":"n","plan":"free","Plan":"pro"}`).refused(422, api.CodeInvalid)
 	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"a","token":"x"}]}`).refused(422, api.CodeInvalid)
 	for _, list := range []string{"/plans", "/accounts", "/workflows", "/executions", "/dead-letters", "/refusals", "/keys"} {
 		r.get(list + "?accountId=acme").is(200)

@@ -170,6 +170,7 @@ func invalid(fields ...api.FieldError) *problem {
 // huma knows how to make an error only by these variables.
 func init() {
 	huma.ErrorFormatter = sprintf
+	huma.ValidateStrictCasing = true // AccountID is an unknown field
 	huma.NewErrorWithContext = problemOfHuma
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return problemOfHuma(nil, status, message, errs...)
