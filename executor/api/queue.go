@@ -7,6 +7,7 @@ type Queue struct {
 	Queue            string       `json:"queue" example:"default"`
 	Waiting          uint64       `json:"waiting" doc:"Starts that no runner was given yet, of the group that is furthest ahead. Without a group: all that the stream holds, with which a new group begins."`
 	OldestAcceptedAt time.Time    `json:"oldestAcceptedAt,omitzero" doc:"When the oldest of those was accepted. Absent: none waits."`
+	Shared           bool         `json:"shared,omitempty" doc:"True: workflows of accounts that the caller does not see name it, too, so what waits is not told: waiting is 0 everywhere. Absent: false."`
 	Groups           []QueueGroup `json:"groups" nullable:"false" doc:"The groups of runners, by name."`
 }
 

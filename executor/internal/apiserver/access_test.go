@@ -73,6 +73,13 @@ var operations = map[string]operation{
 	"stream-executions": {operate.Viewer, nothing, "", ""},
 	"list-dead-letters": {operate.Viewer, nothing, "", ""},
 
+	"delete-account":       {operate.Admin, anAccount, "", "account_not_empty"},
+	"list-queues":          {operate.Viewer, nothing, "", ""},
+	"replay-execution":     {operate.Editor, anExecution, "", ""},
+	"replay-rejected":      {operate.Editor, nothing, `{"status":"rejected"}`, ""},
+	"requeue-dead-letters": {operate.Editor, nothing, `{}`, ""},
+	"dismiss-dead-letters": {operate.Editor, nothing, `{"ids":[]}`, ""},
+
 	"back-up-records": {operate.Admin, everything, "", ""},
 	"restore-records": {operate.Admin, everything, `{}`, api.CodeNotEmpty},
 }
@@ -311,6 +318,30 @@ func TestScopesDoNotLeak(t *testing.T) {
 		}
 	}
 	again.close()
+
+	// What is done to many is done to its own, whatever it names.
+	for _, c := range []struct{ path, body, want string }{
+		{"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`, `{"requeued":0}`},
+		{"/dead-letters/requeue", `{"accountId":"globex"}`, `{"requeued":0}`},
+		{"/dead-letters/requeue", `{"workflowId":"globex-wf"}`, `{"requeued":0}`},
+		{"/dead-letters/dismiss", `{"ids":["` + executionOf("globex") + `","message-1"]}`, `{"dismissed":0}`},
+		{"/dead-letters/dismiss", `{"workflowId":"globex-wf"}`, `{"dismissed":0}`},
+		{"/dead-letters/dismiss", `{}`, `{"dismissed":1}`},
+	} {
+		if a := r.call("POST", c.path, c.body, with(editor)).is(200); strings.TrimSpace(string(a.body)) != c.want {
+			t.Errorf("%s %s: %s, want %s", c.path, c.body, a.body, c.want)
+		}
+	}
+	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 1 || left[0].WorkflowID != "globex-wf" {
+		t.Errorf("left: %+v", left)
+	}
+	queues := decode[api.List[api.Queue]](r.call("GET", "/queues", "", with(viewer)).is(200)).Items
+	if len(queues) != 1 || !queues[0].Shared || queues[0].Waiting != 0 || !queues[0].OldestAcceptedAt.IsZero() {
+		t.Errorf("a queue that it shares: %+v", queues)
+	}
+	if queues := decode[api.List[api.Queue]](r.get("/queues").is(200)).Items; len(queues) != 1 || queues[0].Shared || queues[0].Waiting == 0 {
+		t.Errorf("the same queue for an admin: %+v", queues)
+	}
 
 	// An editor cannot take over what is another's, or give away its own.
 	r.call("PUT", "/workflows/globex-wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(404, api.CodeNotFound)

@@ -22,7 +22,7 @@ func TestMethodsAndBodies(t *testing.T) {
 		{"OPTIONS", "/plans", "GET"},
 		{"BREW", "/plans", "GET"},
 		{"POST", "/accounts", "GET"},
-		{"DELETE", "/accounts/a", "GET, PUT"},
+		{"POST", "/accounts/a", "DELETE, GET, PUT"},
 		{"PATCH", "/workflows/a", "DELETE, GET, PUT"},
 		{"GET", "/workflows/a/activate", "POST"},
 		{"PUT", "/workflows/a/triggers/b", "GET"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/queues"
@@ -12,7 +13,7 @@ import (
 const queuesList = "queues"
 
 // Queues lists the queues that workflows name, by name: those of one account's workflows, unless accountID
-// is empty. What waits there is that of all accounts that share the queue.
+// is empty. What waits in a queue that is shared with others is told only to those who see all accounts.
 func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Queue], error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
 		after, err := page.after(queuesList)
@@ -25,7 +26,8 @@ func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page 
 		}
 		found := s.queuesOf(accountID, all)
 		rest := slices.DeleteFunc(slices.Clone(found), func(q queues.Queue) bool { return q.Name <= after })
-		return list(queuesList, rest[:min(len(rest), page.Limit+1)], page, queueOf, func(q queues.Queue) string { return q.Name }), nil
+		shared := s.sharedQueues(by)
+		return list(queuesList, rest[:min(len(rest), page.Limit+1)], page, func(q queues.Queue) api.Queue { return queueOf(q, shared[q.Name]) }, func(q queues.Queue) string { return q.Name }), nil
 	})
 }
 
@@ -47,17 +49,44 @@ func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Qu
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
 		idle := map[string]api.Queue{}
 		last, _ := s.config.Queues.Last()
+		shared := s.sharedQueues(by)
 		for _, q := range s.queuesOf(by.AccountID, last) {
 			if q.Members() == 0 {
-				idle[q.Name] = queueOf(q)
+				idle[q.Name] = queueOf(q, shared[q.Name])
 			}
 		}
 		return idle, nil
 	})
 }
 
-func queueOf(q queues.Queue) api.Queue {
-	of := api.Queue{Queue: q.Name, Waiting: q.Waiting, OldestAcceptedAt: q.Oldest.UTC(), Groups: make([]api.QueueGroup, len(q.Groups))}
+// sharedQueues are the queues that workflows of accounts name which the caller does not see.
+func (s *Service) sharedQueues(by Caller) map[string]bool {
+	if by.AccountID == "" {
+		return nil
+	}
+	shared := map[string]bool{}
+	for after := ""; ; {
+		some := s.config.Directory.Workflows("", after, searchedAtOnce)
+		for _, w := range some {
+			if !by.sees(w.GetAccountId()) {
+				shared[w.GetQueue()] = true
+			}
+		}
+		if len(some) < searchedAtOnce {
+			return shared
+		}
+		after = some[len(some)-1].GetId()
+	}
+}
+
+func queueOf(q queues.Queue, shared bool) api.Queue {
+	if shared {
+		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
+		for i := range q.Groups {
+			q.Groups[i].Waiting = 0
+		}
+	}
+	of := api.Queue{Queue: q.Name, Waiting: q.Waiting, Shared: shared, OldestAcceptedAt: q.Oldest.UTC(), Groups: make([]api.QueueGroup, len(q.Groups))}
 	for i, g := range q.Groups {
 		of.Groups[i] = api.QueueGroup{Group: g.Name, Members: g.Members, Waiting: g.Waiting, LastSeenAt: g.LastSeen.UTC()}
 	}
