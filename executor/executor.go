@@ -169,7 +169,7 @@ func run(ctx context.Context, c Config) error {
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
 	r := recorder.New(js, records, changed, o, log)
-	r.SendersFirst, r.Retention = c.SendersFirst, c.Retention
+	r.SendersFirst, r.Retention, r.Captured = c.SendersFirst, c.Retention, editor.CaptureSenderSecret
 	background.Go(func() { r.Run(working) })
 	background.Go(func() { r.RunReports(working) })
 	background.Go(func() { r.EndLost(working) })

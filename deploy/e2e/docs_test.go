@@ -49,7 +49,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	readme := string(file(t, repository+"/README.md"))
 	codes := []string{
 		api.CodeUnauthorized, api.CodeForbidden, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
-		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeNotFailed, api.CodeInputExpired,
+		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeTooManySecrets, api.CodeLastSecret, api.CodeSecretsKeyMissing, api.CodeNotFailed, api.CodeInputExpired,
 		api.CodeNotFinished, api.CodeBodyNotKept, api.CodeAccountNotEmpty,
 		api.CodeUndecodable, api.CodeRefused, api.CodeNotConfirmed, api.CodeUnavailable, api.CodeInternal,
 	}

@@ -14,6 +14,8 @@ type Execution struct {
 	Source         string    `json:"source" enum:"webhook,rerun" doc:"What started it: a request to the webhook, or an operator (rerun, replay, requeue)."`
 	Status         string    `json:"status" enum:"queued,running,succeeded,failed,rejected" doc:"queued, then running, then succeeded or failed; or rejected. The last three are final."`
 	DeliveryID     string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
+	Sender         string    `json:"sender,omitempty" doc:"The preset of the sender that the node had. Absent: it had none." example:"stripe"`
+	Verified       bool      `json:"verified" doc:"Whether the request was verified as the sender's."`
 	RerunOf        string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
 	ReplayOf       string    `json:"replayOf,omitempty" doc:"The execution whose original request it has once more: body, headers and query."`
 	RequeuedAs     string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`

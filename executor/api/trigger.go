@@ -15,6 +15,7 @@ type Trigger struct {
 	SamplePayload     json.RawMessage `json:"samplePayload" doc:"Any JSON value. null: none is configured."`
 	DeliveryIDHeaders []string        `json:"deliveryIdHeaders" nullable:"false" doc:"The headers that may hold the delivery ID; the first that is not empty counts." example:"[\"X-Webhook-Delivery-Id\"]"`
 	MaxBodyBytes      int64           `json:"maxBodyBytes" doc:"The largest body that is accepted, in bytes." example:"102400"`
+	Sender            *Sender         `json:"sender,omitempty" doc:"Who calls the node. Absent: the token alone opens it."`
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
 }
 

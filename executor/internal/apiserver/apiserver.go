@@ -76,6 +76,7 @@ func (s *server) router() http.Handler {
 	s.routeWorkflows(calls)
 	s.routeRefusals(calls)
 	s.routeTriggers(calls)
+	s.routeSenders(calls)
 	s.routeExecutions(calls, fixedCalls)
 	s.routePublicURL(calls)
 	s.routeQueues(calls)

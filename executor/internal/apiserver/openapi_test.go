@@ -61,6 +61,10 @@ func TestOpenAPIDocument(t *testing.T) {
 
 	routes := map[string]string{
 		"GET /plans": "200", "GET /accounts": "200", "GET /accounts/{id}": "200 404", "PUT /accounts/{id}": "200 201 413 422", "DELETE /accounts/{id}": "204 403 404 409",
+		"GET /senders": "200", "GET /workflows/{id}/triggers/{nodeId}/sender": "200 404 409",
+		"PUT /workflows/{id}/triggers/{nodeId}/sender": "200 201 404 409 413 422", "DELETE /workflows/{id}/triggers/{nodeId}/sender": "204 404",
+		"POST /workflows/{id}/triggers/{nodeId}/sender/secrets":              "201 404 409 413 422",
+		"DELETE /workflows/{id}/triggers/{nodeId}/sender/secrets/{secretId}": "204 404 409",
 		"GET /workflows": "200", "GET /workflows/{id}": "200 404", "PUT /workflows/{id}": "200 201 413 422",
 		"DELETE /workflows/{id}": "204 404", "POST /workflows/{id}/activate": "200 403 404", "POST /workflows/{id}/deactivate": "200 404",
 		"GET /workflows/{id}/refusals":                         "200 404 422",

@@ -55,6 +55,18 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Too many tokens",
 		detail: fmt.Sprintf("%d tokens of this trigger node are valid. Wait until one expires, or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
 	},
+	api.CodeTooManySecrets: {
+		status: http.StatusConflict, title: "Too many secrets",
+		detail: fmt.Sprintf("%d secrets of this sender work. Delete one, or add the new one with endOthersAfterSeconds 0 to end them all.", operate.MaxSecrets),
+	},
+	api.CodeLastSecret: {
+		status: http.StatusConflict, title: "Last secret",
+		detail: "Without it no request could be verified. Add another secret first, or remove the sender.",
+	},
+	api.CodeSecretsKeyMissing: {
+		status: http.StatusConflict, title: "Secrets key missing",
+		detail: "There is no key to seal the secret with. Give the executors and ingresses --secrets-key-file: hookstart admin secrets-key makes a key.",
+	},
 	api.CodeNotFailed: {
 		status: http.StatusConflict, title: "Not failed",
 		detail: "Only an execution that has failed can be requeued.",

@@ -14,6 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // Error is why a call failed. What it says is for the operator, except Cause.
@@ -77,11 +78,26 @@ func (s *Service) explain(err error) *Error {
 		return failed(api.CodeAccountNotEmpty, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
+	case errors.Is(err, edit.ErrTooManySecrets):
+		return failed(api.CodeTooManySecrets, "")
+	case errors.Is(err, edit.ErrLastSecret):
+		return failed(api.CodeLastSecret, "")
+	case errors.Is(err, seal.ErrNoKey):
+		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
 	case errors.Is(err, errAway) || errors.Is(err, agree.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	default:
 		return failed(api.CodeInternal, "")
 	}
+}
+
+// keyMissing says which key a sealed record needs; "": what is always said, there is none at all to seal with.
+func keyMissing(err error) string {
+	var opening *seal.MissingKeyError
+	if !errors.As(err, &opening) {
+		return ""
+	}
+	return fmt.Sprintf("What is stored is sealed with the key %q, which is not in this executor's --secrets-key-file.", opening.ID)
 }
 
 // invalidFields finds every InvalidError in an error, joined ones too.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -36,6 +37,9 @@ func hideTokens(of *api.Trigger) {
 	for i := range of.Tokens {
 		of.Tokens[i].Token = ""
 	}
+	if of.Sender != nil {
+		hideSecrets(of.Sender)
+	}
 }
 
 func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none api.Trigger, err error) {
@@ -43,11 +47,11 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 	if err != nil {
 		return none, err
 	}
-	used, err := s.tokensLastUsed(ctx, info)
+	seen, err := s.seenAt(ctx, info)
 	if err != nil {
 		return none, err
 	}
-	return s.triggerOnWire(info, used), nil
+	return s.triggerOnWire(info, seen), nil
 }
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
@@ -70,7 +74,7 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 		if err != nil {
 			return none, err
 		}
-		used, err := s.tokensLastUsed(ctx, before)
+		seen, err := s.seenAt(ctx, before)
 		if err != nil {
 			return none, err
 		}
@@ -81,7 +85,7 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 		if err != nil {
 			return none, s.rotationFailed(err)
 		}
-		return s.triggerOnWire(info, used), nil
+		return s.triggerOnWire(info, seen), nil
 	})
 }
 
@@ -97,16 +101,24 @@ func (s *Service) rotationFailed(err error) error {
 	return failed
 }
 
-func (s *Service) tokensLastUsed(ctx context.Context, info *edit.TriggerInfo) (map[string]time.Time, error) {
+// seen is what the records say of a trigger node.
+type seen struct {
+	tokens map[string]time.Time // when each was last used, by ID
+	sender store.SenderSeen
+}
+
+func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, err error) {
 	ids := make([]string, len(info.Tokens))
 	for i, t := range info.Tokens {
 		ids[i] = t.ID
 	}
-	used, err := s.config.Store.TokensLastUsed(ctx, ids)
-	return used, s.databaseError(ctx, err)
+	if of.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil && info.Sender != nil {
+		of.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.GetId(), info.NodeID)
+	}
+	return of, s.databaseError(ctx, err)
 }
 
-func (s *Service) triggerOnWire(info *edit.TriggerInfo, used map[string]time.Time) api.Trigger {
+func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 	at := s.endpoint()
 	wire := api.Trigger{
 		NodeID: info.NodeID, Name: info.Name,
@@ -116,9 +128,13 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, used map[string]time.Tim
 		MaxBodyBytes:      at.maxBodyBytes,
 		RateLimit:         api.RateLimit{Requests: info.RateLimit.Requests, WindowSeconds: int64(info.RateLimit.Window / time.Second)},
 	}
+	if info.Sender != nil {
+		sender := senderOf(info.Sender, of.sender)
+		wire.Sender = &sender
+	}
 	for _, t := range info.Tokens {
 		token := api.Token{Token: t.Token, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt}
-		if last, was := used[t.ID]; was {
+		if last, was := of.tokens[t.ID]; was {
 			token.LastUsedAt = &last
 		}
 		wire.Tokens = append(wire.Tokens, token)

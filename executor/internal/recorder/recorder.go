@@ -41,6 +41,9 @@ type Recorder struct {
 	// Retention is how long records are kept: what is older is not missed. It is to be set
 	// before Run; 0: for ever.
 	Retention time.Duration
+	// Captured takes a sealed secret that a node's provider brought. It may be called again with the same one. An
+	// error is tried again, for ever. It is to be set before RunReports; nil: nothing takes it.
+	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
 
 	js      jetstream.JetStream
 	store   store.Store

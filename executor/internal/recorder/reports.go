@@ -77,10 +77,36 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
 	defer cancel()
-	if msg.Subject() == stream.RefusalsSubject {
+	switch msg.Subject() {
+	case stream.RefusalsSubject:
 		return r.applyRefusals(ctx, msg.Data())
+	case stream.SendersSubject:
+		return r.applySenders(ctx, msg.Data())
+	default:
+		return r.applyDuplicates(ctx, msg.Data()) // the first kind of report that there was
 	}
-	return r.applyDuplicates(ctx, msg.Data()) // the first kind of report that there was
+}
+
+func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
+	id, at, reported, err := stream.DecodeSenders(data)
+	if err != nil {
+		return err
+	}
+	seen := make([]store.SenderSeen, len(reported))
+	for i, s := range reported {
+		// First, because it is idempotent: a report that was applied is not looked at again.
+		if len(s.Captured) > 0 && r.Captured != nil {
+			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
+				return err
+			}
+		}
+		seen[i] = store.SenderSeen{
+			WorkflowID: s.WorkflowID, NodeID: s.NodeID, VerifiedAt: s.VerifiedAt, HandshakeAt: s.HandshakeAt,
+			RefusedAt: s.RefusedAt, RefusedCode: s.RefusedCode, RefusedReason: s.RefusedReason,
+			Deliveries: s.Deliveries, WithoutID: s.WithoutID, Refused: s.Refused,
+		}
+	}
+	return r.store.AddSenders(ctx, id, at, seen)
 }
 
 func (r *Recorder) applyDuplicates(ctx context.Context, data []byte) error {

@@ -212,6 +212,16 @@ type Store interface {
 	// many requests there were.
 	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
 
+	// AddSenders adds what was seen of the senders of trigger nodes. A report is applied once, however often
+	// it comes; no other report may have its ID.
+	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderSeen) error
+
+	// SenderSeen returns what was seen of the sender of one node so far; nothing if there was nothing.
+	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
+
+	// ForgetSender forgets what SenderSeen returns.
+	ForgetSender(ctx context.Context, workflowID, nodeID string) error
+
 	// Get returns one record, or ErrNotFound.
 	Get(ctx context.Context, id string) (Record, error)
 

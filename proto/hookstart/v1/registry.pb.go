@@ -662,7 +662,9 @@ type SenderSecret struct {
 	// When it was set.
 	SetAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
 	// When it stops to work; absent: never.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The provider brought it, and no operator has seen it yet: it is shown once.
+	Unseen        bool `protobuf:"varint,7,opt,name=unseen,proto3" json:"unseen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +739,13 @@ func (x *SenderSecret) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
+}
+
+func (x *SenderSecret) GetUnseen() bool {
+	if x != nil {
+		return x.Unseen
+	}
+	return false
 }
 
 // TokenHash is all that ingress knows of a token.
@@ -1082,7 +1091,7 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aA\n" +
 	"\x13SealedSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xd9\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xf1\x01\n" +
 	"\fSenderSecret\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06sealed\x18\x02 \x01(\fR\x06sealed\x12\x1d\n" +
@@ -1091,7 +1100,8 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x05last4\x18\x04 \x01(\tR\x05last4\x121\n" +
 	"\x06set_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\x129\n" +
 	"\n" +
-	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"^\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x16\n" +
+	"\x06unseen\x18\a \x01(\bR\x06unseen\"^\n" +
 	"\tTokenHash\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x129\n" +
 	"\n" +

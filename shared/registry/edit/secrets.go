@@ -32,6 +32,7 @@ type TriggerInfo struct {
 	NodeID        string
 	Name          string
 	Tokens        []TokenInfo        // that work now, the newest first
+	Sender        *SenderInfo        // nil: it has none
 	SamplePayload []byte             // nil: none
 	RateLimit     registry.RateLimit // in force
 }
@@ -49,7 +50,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	if err != nil {
 		return nil, err
 	}
-	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.GetName(), SamplePayload: secrets.SamplePayload}
+	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.GetName(), Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload}
 	if view, found := e.directory.Lookup(workflowID); found && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}

@@ -42,6 +42,7 @@ type SecretInfo struct {
 	ID        string
 	Last4     string // "": it is short
 	PublicKey string // "": it is none, and its text is not shown
+	Unseen    bool   // the provider brought it, and SeeCaptured has not shown it yet
 	SetAt     time.Time
 	ExpiresAt time.Time // zero: never
 }
@@ -71,7 +72,7 @@ func senderInfo(w *hookstartv1.Workflow, node *hookstartv1.TriggerNode, now time
 	}
 	info := &SenderInfo{Workflow: w, NodeID: node.GetNodeId(), Preset: record.GetPreset(), Settings: maps.Clone(record.GetSettings())}
 	for _, s := range liveSecrets(record, now) {
-		one := SecretInfo{ID: s.GetId(), Last4: s.GetLast4(), PublicKey: s.GetPublicKey(), SetAt: s.GetSetAt().AsTime()}
+		one := SecretInfo{ID: s.GetId(), Last4: s.GetLast4(), PublicKey: s.GetPublicKey(), Unseen: s.GetUnseen(), SetAt: s.GetSetAt().AsTime()}
 		if s.GetExpiresAt() != nil {
 			one.ExpiresAt = s.GetExpiresAt().AsTime()
 		}
@@ -168,6 +169,62 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 		}
 		return nil, nil //nolint:nilnil // no sender is what was asked for
 	})
+}
+
+// CaptureSenderSecret takes a secret that a node's provider brought, sealed as registry.AboutCaptured, if its
+// sender waits for one. Nothing happens if it does not, or if the box cannot be opened: the provider can be asked to
+// send it again.
+func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID string, box []byte) error {
+	text, err := e.keys.Open(box, registry.AboutCaptured(workflowID, nodeID))
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	var info *SenderInfo
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+		if before == nil {
+			return nil, noSender(workflowID, nodeID)
+		}
+		edit, err := e.openEdit(workflowID, nodeID, before)
+		if err != nil {
+			return nil, err
+		}
+		if edit.preset.Secret == nil || !edit.preset.Secret.Captured || len(liveSecrets(before, e.now())) > 0 {
+			return before, nil
+		}
+		edit.add(string(text))
+		after, err := edit.finish(before.GetSettings())
+		if err == nil {
+			after.Secrets[0].Unseen = true
+		}
+		return after, err
+	})
+	if invalid := (*InvalidError)(nil); errors.Is(err, ErrNotFound) || errors.As(err, &invalid) {
+		return nil
+	}
+	return err
+}
+
+// SeeCaptured returns the texts of secrets that the provider brought, by ID, once: they are not shown again.
+func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (texts map[string]string, err error) {
+	var info *SenderInfo
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+		texts = map[string]string{}
+		if before == nil {
+			return nil, noSender(workflowID, nodeID)
+		}
+		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
+		if err != nil {
+			return nil, err
+		}
+		after := proto.CloneOf(before)
+		for i, s := range after.GetSecrets() {
+			if s.GetUnseen() {
+				texts[s.GetId()], s.Unseen = config.Secrets[i].Text, false
+			}
+		}
+		return after, nil
+	})
+	return texts, err
 }
 
 func noSender(workflowID, nodeID string) error {

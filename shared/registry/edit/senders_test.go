@@ -63,7 +63,9 @@ func TestSenders(t *testing.T) {
 	if info, err := r.Sender(ctx, "wf", "node"); info != nil || err != nil {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	put := func(spec edit.SenderSpec) (*edit.SenderInfo, bool, error) { return r.PutSender(ctx, "wf", "node", spec) }
+	put := func(spec edit.SenderSpec) (*edit.SenderInfo, bool, error) {
+		return r.PutSender(ctx, "wf", "node", spec)
+	}
 
 	info, created, err := put(edit.SenderSpec{Preset: "github", Secrets: []string{first}})
 	if err != nil || !created || len(info.Secrets) != 1 || info.Secrets[0].Last4 != "cret" || info.Secrets[0].ID == "" {

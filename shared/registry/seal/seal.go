@@ -18,6 +18,16 @@ import (
 // ErrNoKey means that there is no key: nothing can be sealed, or what was sealed cannot be opened.
 var ErrNoKey = errors.New("the key is missing")
 
+// MissingKeyError says which key is missing to open a box. It is an ErrNoKey.
+type MissingKeyError struct{ ID string }
+
+func (e *MissingKeyError) Error() string {
+	return fmt.Sprintf("%s: it is sealed with the key %q, which is not in --secrets-key-file", ErrNoKey, e.ID)
+}
+
+// Is makes it an ErrNoKey.
+func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
+
 // ErrBroken means that the key is there, and yet a box does not open: it is damaged, or of another record.
 var ErrBroken = errors.New("what is sealed cannot be opened")
 
@@ -117,7 +127,7 @@ func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 		return nil, err
 	}
 	if k == nil || k.byID[id] == nil {
-		return nil, fmt.Errorf("%w: it is sealed with the key %q, which is not in --secrets-key-file", ErrNoKey, id)
+		return nil, &MissingKeyError{id}
 	}
 	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additional(head, about))
 	if err != nil {

@@ -31,7 +31,7 @@ func New(s store.Store, registerer prometheus.Registerer) store.Store {
 		}, []string{"operation"}),
 	}
 	for _, operation := range []string{
-		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "list_oldest", "count_by_time", "tokens_last_used", "add_token_uses", "refusals", "all_refusals", "minutes", "mark_requeued", "dismiss", "count_dead_letters", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
+		"apply", "add_duplicates", "add_refusals", "get", "get_many", "list", "list_oldest", "count_by_time", "tokens_last_used", "add_token_uses", "refusals", "all_refusals", "add_senders", "sender_seen", "minutes", "mark_requeued", "dismiss", "count_dead_letters", "list_unreadable", "prune", "prune_counts", "prune_early", "end_lost",
 	} {
 		m.duration.WithLabelValues(operation)
 		m.failures.WithLabelValues(operation)
@@ -95,6 +95,16 @@ func (m *measured) Prune(ctx context.Context, before time.Time, limit int) (n in
 func (m *measured) AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []store.Refusal) (err error) {
 	defer func(began time.Time) { m.observe(ctx, "add_refusals", began, err) }(time.Now())
 	return m.Store.AddRefusals(ctx, reportID, at, refusals)
+}
+
+func (m *measured) AddSenders(ctx context.Context, reportID string, at time.Time, seen []store.SenderSeen) (err error) {
+	defer func(began time.Time) { m.observe(ctx, "add_senders", began, err) }(time.Now())
+	return m.Store.AddSenders(ctx, reportID, at, seen)
+}
+
+func (m *measured) SenderSeen(ctx context.Context, workflowID, nodeID string) (seen store.SenderSeen, err error) {
+	defer func(began time.Time) { m.observe(ctx, "sender_seen", began, err) }(time.Now())
+	return m.Store.SenderSeen(ctx, workflowID, nodeID)
 }
 
 func (m *measured) Refusals(ctx context.Context, workflowID string, since time.Time) (sums []store.RefusalSum, err error) {

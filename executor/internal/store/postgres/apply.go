@@ -15,7 +15,7 @@ const (
 		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
 			$9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
 			$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[],
-			$21::text[], $22::timestamptz[])
+			$21::text[], $22::timestamptz[], $23::text[], $24::boolean[])
 		ON CONFLICT DO NOTHING RETURNING id`
 
 	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)

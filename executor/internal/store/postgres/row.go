@@ -11,7 +11,7 @@ import (
 // columns are what a record writes, in the order of recordArrays.
 const columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
 	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as,
-	replay_of, dismissed_at`
+	replay_of, dismissed_at, sender, verified`
 
 // selectRecords is the beginning of every query that scan reads.
 const selectRecords = `SELECT ` + columns + `,
@@ -24,7 +24,7 @@ func scan(row pgx.CollectableRow) (store.Record, error) {
 	err := row.Scan(
 		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
 		&r.AcceptedAt, &r.RecordedAt, &started, &finished, &r.ContentType, &r.BodyBytes, &sequence, &r.Error, &r.Output, &r.RequeuedAs,
-		&r.ReplayOf, &dismissed,
+		&r.ReplayOf, &dismissed, &r.Sender, &r.Verified,
 		&r.Duplicates,
 	)
 	r.StreamSequence = uint64(sequence) //nolint:gosec // written by store.Sequence, never negative
@@ -66,6 +66,8 @@ func recordArrays(records []store.Record) []any {
 		text(func(r store.Record) string { return r.RequeuedAs }),
 		text(func(r store.Record) string { return r.ReplayOf }),
 		column(records, func(r store.Record) *time.Time { return optional(r.DismissedAt) }),
+		text(func(r store.Record) string { return r.Sender }),
+		column(records, func(r store.Record) bool { return r.Verified }),
 	}
 }
 

@@ -35,6 +35,7 @@ type flags struct {
 	Account    accountVerbs    `cmd:"" help:"Accounts: each has a plan and owns workflows."`
 	Workflow   workflowVerbs   `cmd:"" help:"Workflows with their webhook trigger nodes."`
 	Trigger    triggerVerbs    `cmd:"" help:"Webhook trigger nodes: URL, tokens, sample payload."`
+	Sender     senderVerbs     `cmd:"" help:"Who calls a trigger node: how its requests are verified."`
 	Execution  executionVerbs  `cmd:"" help:"What was started, and how it ended."`
 	Queue      queueVerbs      `cmd:"" help:"What waits for runners, and which runners are there."`
 	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`

@@ -113,7 +113,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 // hintFor is what to do about a problem that command met.
 func hintFor(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
-	if kind == "trigger" {
+	if kind == "trigger" || kind == "sender" {
 		kind = "workflow"
 	}
 	switch {
@@ -123,6 +123,8 @@ func hintFor(p *api.Problem, command string) string {
 		return "hookstart whoami shows what this key may do; an admin can make another one: hookstart key create --help"
 	case p.Code == api.CodeWebhooksNotInPlan:
 		return "hookstart plan list; hookstart account put ACCOUNT --plan PLAN changes it"
+	case p.Code == api.CodeSecretsKeyMissing:
+		return "hookstart admin secrets-key makes a key; --secrets-key-file gives it to executors and ingresses"
 	case p.Code == api.CodeInvalid:
 		return helpOf(command)
 	case p.Retryable && p.RetryAfter > 0:

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+type senderVerbs struct {
+	List   senderList   `cmd:"" help:"List the kinds of senders."`
+	Show   senderShow   `cmd:"" help:"Show who calls a trigger node."`
+	Set    senderSet    `cmd:"" help:"Say who calls a trigger node: only its requests are accepted then."`
+	Rotate senderRotate `cmd:"" help:"Add a secret, and end the others."`
+	Remove senderRemove `cmd:"" help:"End one secret, or go back to the token alone."`
+}
+
+type senderList struct {
+	Preset string `arg:"" optional:"" help:"Show all that is known of one, by its ID."`
+}
+
+func (*senderList) Help() string {
+	return `Examples:
+
+  hookstart sender list
+  hookstart sender list stripe`
+}
+
+// Run implements the verb.
+func (v *senderList) Run(s *session) error {
+	presets, err := s.client.SenderPresets(s.ctx)
+	if err != nil {
+		return err
+	}
+	if v.Preset != "" {
+		for _, p := range presets.Items {
+			if p.ID == v.Preset || slices.Contains(p.Aliases, v.Preset) {
+				return s.print(func() error { return s.showPreset(p) })
+			}
+		}
+		return &usageError{fmt.Sprintf("there is no preset %q", v.Preset), "hookstart sender list"}
+	}
+	return s.print(func() error {
+		table := [][]string{{"PRESET", "VERIFIES", "SENDER"}}
+		for _, p := range presets.Items {
+			verifies := "no"
+			if p.Verifies {
+				verifies = "yes"
+			}
+			table = append(table, []string{p.ID, verifies, p.Title})
+		}
+		return s.rows(table)
+	})
+}
+
+func (s *session) showPreset(p api.SenderPreset) error {
+	rows := [][]string{{"Preset", strings.Join(append([]string{p.ID}, p.Aliases...), ", ")}, {"Sender", p.Title}, {"Docs", p.Docs}}
+	if p.Secret != nil {
+		rows = append(rows, []string{"Secret", p.Secret.Label})
+	}
+	for _, setting := range p.Settings {
+		rows = append(rows, []string{"Setting", setting.Name + ": " + setting.Label})
+	}
+	if len(p.DeliveryID) > 0 {
+		rows = append(rows, []string{"Delivery ID", strings.Join(p.DeliveryID, ", ")})
+	}
+	for i, step := range p.Setup {
+		rows = append(rows, []string{fmt.Sprintf("Step %d", i+1), step})
+	}
+	for _, text := range p.Handshakes {
+		rows = append(rows, []string{"Handshake", text})
+	}
+	for _, note := range p.Notes {
+		rows = append(rows, []string{"Note", note})
+	}
+	return s.rows(rows)
+}
+
+type senderShow struct {
+	node
+}
+
+func (*senderShow) Help() string {
+	return `Secrets are never shown again, only their last characters.
+
+Example:
+
+  hookstart sender set demo --preset plain
+  hookstart sender show demo`
+}
+
+// Run implements the verb.
+func (v *senderShow) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	of, err := s.client.Sender(s.ctx, v.Workflow, id)
+	if err != nil {
+		return v.explained(err)
+	}
+	return s.showSender(of)
+}
+
+// explained says how a node gets a sender.
+func (n *node) explained(err error) error {
+	if isNotFound(err) {
+		return &hintError{err, "hookstart sender set " + n.Workflow + " --preset PRESET; hookstart sender list shows the presets"}
+	}
+	return err
+}
+
+type senderSet struct {
+	node
+	Preset     string            `help:"The kind of sender: hookstart sender list." required:""`
+	SecretFile string            `help:"File with its secrets, one a line, the newest first; - is stdin. Default: those that are there stay." placeholder:"FILE"`
+	Setting    map[string]string `help:"A setting of the preset. Repeatable." placeholder:"NAME=VALUE" mapsep:"none"`
+}
+
+func (*senderSet) Help() string {
+	return `From the very next request on, only what the sender has signed is accepted.
+hookstart sender list PRESET says what to paste where. The secret is read from a
+file, because other users may see a command's arguments.
+
+Example:
+
+  echo it-is-a-secret | hookstart sender set demo --preset github --secret-file -`
+}
+
+// Run implements the verb.
+func (v *senderSet) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	put := api.PutSender{Preset: v.Preset, Settings: v.Setting}
+	if v.SecretFile != "" {
+		if put.Secrets, err = s.secrets(v.SecretFile); err != nil {
+			return err
+		}
+	}
+	of, err := s.client.PutSender(s.ctx, v.Workflow, id, put)
+	if err != nil {
+		return err
+	}
+	return s.showSender(of)
+}
+
+// secrets reads a file with one a line.
+func (s *session) secrets(path string) ([]string, error) {
+	text, err := s.readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	secrets := strings.Split(strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n"), "\n")
+	if len(secrets) == 1 && secrets[0] == "" {
+		return nil, &usageError{"there is no secret in " + path, "one a line, the newest first"}
+	}
+	return secrets, nil
+}
+
+type senderRotate struct {
+	node
+	SecretFile string `help:"File with the new secret; - is stdin." required:"" placeholder:"FILE"`
+	KeepOld    span   `help:"How long the others work on. Default: they end at once." placeholder:"DURATION"`
+	KeepAll    bool   `help:"The others do not end."`
+}
+
+func (*senderRotate) Help() string {
+	return `Add the new secret here first, then give it to the sender: nothing is refused meanwhile.
+
+Example:
+
+  echo it-is-a-secret | hookstart sender set demo --preset github --secret-file -
+  echo it-is-another | hookstart sender rotate demo --secret-file - --keep-old 1d`
+}
+
+// Run implements the verb.
+func (v *senderRotate) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	secrets, err := s.secrets(v.SecretFile)
+	if err != nil {
+		return err
+	}
+	if len(secrets) != 1 {
+		return &usageError{fmt.Sprintf("there are %d secrets in %s: one is needed", len(secrets), v.SecretFile), "hookstart sender set sets several"}
+	}
+	add := api.AddSenderSecret{Secret: secrets[0]}
+	if !v.KeepAll {
+		add.EndOthersAfterSeconds = &v.KeepOld.seconds
+	}
+	of, err := s.client.AddSenderSecret(s.ctx, v.Workflow, id, add)
+	if err != nil {
+		return v.explained(err)
+	}
+	return s.showSender(of)
+}
+
+type senderRemove struct {
+	node
+	Secret string `help:"End this secret only." placeholder:"ID"`
+}
+
+func (*senderRemove) Help() string {
+	return `Example:
+
+  hookstart sender set demo --preset plain
+  hookstart sender remove demo`
+}
+
+// Run implements the verb.
+func (v *senderRemove) Run(s *session) error {
+	id, err := v.id(s)
+	if err != nil {
+		return err
+	}
+	if v.Secret != "" {
+		if err := s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret); err != nil {
+			return err
+		}
+		return s.print(func() error { return s.line("the secret %s has ended", v.Secret) })
+	}
+	if err := s.client.DeleteSender(s.ctx, v.Workflow, id); err != nil {
+		return v.explained(err)
+	}
+	return s.print(func() error { return s.line("the token alone opens %s now", id) })
+}
+
+// showSender prints a sender.
+func (s *session) showSender(of api.Sender) error {
+	return s.print(func() error {
+		rows := [][]string{{"Sender", of.Preset}}
+		for _, name := range slices.Sorted(maps.Keys(of.Settings)) {
+			rows = append(rows, []string{"Setting", name + "=" + of.Settings[name]})
+		}
+		verified, handshake := "never", "never"
+		if !of.LastVerifiedAt.IsZero() {
+			verified = ago(of.LastVerifiedAt, s.now())
+		}
+		if !of.LastHandshakeAt.IsZero() {
+			handshake = ago(of.LastHandshakeAt, s.now())
+		}
+		rows = append(rows, []string{"Verified", verified}, []string{"Handshake", handshake})
+		if of.LastRefusal != nil {
+			rows = append(rows, []string{"Refused", fmt.Sprintf("%s: %s (%s)", ago(of.LastRefusal.At, s.now()), of.LastRefusal.Reason, of.LastRefusal.Code)})
+		}
+		if of.DeliveriesWithoutID > 0 {
+			rows = append(rows, []string{"Without ID", fmt.Sprintf("%d of %d deliveries: their repeats are not recognised", of.DeliveriesWithoutID, of.Deliveries)})
+		}
+		if err := s.rows(rows); err != nil || len(of.Secrets) == 0 {
+			return err
+		}
+		table := [][]string{{"SECRET", "ENDS WITH", "SET", "ENDS"}}
+		for _, secret := range of.Secrets {
+			ends := "never"
+			if !secret.ExpiresAt.IsZero() {
+				ends = ago(secret.ExpiresAt, s.now())
+			}
+			table = append(table, []string{secret.ID, secret.Last4, ago(secret.SetAt, s.now()), ends})
+		}
+		if err := s.rows(table); err != nil {
+			return err
+		}
+		for _, secret := range of.Secrets {
+			if secret.Captured != "" {
+				s.note("The sender has brought its secret. It is shown this once: %s", secret.Captured)
+			}
+		}
+		return nil
+	})
+}

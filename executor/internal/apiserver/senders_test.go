@@ -1,0 +1,178 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+const senderAt = "/workflows/wf/triggers/node/sender"
+
+// sealed is a rig with a key, a workflow "wf" and what makes a secret in the tests recognisable.
+func sealed(t *testing.T) *rig {
+	t.Helper()
+	r := start(t, func(c *config, _ *http.Server) {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte(seal.NewLine()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := seal.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Editor.SealWith(keys)
+	})
+	r.Workflow(t, "wf", "free", true)
+	return r
+}
+
+func TestSender(t *testing.T) {
+	t.Parallel()
+	r := sealed(t)
+	const secret, next = "it's-a-secret-1234", "the-next-one-5678"
+	presets := decode[api.List[api.SenderPreset]](r.get("/senders").is(200)).Items
+	if len(presets) < 30 || presets[0].ID == "" || presets[0].Settings == nil {
+		t.Errorf("%d presets", len(presets))
+	}
+	r.get(senderAt).refused(404, api.CodeNotFound)
+	r.get("/workflows/wf/triggers/none/sender").refused(404, api.CodeNotFound)
+
+	put := r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(201)
+	made := decode[api.Sender](put)
+	if made.Preset != "github" || len(made.Secrets) != 1 || made.Secrets[0].Last4 != "1234" || made.Secrets[0].ID == "" || time.Since(made.Secrets[0].SetAt) > time.Minute {
+		t.Errorf("%+v", made)
+	}
+	r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(200)
+	added := decode[api.Sender](r.post(senderAt+"/secrets", fmt.Sprintf(`{"secret":%q,"endOthersAfterSeconds":3600}`, next)).is(201))
+	if len(added.Secrets) != 2 || added.Secrets[0].Last4 != "5678" || !added.Secrets[0].ExpiresAt.IsZero() || added.Secrets[1].ExpiresAt.IsZero() {
+		t.Errorf("%+v", added)
+	}
+
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderSeen{{
+		WorkflowID: "wf", NodeID: "node", VerifiedAt: at, HandshakeAt: at.Add(time.Second), Deliveries: 5, WithoutID: 2,
+		RefusedAt: at.Add(2 * time.Second), RefusedCode: "signature_invalid", RefusedReason: "no signature fits", Refused: 3,
+	}}))
+	shown := r.get(senderAt).is(200)
+	got := decode[api.Sender](shown)
+	if !got.LastVerifiedAt.Equal(at) || !got.LastHandshakeAt.Equal(at.Add(time.Second)) || got.Deliveries != 5 || got.DeliveriesWithoutID != 2 ||
+		got.LastRefusal == nil || got.LastRefusal.Reason != "no signature fits" || got.LastRefusal.Count != 3 {
+		t.Errorf("%+v", got)
+	}
+	trigger := r.get("/workflows/wf/triggers/node").is(200)
+	if of := decode[api.Trigger](trigger).Sender; of == nil || of.Preset != "github" || len(of.Secrets) != 2 || !of.LastVerifiedAt.Equal(at) {
+		t.Errorf("of the trigger node: %+v", of)
+	}
+	viewer := r.key("viewer", "").Secret
+	if of := decode[api.Sender](r.call(http.MethodGet, senderAt, "", with(viewer)).is(200)); of.Secrets[0].Last4 != "" {
+		t.Errorf("a viewer sees %+v", of)
+	}
+	r.call(http.MethodDelete, senderAt, "", with(viewer)).refused(403, api.CodeForbidden)
+	for _, answer := range [][]byte{put.body, shown.body, trigger.body} {
+		if bytes.Contains(answer, []byte(secret)) || bytes.Contains(answer, []byte(next)) {
+			t.Errorf("a secret is shown: %s", answer)
+		}
+	}
+
+	r.delete(senderAt + "/secrets/" + added.Secrets[1].ID).is(204)
+	r.delete(senderAt+"/secrets/"+added.Secrets[1].ID).refused(404, api.CodeNotFound)
+	r.delete(senderAt+"/secrets/"+added.Secrets[0].ID).refused(409, api.CodeLastSecret)
+	for n := range 3 {
+		r.post(senderAt+"/secrets", fmt.Sprintf(`{"secret":"another-secret-%d"}`, n)).is(201)
+	}
+	r.post(senderAt+"/secrets", `{"secret":"a-fifth-secret"}`).refused(409, api.CodeTooManySecrets)
+	r.delete(senderAt).is(204)
+	r.delete(senderAt).refused(404, api.CodeNotFound)
+	r.post(senderAt+"/secrets", `{"secret":"for-nobody"}`).refused(404, api.CodeNotFound)
+	r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(201)
+	if again := decode[api.Sender](r.get(senderAt).is(200)); !again.LastVerifiedAt.IsZero() || again.Deliveries != 0 {
+		t.Errorf("of a sender that is new: %+v", again)
+	}
+	if log := r.log.String(); strings.Contains(log, secret) || strings.Contains(log, next) {
+		t.Errorf("a secret is in the log:\n%s", log)
+	}
+}
+
+func TestSendersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	r := sealed(t)
+	for name, test := range map[string]struct{ body, field string }{
+		"no such preset":  {`{"preset":"nobody"}`, "preset"},
+		"no secret":       {`{"preset":"stripe"}`, "secrets"},
+		"no such setting": {`{"preset":"plain","settings":{"a":"b"}}`, "settings.a"},
+		"undecodable":     {`{"preset":"standard-webhooks","secrets":["whsec_%%%%"]}`, "secrets"},
+		"unknown member":  {`{"preset":"plain","secret":"x"}`, "secret"},
+	} {
+		p := r.put(senderAt, test.body).refused(422, api.CodeInvalid)
+		if len(p.Errors) == 0 || p.Errors[0].Field != test.field || strings.Contains(p.Detail, "%%%%") {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	if p := r.post(senderAt+"/secrets", `{"secret":""}`).body; len(p) == 0 {
+		t.Error("an empty secret")
+	}
+	r.put(senderAt, `{"preset":"plain"}`).is(201)
+	r.post(senderAt+"/secrets", `{"secret":"x","endOthersAfterSeconds":-1}`).refused(422, api.CodeInvalid)
+}
+
+func TestSendersWithoutAKey(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "wf", "free", true)
+	p := r.put(senderAt, `{"preset":"github","secrets":["it's-a-secret"]}`).refused(409, api.CodeSecretsKeyMissing)
+	if !strings.Contains(p.Detail, "--secrets-key-file") {
+		t.Errorf("%+v", p)
+	}
+	r.put(senderAt, `{"preset":"plain","settings":{"deliveryId":"ptr:/id"}}`).is(201)
+}
+
+// What Notion sends first is its secret: an operator needs its text once.
+func TestACapturedSecretIsShownOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(seal.NewLine()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := seal.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(c *config, _ *http.Server) { c.Editor.SealWith(keys) })
+	r.Workflow(t, "wf", "free", true)
+	one, _ := registrytest.StartSealedIngress(t, r.nats.Connect(t), keys)
+	r.put(senderAt, `{"preset":"notion"}`).is(201)
+	capture := func(text string) {
+		t.Helper()
+		box, err := keys.Seal([]byte(text), registry.AboutCaptured("wf", "node"))
+		r.check(err)
+		r.check(r.CaptureSenderSecret(t.Context(), "wf", "node", box))
+	}
+	capture("secret_from-notion")
+	capture("secret_from-somebody-else")
+	view, _ := one.Lookup("wf")
+	if s := view.Workflow.Nodes[0].Sender; s == nil || s.Capturing() {
+		t.Error("the ingress has no secret")
+	}
+	viewer := r.key("viewer", "").Secret
+	for _, want := range []struct{ key, text string }{{viewer, ""}, {"", "secret_from-notion"}, {"", ""}} {
+		var as []func(*http.Request)
+		if want.key != "" {
+			as = append(as, with(want.key))
+		}
+		got := decode[api.Sender](r.call(http.MethodGet, senderAt, "", as...).is(200))
+		if len(got.Secrets) != 1 || got.Secrets[0].Captured != want.text {
+			t.Errorf("%+v, want %q", got, want.text)
+		}
+	}
+}

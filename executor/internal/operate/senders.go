@@ -1,0 +1,168 @@
+package operate
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// MaxSecrets is how many secrets of one sender may work at the same time.
+const MaxSecrets = sender.MaxSecrets
+
+// SenderPresets lists all presets, in the table's order.
+func (s *Service) SenderPresets(ctx context.Context, by Caller) (api.List[api.SenderPreset], error) {
+	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (list api.List[api.SenderPreset], err error) {
+		for _, p := range sender.Presets() {
+			list.Items = append(list.Items, presetOnWire(p))
+		}
+		return list, nil
+	})
+}
+
+func presetOnWire(p sender.Preset) api.SenderPreset {
+	wire := api.SenderPreset{
+		ID: p.ID, Aliases: p.Aliases, Title: p.Title, Docs: p.Docs, Verifies: p.Verifies, Settings: []api.PresetSetting{},
+		Setup: orEmpty(p.Setup), DeliveryID: orEmpty(p.DeliveryID), Handshakes: orEmpty(p.Handshakes), Notes: orEmpty(p.Notes), NeedsURL: p.NeedsURL,
+	}
+	if p.Secret != nil {
+		wire.Secret = &api.PresetSecret{Label: p.Secret.Label, Public: p.Secret.Public, Choose: p.Secret.Choose, Captured: p.Secret.Captured, Max: p.Secret.Max}
+	}
+	for _, setting := range p.Settings {
+		wire.Settings = append(wire.Settings, api.PresetSetting{
+			Name: setting.Name, Label: setting.Label, Required: setting.Required, Secret: setting.Secret, Default: setting.Default, Values: setting.Values,
+		})
+	}
+	return wire
+}
+
+func orEmpty(texts []string) []string {
+	if texts == nil {
+		return []string{}
+	}
+	return texts
+}
+
+// Sender returns a node's sender. Editors also get the text of a secret that the provider has brought, once.
+func (s *Service) Sender(ctx context.Context, by Caller, workflowID, nodeID string) (api.Sender, error) {
+	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.Sender, err error) {
+		info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
+		if err != nil {
+			return none, err
+		}
+		if info == nil {
+			return none, noSender(nodeID)
+		}
+		wire, err := s.senderOnWire(ctx, info)
+		if err != nil {
+			return none, err
+		}
+		if !by.Role.Includes(Editor) {
+			hideSecrets(&wire)
+			return wire, nil
+		}
+		return wire, s.showCaptured(ctx, info, &wire)
+	})
+}
+
+func noSender(nodeID string) error {
+	return &Error{Code: api.CodeNotFound, Detail: "Trigger node " + nodeID + " has no sender: its token alone opens it."}
+}
+
+// showCaptured adds the texts of secrets that nobody has seen.
+func (s *Service) showCaptured(ctx context.Context, info *edit.SenderInfo, wire *api.Sender) error {
+	for i := range info.Secrets {
+		if !info.Secrets[i].Unseen {
+			continue
+		}
+		texts, err := s.config.Editor.SeeCaptured(ctx, info.Workflow.GetId(), info.NodeID)
+		if err != nil {
+			return err
+		}
+		for i := range wire.Secrets {
+			wire.Secrets[i].Captured = texts[wire.Secrets[i].ID]
+		}
+		return nil
+	}
+	return nil
+}
+
+// hideSecrets leaves out what a viewer may not see.
+func hideSecrets(of *api.Sender) {
+	for i := range of.Secrets {
+		of.Secrets[i].Last4 = ""
+	}
+}
+
+// PutSender gives a node a sender, or replaces it.
+func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID string, put api.PutSender) (PutResult[api.Sender], error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Sender], err error) {
+		info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID, edit.SenderSpec{Preset: put.Preset, Secrets: put.Secrets, Settings: put.Settings})
+		if err != nil {
+			return none, err
+		}
+		wire, err := s.senderOnWire(ctx, info)
+		return PutResult[api.Sender]{Value: wire, Created: created}, err
+	})
+}
+
+// RemoveSender leaves a node with its token alone. What was seen of the sender is forgotten.
+func (s *Service) RemoveSender(ctx context.Context, by Caller, workflowID, nodeID string) error {
+	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none struct{}, err error) {
+		if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
+			return none, err
+		}
+		return none, s.databaseError(ctx, s.config.Store.ForgetSender(ctx, workflowID, nodeID))
+	})
+	return err
+}
+
+// AddSenderSecret gives a node's sender another secret.
+func (s *Service) AddSenderSecret(ctx context.Context, by Caller, workflowID, nodeID string, add api.AddSenderSecret) (api.Sender, error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Sender, err error) {
+		var endOthers *time.Duration
+		if add.EndOthersAfterSeconds != nil {
+			after := time.Duration(*add.EndOthersAfterSeconds) * time.Second
+			endOthers = &after
+		}
+		info, err := s.config.Editor.AddSenderSecret(ctx, workflowID, nodeID, add.Secret, endOthers)
+		if err != nil {
+			return none, err
+		}
+		return s.senderOnWire(ctx, info)
+	})
+}
+
+// RemoveSenderSecret ends one secret of a node's sender.
+func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID, nodeID, secretID string) error {
+	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none struct{}, err error) {
+		return none, s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
+	})
+	return err
+}
+
+// senderOnWire is a sender with what was seen of it.
+func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
+	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.GetId(), info.NodeID)
+	return senderOf(info, seen), s.databaseError(ctx, err)
+}
+
+func senderOf(info *edit.SenderInfo, seen store.SenderSeen) api.Sender {
+	wire := api.Sender{
+		Preset: info.Preset, Secrets: make([]api.SenderSecret, len(info.Secrets)), Settings: info.Settings,
+		LastVerifiedAt: seen.VerifiedAt, LastHandshakeAt: seen.HandshakeAt, Deliveries: seen.Deliveries, DeliveriesWithoutID: seen.WithoutID,
+	}
+	if wire.Settings == nil {
+		wire.Settings = map[string]string{}
+	}
+	if !seen.RefusedAt.IsZero() {
+		wire.LastRefusal = &api.SenderRefusal{At: seen.RefusedAt, Code: seen.RefusedCode, Reason: seen.RefusedReason, Count: seen.Refused}
+	}
+	for i, secret := range info.Secrets {
+		wire.Secrets[i] = api.SenderSecret{ID: secret.ID, Last4: secret.Last4, SetAt: secret.SetAt, ExpiresAt: secret.ExpiresAt, PublicKey: secret.PublicKey}
+	}
+	return wire
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"slices"
+	"time"
+)
+
+// SenderSeen is what was seen of the sender of one trigger node.
+type SenderSeen struct {
+	WorkflowID, NodeID string
+
+	VerifiedAt  time.Time // of the last verified request; zero: none
+	HandshakeAt time.Time // of the last handshake; zero: none
+
+	RefusedAt     time.Time // of the last request that was refused by its signature; zero: none
+	RefusedCode   string    // its code
+	RefusedReason string    // why, in words
+
+	Deliveries int64 // that were stored
+	WithoutID  int64 // of them, without a delivery ID
+	Refused    int64 // by their signature
+}
+
+// StorableSenders is a report as it is stored: one entry for each node, in the order of nodes, which keeps two
+// writers from waiting for each other.
+func StorableSenders(seen []SenderSeen) []SenderSeen {
+	type node struct{ workflowID, nodeID string }
+	byNode := map[node]SenderSeen{}
+	for _, s := range seen {
+		s.WorkflowID, s.NodeID = Text(s.WorkflowID), Text(s.NodeID)
+		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = optionalTime(s.VerifiedAt), optionalTime(s.HandshakeAt), optionalTime(s.RefusedAt)
+		s.RefusedCode, s.RefusedReason = Text(s.RefusedCode), Text(s.RefusedReason)
+		at := node{s.WorkflowID, s.NodeID}
+		byNode[at] = byNode[at].merge(s)
+	}
+	all := make([]SenderSeen, 0, len(byNode))
+	for _, s := range byNode {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b SenderSeen) int {
+		return slices.Compare([]string{a.WorkflowID, a.NodeID}, []string{b.WorkflowID, b.NodeID})
+	})
+	return all
+}
+
+// merge adds a report to what was seen before.
+func (s SenderSeen) merge(later SenderSeen) SenderSeen {
+	merged := later
+	if s.RefusedAt.After(later.RefusedAt) {
+		merged.RefusedAt, merged.RefusedCode, merged.RefusedReason = s.RefusedAt, s.RefusedCode, s.RefusedReason
+	}
+	if s.VerifiedAt.After(later.VerifiedAt) {
+		merged.VerifiedAt = s.VerifiedAt
+	}
+	if s.HandshakeAt.After(later.HandshakeAt) {
+		merged.HandshakeAt = s.HandshakeAt
+	}
+	merged.Deliveries += s.Deliveries
+	merged.WithoutID += s.WithoutID
+	merged.Refused += s.Refused
+	return merged
+}
+
+// optionalTime is Time, but leaves the zero time as it is.
+func optionalTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return Time(t)
+}

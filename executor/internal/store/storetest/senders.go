@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var senderTests = map[string]func(*testing.T, store.Store){
+	"reports add up, and each counts once": func(t *testing.T, s store.Store) {
+		at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+		add := func(id string, seen ...store.SenderSeen) {
+			t.Helper()
+			if err := s.AddSenders(t.Context(), id, epoch, seen); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(expected store.SenderSeen) {
+			t.Helper()
+			expected.WorkflowID, expected.NodeID = "wf", "node"
+			if got, err := s.SenderSeen(t.Context(), "wf", "node"); err != nil || got != expected {
+				t.Errorf("%+v, %v; want %+v", got, err, expected)
+			}
+		}
+		want(store.SenderSeen{})
+		add("none")
+		add("one", store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(5), Deliveries: 3, WithoutID: 1},
+			store.SenderSeen{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
+		want(store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
+		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: "no\x00ne", Refused: 2})
+		refused := store.SenderSeen{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1, RefusedAt: at(7), RefusedCode: "signature_invalid", RefusedReason: store.Text("no\x00ne"), Refused: 2}
+		want(refused)
+		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", Refused: 2})
+		want(refused)
+		// An ingress may be late.
+		add("late", store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(4), HandshakeAt: at(3), RefusedAt: at(6), RefusedCode: "signature_missing", Refused: 1, Deliveries: 1},
+			store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(8), Deliveries: 1})
+		refused.VerifiedAt, refused.HandshakeAt, refused.Refused, refused.Deliveries = at(8), at(3), 3, 5
+		want(refused)
+		if err := s.ForgetSender(t.Context(), "wf", "node"); err != nil {
+			t.Fatal(err)
+		}
+		want(store.SenderSeen{})
+	},
+	"a record says who sent it": func(t *testing.T, s store.Store) {
+		r := queued(1)
+		r.Sender, r.Verified = "stripe", true
+		record(t, s, r, queued(2))
+		if got := get(t, s, r.ID); got.Sender != "stripe" || !got.Verified {
+			t.Errorf("%+v", got)
+		}
+		if got := get(t, s, queued(2).ID); got.Sender != "" || got.Verified {
+			t.Errorf("%+v", got)
+		}
+	},
+}
