@@ -126,7 +126,7 @@ file, because other users may see a command's arguments.
 
 Example:
 
-  echo it-is-a-secret | hookstart sender set demo --preset github --secret-file -`
+  echo my-secret | hookstart sender set demo --preset github --secret-file -`
 }
 
 // Run implements the verb.
@@ -173,8 +173,8 @@ func (*senderRotate) Help() string {
 
 Example:
 
-  echo it-is-a-secret | hookstart sender set demo --preset github --secret-file -
-  echo it-is-another | hookstart sender rotate demo --secret-file - --keep-old 1d`
+  echo my-secret | hookstart sender set demo --preset github --secret-file -
+  echo my-next-one | hookstart sender rotate demo --secret-file - --keep-old 1d`
 }
 
 // Run implements the verb.
