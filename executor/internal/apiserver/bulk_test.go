@@ -165,3 +165,29 @@ func TestDismissMany(t *testing.T) {
 	}
 	r.post("/executions/"+id(0)+"/requeue", "").is(200)
 }
+
+// Who sees one account requeues, dismisses and replays what is of that one alone, also by IDs.
+func TestBulkOfOneAccount(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	key := r.key("editor", "acme").Secret
+	both := fmt.Sprintf(`{"ids":[%q,%q,"message-1"]}`, executionOf("acme"), executionOf("globex"))
+	call := func(path, body string) answer { t.Helper(); return r.call("POST", path, body, with(key)) }
+	if got := decode[api.Dismissed](call("/dead-letters/dismiss", `{"accountId":"globex"}`).is(200)); got.Dismissed != 0 {
+		t.Errorf("another's: %+v", got)
+	}
+	if got := decode[api.Requeued](call("/dead-letters/requeue", both).is(200)); got.Requeued != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := decode[api.Dismissed](call("/dead-letters/dismiss", both).is(200)); got.Dismissed != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := decode[api.Dismissed](call("/dead-letters/dismiss", `{}`).is(200)); got.Dismissed != 0 {
+		t.Errorf("%+v", got)
+	}
+	if left := r.lettersLeft(); len(left) != 1 || left[0] != executionOf("globex") {
+		t.Errorf("left: %v", left)
+	}
+	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
+}
