@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hookstart/hookstart/executor/api"
 )
 
 // Everything can be done without a mouse.
@@ -96,4 +99,76 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.page("Workflows")
 	b.text("[data-done]", "“Demo” is deleted.")
 	b.contented()
+}
+
+// Filters take effect when they are changed, and many dead letters are chosen and requeued, without a mouse.
+func TestDeadLettersByKeyboard(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	ids := []string{}
+	for _, body := range []string{`{"fail":"this one"}`, `{"fail":"that one"}`, `{"fail":"another"}`} {
+		a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "gh-" + body[9:13]}, strings.NewReader(body))
+		if err != nil || a.status != 200 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		ids = append(ids, a.ExecutionID)
+	}
+	for _, id := range ids {
+		recorded(t, l.client(), id, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
+	}
+	b := openBrowser(t, l.executor)
+	b.do(chromedp.Navigate(b.base + "/sign-in?next=/dead-letters"))
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("Dead letters")
+	rows := func(n string) {
+		t.Helper()
+		b.wait(`document.documentElement.dataset.ready !== undefined && document.querySelectorAll(".dead-letters tbody tr").length === ` + n)
+	}
+	rows("3")
+	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
+	b.do(chromedp.Focus(chromedp.CSS("[name=reason]")))
+	press("one" + kb.Tab) // and no press of "Filter"
+	rows("2")
+	b.wait(`document.activeElement.name === "reason"`)
+	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-page]")))
+	press(" ")
+	b.text("[data-bulk-do=requeue]", "the 2 selected")
+	press(kb.Tab)
+	press(kb.Enter)
+	b.see("dialog[open]")
+	press(kb.Escape) // nothing is done
+	press(kb.Enter)
+	b.text("dialog[open]", "Requeue the 2 selected?")
+	press(kb.Tab + kb.Enter)
+	b.text("[data-done]", "2 requeued.")
+	rows("2") // they failed again
+	b.visit("/dead-letters?reason=another")
+	rows("1")
+	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-do=dismiss]")))
+	press(kb.Enter)
+	b.text("dialog[open]", "Dismiss all that match?")
+	press(kb.Tab + kb.Enter)
+	b.text("[data-done]", "1 dismissed.")
+	b.text("main", "Nothing matches these filters.")
+
+	// Executions: by workflow, and by how a delivery's ID begins; a replay has its own words.
+	b.visit("/executions")
+	b.do(chromedp.Focus(chromedp.CSS("[name=delivery]")))
+	press("gh-tha" + kb.Tab)
+	b.wait(`new URLSearchParams(location.search).get("delivery") === "gh-tha" && document.querySelectorAll(".execution").length === 1`)
+	b.text(".execution .size", "application/json")
+	b.do(chromedp.Focus(chromedp.CSS("[name=of]")))
+	press("none" + kb.Tab)
+	b.text(".executions", "Nothing matches these filters.")
+	b.visit("/executions/" + ids[2])
+	b.text("main", "Replay starts a new execution on this very request")
+	b.do(chromedp.Focus(chromedp.CSS(`[data-run-again$="/replay"]`)))
+	press(kb.Enter)
+	b.text("[data-said]", "Replayed on the original request.")
+	b.click("[data-said] a")
+	b.text("main", "a replay of "+ids[2])
+	b.visit("/queues")
+	b.text(".queues", "1 member")
 }

@@ -43,6 +43,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "workflows", path: "/workflows"},
 			{name: "executions", path: "/executions"},
 			{name: "dead-letters", path: "/dead-letters"},
+			{name: "queues", path: "/queues"},
 			{name: "refusals", path: "/refusals"},
 			{name: "accounts", path: "/accounts"},
 			{name: "new-workflow", path: "/new-workflow"},
@@ -96,7 +97,24 @@ func TestScreenshots(t *testing.T) {
 			{name: "executions-filtered", path: "/executions?status=failed&source=webhook&within=24h"},
 			{name: "executions-no-filter", path: "/executions?status=broken"},
 			{name: "executions-no-match", path: "/executions?delivery=none"},
+			{name: "executions-rejected", path: "/executions?status=rejected"},
+			{name: "executions-replay-all", path: "/executions?status=rejected", do: func(b *tab) {
+				b.click("[data-replay-all-do]")
+				b.see("dialog[open]")
+			}},
+			{name: "executions-of-workflow", path: "/executions?of=orders&account=acme"},
 			{name: "dead-letters", path: "/dead-letters"},
+			{name: "dead-letters-none-found", path: "/dead-letters?reason=nothing&within=24h"},
+			{name: "dead-letters-selected", path: "/dead-letters", do: func(b *tab) {
+				b.click("[data-bulk-one]")
+				b.click("[data-bulk-do=dismiss]")
+				b.see("dialog[open]")
+			}},
+			{name: "queues", path: "/queues"},
+			{name: "accounts-delete", path: "/accounts", do: func(b *tab) {
+				b.click("[data-delete-account]")
+				b.see("dialog[open]")
+			}},
 			{name: "refusals", path: "/refusals"},
 			{name: "refusals-no-place", path: "/refusals?within=1h&after=nonsense"},
 			{name: "accounts-chosen", path: "/accounts#account-acme"},

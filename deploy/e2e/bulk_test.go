@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// 10,000 dead letters are requeued by a filter, and the executor is killed in the middle. The call is repeated at
+// its successor: each is requeued exactly once.
+func TestRequeueSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	const letters = 10_000
+	server, database := natstest.Start(t), filepath.Join(t.TempDir(), "executions.db")
+	launchExecutor := func() (*process, *apiclient.Client) {
+		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(),
+			"--database-url=sqlite:"+database, "--admin-token="+adminToken)
+		return p, apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+	}
+	executor, client := launchExecutor()
+	makeWorkflow(t, client, "wf")
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failMany(t, js, letters)
+	within(t, 2*time.Minute, "dead letters", func() bool { return countLetters(t, client) == letters })
+
+	// The call is broken off when about a third has been started.
+	done := make(chan error, 1)
+	go func() {
+		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
+		done <- err
+	}()
+	within(t, time.Minute, "requeues", func() bool { return lastSequence(t, js) >= letters+letters/3 })
+	executor.Kill()
+	if err := <-done; err == nil {
+		t.Error("the call was answered: the kill came too late")
+	}
+	_, client = launchExecutor()
+	requeued := 0
+	for {
+		answer, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if requeued += answer.Requeued; answer.Requeued == 0 {
+			break
+		}
+	}
+	if left := countLetters(t, client); left != 0 || requeued == 0 || requeued > letters {
+		t.Errorf("%d requeued after the kill, %d left", requeued, left)
+	}
+	times := requeuesOf(t, js)
+	if len(times) != letters {
+		t.Errorf("%d of %d were requeued", len(times), letters)
+	}
+	for of, n := range times {
+		if n != 1 {
+			t.Errorf("%s was requeued %d times", of, n)
+		}
+	}
+	t.Logf("%d were requeued before the kill, and %d after", letters-requeued, requeued)
+}
+
+// failMany makes executions that have failed, as an ingress and a runner do.
+func failMany(t *testing.T, js jetstream.JetStream, n int) {
+	t.Helper()
+	for i := range n {
+		payload, err := execution.NewPayload("application/json", fmt.Appendf(nil, `{"n":%d}`, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := execution.Start{
+			ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "tests", Queue: "default", Source: execution.Webhook,
+			AcceptedAt: time.Now(), Payload: payload,
+		}
+		msg, err := stream.StartMessage(start)
+		if err == nil {
+			_, err = js.PublishMsgAsync(msg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, err = stream.ProgressMessage("default", "wf", "node", "", execution.Progress{ID: start.ID, Status: execution.Failed, At: time.Now(), Error: "on purpose"})
+		if err == nil {
+			_, err = js.PublishMsgAsync(msg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%1000 == 999 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+	<-js.PublishAsyncComplete()
+}
+
+// countLetters counts the dead letters, by pages.
+func countLetters(t *testing.T, c *apiclient.Client) (n int) {
+	t.Helper()
+	page := apiclient.Page{Limit: api.MaxLimit}
+	for {
+		list, err := c.DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(list.Items)
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			return n
+		}
+	}
+}
+
+func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
+}
+
+// requeuesOf counts the starts in the stream by the execution in whose place they are.
+func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	last := lastSequence(t, js)
+	consumer, err := js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
+	times := map[string]int{}
+	for {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Start != nil && event.Start.RerunOf != "" {
+			times[event.Start.RerunOf]++
+		}
+		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream == last {
+			return times
+		}
+	}
+}
