@@ -223,14 +223,14 @@ type result struct {
 // turn is what one burst at one variant showed.
 type turn struct {
 	result
-	lag          time.Duration // from the last answer until everything was recorded
-	cpu, natsCPU time.Duration // of all its processes, and of the NATS server if it is one of them
+	lag time.Duration // from the last answer until everything was recorded
+	cpu usage
 }
 
 func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 
 // cpuPerThousand is in seconds.
-func (t turn) cpuPerThousand() float64 { return t.cpu.Seconds() / float64(t.count) * 1000 }
+func (t turn) cpuPerThousand() float64 { return t.cpu.all.Seconds() / float64(t.count) * 1000 }
 
 func (s *session) turn(ctx context.Context, one *system, burst time.Duration, rate float64) (turn, error) {
 	g, err := newGenerator(one.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
@@ -242,7 +242,7 @@ func (s *session) turn(ctx context.Context, one *system, burst time.Duration, ra
 		if err := ctx.Err(); err != nil {
 			return turn{}, errInterrupted
 		}
-		cpu, natsCPU, err := one.cpu()
+		cpu, err := one.cpu()
 		if err != nil {
 			return turn{}, err
 		}
@@ -256,8 +256,8 @@ func (s *session) turn(ctx context.Context, one *system, burst time.Duration, ra
 			return turn{}, err
 		}
 		lag := time.Since(answered)
-		cpuAfter, natsAfter, err := one.cpu()
-		return turn{result: r, lag: lag, cpu: cpuAfter - cpu, natsCPU: natsAfter - natsCPU}, err
+		cpuAfter, err := one.cpu()
+		return turn{result: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
 	if _, err := measure(min(leadIn, burst)); err != nil {
 		return turn{}, fmt.Errorf("%s: %w", one.name, err)

@@ -70,16 +70,20 @@ func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
 
 func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 	table(out, "Every connection sends as soon as it has its answer. Median of the rounds (quartiles); CPU of all server processes.",
-		"\treq/s\tCPU ms/1,000\tof it NATS\tp50 ms\tp99 ms\treq/s x bare\tCPU x bare", func(w io.Writer) {
+		"\treq/s\tCPU ms/1,000\tof it NATS\texecutor\tp50 ms\tp99 ms\treq/s x bare\tCPU x bare", func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
-				nats := "-"
-				if each := quartilesOf(each(t, func(t turn) float64 { return t.natsCPU.Seconds() / float64(t.count) * 1e6 })); each.median > 0 {
-					nats = fmt.Sprintf("%.0f", each.median)
+				part := func(cpu func(usage) time.Duration) string {
+					each := quartilesOf(each(t, func(t turn) float64 { return cpu(t.cpu).Seconds() / float64(t.count) * 1e6 }))
+					if each.median == 0 {
+						return "-"
+					}
+					return each.format("%.0f")
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
+				nats, executor := part(func(u usage) time.Duration { return u.nats }), part(func(u usage) time.Duration { return u.executor })
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
 					quartilesOf(each(t, turn.perSecond)).format("%.0f"),
-					quartilesOf(each(t, func(t turn) float64 { return t.cpuPerThousand() * 1000 })).format("%.0f"), nats,
+					quartilesOf(each(t, func(t turn) float64 { return t.cpuPerThousand() * 1000 })).format("%.0f"), nats, executor,
 					quartilesOf(each(t, latency(0.5))).median, quartilesOf(each(t, latency(0.99))).median,
 					paired(t, turns[bare], turn.perSecond).format("%.2f"), paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
 			}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,11 +12,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hookstart/hookstart/deploy/local"
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/runner"
 )
 
 // The names under which a binary starts itself to be one of the programs. Those with the
@@ -26,6 +30,7 @@ const (
 	roleBare     = ownPrefix + "bare"
 	roleEmbedded = ownPrefix + "embedded"
 	roleHTTP     = ownPrefix + "http"
+	roleRunner   = ownPrefix + "runner"
 	roleIngress  = "ingress"
 	roleExecutor = "executor"
 	roleLocal    = "hookstart-local"
@@ -53,6 +58,8 @@ func BeProgram() bool {
 		own(func(ctx context.Context) error { return runEmbedded(ctx, os.Args[1]) })
 	case roleHTTP:
 		own(runHTTP)
+	case roleRunner:
+		own(func(ctx context.Context) error { return runRunner(ctx, os.Args[1]) })
 	case roleIngress:
 		defer profile()()
 		var c ingress.Config
@@ -102,6 +109,22 @@ func profile() (stop func()) {
 // announce says that a program of the bench's own is ready.
 func announce(role, addr string) error {
 	return json.NewEncoder(os.Stdout).Encode(announcement{Message: isReady(role), Addr: addr})
+}
+
+// runnerGroup is the group of the bench's runner.
+const runnerGroup = "bench"
+
+// runRunner is a runner whose handler does nothing but return an output.
+func runRunner(ctx context.Context, natsURL string) error {
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	var ready error
+	options := runner.Options{Group: runnerGroup, Concurrency: 500, OnReady: func() { ready = announce(roleRunner, "") }}
+	err = runner.Run(ctx, nc, options, func(context.Context, runner.Execution) (any, error) { return map[string]bool{"ok": true}, nil })
+	return errors.Join(err, ready)
 }
 
 // runNATS is a NATS server with its data in dir. At SIGUSR1 it gives back the memory that

@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -34,6 +36,9 @@ type system struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	records bool // an executor is at work
+	runs    bool // and a runner
+
+	remove func() error // of what is left when the processes have ended; nil: nothing
 }
 
 // variant is one way to answer the requests.
@@ -46,7 +51,8 @@ type variant struct {
 const bare = "bare"
 
 // variantNames are all, in the order of the tables.
-var variantNames = []string{bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-local", "hookstart-other", "hookstart-local-other"}
+var variantNames = []string{bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
+	"hookstart-other", "hookstart-recording-other", "hookstart-postgres-other", "hookstart-running-other", "hookstart-local-other"}
 
 var variants = map[string]variant{
 	bare:                    {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},
@@ -54,9 +60,15 @@ var variants = map[string]variant{
 	"bare-embedded":         {"bare, with the NATS server in the same process", installEmbedded},
 	"hookstart":             {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
 	"hookstart-recording":   {"ingress, NATS server, and executor that records into SQLite", installRecording},
+	"hookstart-postgres":    {"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is not counted", installPostgres},
+	"hookstart-running":     {"ingress, NATS server, executor that records into SQLite, and a runner whose handler does nothing; until every end is recorded", installRunning},
 	"hookstart-local":       {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
 	"hookstart-other":       {"hookstart of the other build", otherBuild(installIngress)},
 	"hookstart-local-other": {"hookstart-local of the other build", otherBuild(installLocal)},
+
+	"hookstart-recording-other": {"hookstart-recording of the other build", otherBuild(installRecording)},
+	"hookstart-postgres-other":  {"hookstart-postgres of the other build", otherBuild(installPostgres)},
+	"hookstart-running-other":   {"hookstart-running of the other build; the runner is this build's", otherBuild(installRunning)},
 }
 
 // installer starts a variant. What it returns has to be closed, with an error too.
@@ -133,6 +145,33 @@ func installRecording(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
+// installPostgres has a temporary server that syncs every commit, as a real one does.
+func installPostgres(ctx context.Context, b *builder) (*system, error) {
+	server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
+	if err != nil {
+		return nil, err
+	}
+	own := *b
+	own.databaseURL = server.URL()
+	s, err := installRecording(ctx, &own)
+	s.remove = server.Remove
+	return s, err
+}
+
+func installRunning(ctx context.Context, b *builder) (*system, error) {
+	s, err := installRecording(ctx, b)
+	if err != nil {
+		return s, err
+	}
+	p, err := s.add(b.start(roleRunner, s.nc.ConnectedUrl()))
+	if err != nil {
+		return s, err
+	}
+	s.runs = true
+	_, err = p.awaitReady(ctx, roleRunner)
+	return s, err
+}
+
 func installIngress(ctx context.Context, b *builder) (*system, error) {
 	s, err := installServices(ctx, b)
 	if err != nil {
@@ -205,19 +244,29 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
+// usage is CPU time: of all processes, and of those that are a NATS server or an executor and nothing else.
+type usage struct{ all, nats, executor time.Duration }
+
+func (u usage) since(before usage) usage {
+	return usage{u.all - before.all, u.nats - before.nats, u.executor - before.executor}
+}
+
 // cpu is the CPU time that the processes have used so far.
-func (s *system) cpu() (all, ofNATS time.Duration, err error) {
+func (s *system) cpu() (u usage, err error) {
 	for _, p := range s.processes {
 		used, err := cpuTime(p.PID())
 		if err != nil {
-			return 0, 0, errors.Join(err, errors.New(p.name+" has ended"))
+			return usage{}, errors.Join(err, errors.New(p.name+" has ended"))
 		}
-		all += used
-		if p == s.nats {
-			ofNATS = used
+		u.all += used
+		switch p {
+		case s.nats:
+			u.nats = used
+		case s.executor:
+			u.executor = used
 		}
 	}
-	return all, ofNATS, nil
+	return u, nil
 }
 
 // recordTimeout is how long the executor may take for what one burst left behind.
@@ -247,14 +296,23 @@ func (s *system) settle(ctx context.Context) error {
 	}
 }
 
-// unrecorded is how many messages are not recorded yet.
-func (s *system) unrecorded(ctx context.Context) (int, error) {
-	consumer, err := s.js.Consumer(ctx, stream.Name, recorderName)
-	if err != nil {
-		return 0, err
+// unrecorded is how many messages are not recorded yet: starts, and, with a runner, what has not run and what
+// it reported.
+func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
+	consumers := [][2]string{{stream.Name, recorderName}}
+	if s.runs { // in this order: what has run is reported
+		consumers = append(consumers, [2]string{stream.Name, stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer()},
+			[2]string{stream.ProgressName, recorderName})
 	}
-	info := consumer.CachedInfo()
-	return int(info.NumPending) + info.NumAckPending, nil //nolint:gosec // far from any bound
+	for _, of := range consumers {
+		consumer, err := s.js.Consumer(ctx, of[0], of[1])
+		if err != nil {
+			return 0, err
+		}
+		info := consumer.CachedInfo()
+		waiting += int(info.NumPending) + info.NumAckPending //nolint:gosec // far from any bound
+	}
+	return waiting, nil
 }
 
 // empty throws away what a burst has left on the disk, so that no turn finds more than
@@ -268,11 +326,20 @@ func (s *system) empty(ctx context.Context) error {
 	if s.js == nil {
 		return nil
 	}
-	all, err := s.js.Stream(ctx, stream.Name)
-	if err != nil {
-		return err
+	names := []string{stream.Name}
+	if s.runs {
+		names = append(names, stream.ProgressName)
 	}
-	return all.Purge(ctx)
+	for _, name := range names {
+		all, err := s.js.Stream(ctx, name)
+		if err == nil {
+			err = all.Purge(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *system) close() {
@@ -281,5 +348,8 @@ func (s *system) close() {
 	}
 	for _, p := range slices.Backward(s.processes) {
 		p.stop() // not killed: it may have a profile to write
+	}
+	if s.remove != nil {
+		_ = s.remove()
 	}
 }

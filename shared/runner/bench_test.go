@@ -23,17 +23,17 @@ import (
 // a process of its own. An operation is some thousand executions of 1 KB, each way.
 //
 //	bare         Consume with explicit acknowledgements, and nothing else
-//	unconfirmed  the same, decoded, and the two reports published: what has to travel, and
+//	unconfirmed  the same, decoded, and the final report published: what has to travel, and
 //	             may get lost
-//	confirmed    the same, acknowledged only when the stream has the second report: the
-//	             least that keeps a runner's promise
+//	confirmed    the same, acknowledged only when the stream has the report: the least that
+//	             keeps a runner's promise
 //	runner       Run with all that it does
 //
 // x-bare, x-unconfirmed and x-confirmed are the runner's throughput as a part of theirs.
 //
 // A handler that waits is one that asks something else, a database or a service; there are
 // as many places then as a runner has by default. The handler of "empty" does nothing, and
-// there are as many places as Consume fetches ahead: storing two reports is most of the
+// there are as many places as Consume fetches ahead: storing the report is most of the
 // work then, and the server's.
 func BenchmarkRunner(b *testing.B) {
 	wait := func(d time.Duration) func() { return func() { <-time.After(d) } }
@@ -74,9 +74,9 @@ func compare(b *testing.B, executions, places int, work func()) {
 		run     func(ctx context.Context, nc *nats.Conn, group string, done func()) error
 	}{
 		{"bare", 0, consume(places, work, nil)},
-		{"unconfirmed", 2, consume(places, work, unconfirmed)},
-		{"confirmed", 2, consume(places, work, confirmed)},
-		{"runner", 2, func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
+		{"unconfirmed", 1, consume(places, work, unconfirmed)},
+		{"confirmed", 1, consume(places, work, confirmed)},
+		{"runner", 1, func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
 			return runner.Run(ctx, nc, runner.Options{Group: group, Concurrency: places}, func(context.Context, runner.Execution) (any, error) {
 				work()
 				done()
@@ -118,7 +118,7 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := js.Stream(b.Context(), stream.Name)
+	s, err := js.Stream(b.Context(), stream.ProgressName)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 	if err := js.DeleteConsumer(b.Context(), stream.Name, "runner-default-"+group); err != nil {
 		b.Fatal(err)
 	}
-	if err := s.Purge(b.Context(), jetstream.WithPurgeSubject("executions.progress.>")); err != nil {
+	if err := s.Purge(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	return took
@@ -215,12 +215,9 @@ func consume(places int, work func(), reports func(js jetstream.JetStream, msg j
 	}
 }
 
-// unconfirmed publishes both reports and hopes.
+// unconfirmed publishes the report and hopes.
 func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
-	running, succeeded, err := bothReports(msg)
-	if err == nil {
-		err = js.Conn().PublishMsg(running)
-	}
+	succeeded, err := finalReport(msg)
 	if err == nil {
 		err = js.Conn().PublishMsg(succeeded)
 	}
@@ -228,12 +225,9 @@ func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(err
 	return nil
 }
 
-// confirmed waits until the stream has the second one.
+// confirmed waits until the stream has it.
 func confirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
-	running, succeeded, err := bothReports(msg)
-	if err == nil {
-		err = js.Conn().PublishMsg(running)
-	}
+	succeeded, err := finalReport(msg)
 	if err != nil {
 		return err
 	}
@@ -252,17 +246,12 @@ func confirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error
 	return nil
 }
 
-func bothReports(msg jetstream.Msg) (running, succeeded *nats.Msg, err error) {
+func finalReport(msg jetstream.Msg) (*nats.Msg, error) {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s := event.Start
-	running, err = stream.ProgressMessage(s.Queue, s.WorkflowID, s.NodeID, s.Trace, execution.Progress{ID: s.ID, Status: execution.Running, At: time.Now()})
-	if err != nil {
-		return nil, nil, err
-	}
-	succeeded, err = stream.ProgressMessage(s.Queue, s.WorkflowID, s.NodeID, s.Trace,
-		execution.Progress{ID: s.ID, Status: execution.Succeeded, At: time.Now(), Output: []byte(`{"ok":true}`)})
-	return running, succeeded, err
+	s, now := event.Start, time.Now()
+	return stream.ProgressMessage(s.Queue, s.WorkflowID, s.NodeID, s.Trace,
+		execution.Progress{ID: s.ID, Status: execution.Succeeded, At: now, StartedAt: now, Output: []byte(`{"ok":true}`)})
 }
