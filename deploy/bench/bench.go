@@ -31,7 +31,7 @@ type Config struct {
 	Seed      uint64   `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
 	Other     string   `help:"Folder with the programs of another build: the variants that end in -other, to see what a change brings." placeholder:"FOLDER" type:"path"`
 	Chart     string   `help:"Draw the table as an SVG file, for light and dark pages." placeholder:"FILE" type:"path"`
-	Profile   string   `help:"Folder for CPU profiles of ingress and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
+	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
 // Load is what measurements that send requests have in common.

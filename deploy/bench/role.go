@@ -65,6 +65,7 @@ func BeProgram() bool {
 		var c ingress.Config
 		program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
 	case roleExecutor:
+		defer profile()()
 		var c executor.Config
 		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
 	case roleLocal:
@@ -84,7 +85,7 @@ func BeProgram() bool {
 const profileEnv = "BENCH_CPU_PROFILE"
 
 // profiled are the programs that can, and the variants under whose load they do.
-var profiled = map[string]string{"hookstart": roleIngress, "hookstart-local": roleLocal}
+var profiled = map[string]string{"hookstart": roleIngress, "hookstart-recording": roleExecutor, "hookstart-local": roleLocal}
 
 // profile profiles this process, if it is to be profiled, until stop.
 func profile() (stop func()) {
