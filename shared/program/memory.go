@@ -2,21 +2,52 @@ package program
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 )
 
-// gcPercent lets the heap grow to five times what is in use before it is collected. What
+// gcPercent and heapRoom bound the garbage. gcPercent lets the heap grow to five times what is in use before it is collected. What
 // is in use is small, and a request's memory is short-lived: with Go's default, the
-// ingress collects dozens of times a second under load. GOGC overrides it.
-const gcPercent = 400
+// ingress collects dozens of times a second under load. Where much is in use, as with a million workflows, it is as
+// seldom with less: the heap then grows by heapRoom, and by leastPercent at least. GOGC overrides all of them.
+const (
+	gcPercent    = 400
+	leastPercent = 30
+	heapRoom     = 192 << 20
+)
+
+// percentFor is how far the heap may grow beyond what is in use, in percent of that.
+func percentFor(live uint64) int {
+	return int(max(leastPercent, min(gcPercent, heapRoom*100/max(live, 1)))) //nolint:gosec // at most gcPercent
+}
+
+// boundGarbage sets the percentage after each collection by what it left. Go has no event for that, but it runs the
+// finalizer of what a collection finds to be unused.
+func boundGarbage() {
+	type witness struct{ percent int }
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	var collected func(*witness)
+	collected = func(w *witness) {
+		metrics.Read(live)
+		// To set it stops the program for a moment.
+		if percent := percentFor(live[0].Value.Uint64()); percent*10 < w.percent*9 || percent*9 > w.percent*10 {
+			debug.SetGCPercent(percent)
+			w.percent = percent
+		}
+		runtime.SetFinalizer(w, collected)
+	}
+	debug.SetGCPercent(gcPercent)
+	runtime.SetFinalizer(&witness{gcPercent}, collected)
+}
 
 // tuneMemory sets the garbage collector by the memory that there is: in a container, the
 // heap stays below nine tenths of its limit. GOGC and GOMEMLIMIT override it.
 func tuneMemory() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(gcPercent)
+		boundGarbage()
 	}
 	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
 		return

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"unique"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry/seal"
@@ -309,15 +310,25 @@ func (t *tables) refresh(accountID string) {
 }
 
 func (t *tables) workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
-	w := &Workflow{
-		ID: r.GetId(), AccountID: r.GetAccountId(), Queue: r.GetQueue(),
+	// Most workflows have one node with one token: those are one piece of memory. Names that many workflows share are
+	// kept once.
+	whole := &struct {
+		Workflow
+		node  [1]Node
+		token [1]NodeToken
+	}{}
+	w := &whole.Workflow
+	*w = Workflow{
+		ID: r.GetId(), AccountID: shared(r.GetAccountId()), Queue: shared(r.GetQueue()),
 		Active: r.GetActive(), Transition: r.GetTransition(),
 		RateLimit: rateLimitFromRecord(r.GetRateLimit()),
-		Nodes:     make([]Node, 0, len(r.GetTriggers())),
+		Nodes:     whole.node[:0],
 	}
+	tokens := whole.token[:0]
 	delete(t.unusable, w.ID)
 	for _, trigger := range r.GetTriggers() {
-		node := Node{ID: trigger.GetNodeId(), Tokens: tokensFromRecord(trigger.GetTokens())}
+		node := Node{ID: shared(trigger.GetNodeId()), Tokens: tokensFromRecord(tokens, trigger.GetTokens())}
+		tokens = nil // the next node has its own
 		if record := trigger.GetSender(); record != nil {
 			// Once for each revision, and not for each request.
 			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, record); node.Unusable != nil {
@@ -329,8 +340,11 @@ func (t *tables) workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
 	return w
 }
 
-func tokensFromRecord(records []*hookstartv1.TokenHash) []NodeToken {
-	var tokens []NodeToken
+// shared is a text that is kept once, however many are equal to it.
+func shared(text string) string { return unique.Make(text).Value() }
+
+// tokensFromRecord appends the tokens of a node.
+func tokensFromRecord(tokens []NodeToken, records []*hookstartv1.TokenHash) []NodeToken {
 	for _, r := range records {
 		if len(r.GetSha256()) != len(TokenHash{}) {
 			continue // opens nothing

@@ -1,0 +1,47 @@
+package program
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 10 << 20: 400, 48 << 20: 400, 96 << 20: 200, 384 << 20: 50, 8 << 30: 30} {
+		if got := percentFor(live); got != want {
+			t.Errorf("%d MB in use: %d %%, want %d %%", live>>20, got, want)
+		}
+	}
+}
+
+// What a collection leaves decides how far the heap may grow until the next one, in both directions.
+func TestThePercentageFollowsTheHeap(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	boundGarbage()
+	await := func(what string, is func(percent int) bool) {
+		t.Helper()
+		deadline := time.After(30 * time.Second)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			runtime.GC()
+			percent := debug.SetGCPercent(100)
+			debug.SetGCPercent(percent)
+			if is(percent) {
+				return
+			}
+			select {
+			case <-deadline:
+				t.Fatalf("%s: it is %d %%", what, percent)
+			case <-tick.C:
+			}
+		}
+	}
+	large := make([]byte, 192<<20)
+	await("192 MB in use", func(percent int) bool { return percent > 80 && percent < 110 })
+	runtime.KeepAlive(large)
+	large = nil
+	await("little in use", func(percent int) bool { return percent == gcPercent })
+}
