@@ -358,7 +358,10 @@ func warnOfLostPlans(directory *edit.Directory, plans *hookstartv1.PlanCatalog, 
 
 const (
 	pruneEvery = 10 * time.Minute
-	pruneBatch = 5000
+	// pruneBatch and prunePause keep what is recorded meanwhile from waiting for long: a database that has one writer
+	// at a time records between two batches.
+	pruneBatch = 500
+	prunePause = 20 * time.Millisecond
 )
 
 // countsRetention is how long is kept what is counted by the minute. Reports stay in their
@@ -387,15 +390,22 @@ func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch fun
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for {
+		deleted := 0
 		for more := true; more && ctx.Err() == nil; {
 			n, err := batch()
 			if err != nil && ctx.Err() == nil {
 				log.WithError(err).Warn("old " + what + " were not deleted; it is tried again later")
 			}
-			if n > 0 {
-				log.WithField(what, n).Info("old " + what + " deleted")
+			deleted += n
+			if more = err == nil && n == pruneBatch; more {
+				select {
+				case <-ctx.Done():
+				case <-time.After(prunePause):
+				}
 			}
-			more = err == nil && n == pruneBatch
+		}
+		if deleted > 0 {
+			log.WithField(what, deleted).Info("old " + what + " deleted")
 		}
 		select {
 		case <-ctx.Done():
