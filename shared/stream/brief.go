@@ -121,6 +121,8 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 		text = &s.TokenID
 	case 16:
 		text = &s.Sender
+	case 19:
+		text = &s.ReplayOf
 	default:
 		return nil
 	}
