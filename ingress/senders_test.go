@@ -1,0 +1,166 @@
+package ingress_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// reportedOfSenders reads reports until what was seen of a workflow's sender is enough, summed up.
+func (s *situations) reportedOfSenders(workflow string, enough func(stream.SenderSeen) bool) stream.SenderSeen {
+	s.t.Helper()
+	consumer, err := s.JetStream.OrderedConsumer(s.t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.SendersSubject}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var all stream.SenderSeen
+	for !enough(all) {
+		msg, err := consumer.Next(jetstream.FetchMaxWait(20 * time.Second))
+		if err != nil {
+			s.t.Fatalf("%v; so far %+v", err, all)
+		}
+		_, _, seen, err := stream.DecodeSenders(msg.Data())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, one := range seen {
+			if one.WorkflowID != workflow || one.NodeID != "node" {
+				continue
+			}
+			one.Deliveries += all.Deliveries
+			one.WithoutID += all.WithoutID
+			one.Refused += all.Refused
+			if one.RefusedCode == "" {
+				one.RefusedAt, one.RefusedCode, one.RefusedReason = all.RefusedAt, all.RefusedCode, all.RefusedReason
+			}
+			if one.VerifiedAt.IsZero() {
+				one.VerifiedAt = all.VerifiedAt
+			}
+			if one.HandshakeAt.IsZero() {
+				one.HandshakeAt = all.HandshakeAt
+			}
+			if len(one.Captured) == 0 {
+				one.Captured = all.Captured
+			}
+			all = one
+		}
+	}
+	return all
+}
+
+// Executors learn what operators want to know of a sender: when it was last verified and shook hands, why it
+// was refused, and how many deliveries had no ID.
+func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
+	s := startSituations(t)
+	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{"the-bearer-token"}}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	right := map[string]string{"Authorization": "Bearer the-bearer-token"}
+	for range 3 {
+		s.to("active", request{header: right, body: "x"})
+	}
+	s.to("active", request{header: map[string]string{"Authorization": right["Authorization"], "X-Webhook-Delivery-Id": "1"}, body: "x"})
+	s.to("active", request{header: map[string]string{"Authorization": "Bearer a-guess"}})
+	seen := s.reportedOfSenders("active", func(all stream.SenderSeen) bool { return all.Deliveries == 4 && all.Refused == 1 })
+	if seen.VerifiedAt.Before(began.Add(-time.Millisecond)) || seen.WithoutID != 3 || seen.RefusedAt.Before(began) || seen.RefusedCode != "signature_invalid" || seen.RefusedReason == "" {
+		t.Errorf("%+v", seen)
+	}
+	if strings.Contains(s.log.String(), "the-bearer-token") || strings.Contains(fmt.Sprintf("%+v", seen), "bearer-token") {
+		t.Error("the secret is in the log or in a report")
+	}
+}
+
+// A secret that the provider brings travels sealed, and nothing is started.
+func TestACapturedSecretTravelsSealed(t *testing.T) {
+	s := startSituations(t)
+	if _, _, err := s.PutSender(t.Context(), "inactive", "node", edit.SenderSpec{Preset: "notion"}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.messages()
+	a := s.to("inactive", request{header: map[string]string{"Content-Type": "application/json"}, body: `{"verification_token":"secret_of_notion"}`})
+	if a.status != 200 || a.raw != "" {
+		t.Errorf("%+v", a)
+	}
+	seen := s.reportedOfSenders("inactive", func(all stream.SenderSeen) bool { return len(all.Captured) > 0 })
+	if seen.HandshakeAt.IsZero() || strings.Contains(string(seen.Captured), "secret_of_notion") {
+		t.Errorf("%+v", seen)
+	}
+	if text, err := s.keys.Open(seen.Captured, registry.AboutCaptured("inactive", "node")); err != nil || string(text) != "secret_of_notion" {
+		t.Errorf("%s, %v", text, err)
+	}
+	if s.messages() != before || strings.Contains(s.log.String(), "secret_of_notion") {
+		t.Error("it was recorded, or is in the log")
+	}
+}
+
+// An ingress that cannot open a node's secrets lets nothing pass there, and says that it is for now.
+func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
+	s := startSituations(t)
+	addr := s.startIngress(func(c *ingress.Config) { c.SecretsKeyFile = "" })
+	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{"the-bearer-token"}}); err != nil {
+		t.Fatal(err)
+	}
+	r := request{path: "/webhooks/active", token: s.token["active"], header: map[string]string{"Authorization": "Bearer the-bearer-token"}}
+	if a := s.sendTo(s.addr, r); a.status != 200 {
+		t.Errorf("with the keys: %+v", a)
+	}
+	if a := s.sendTo(addr, r); a.status != 503 || a.code() != "unavailable" {
+		t.Errorf("without the keys: %+v", a)
+	}
+	r.path, r.token, r.header = "/webhooks/first", s.token["first"], nil
+	if a := s.sendTo(addr, r); a.status != 200 {
+		t.Errorf("without the keys, where none is needed: %+v", a)
+	}
+}
+
+// turns is how often a sender is set, rotated and removed.
+const turns = 100
+
+// What is set, rotated and removed holds at every ingress from the very next request.
+func TestSendersHoldFromTheNextRequest(t *testing.T) {
+	s := startSituations(t)
+	addrs := []string{s.addr, s.startIngress()}
+	ctx := t.Context()
+	check := func(turn int, what, secret string, status int) {
+		t.Helper()
+		for _, addr := range addrs {
+			header := map[string]string{}
+			if secret != "" {
+				header["Authorization"] = "Bearer " + secret
+			}
+			if a := s.sendTo(addr, request{path: "/webhooks/active", token: s.token["active"], header: header}); a.status != status {
+				t.Fatalf("turn %d, %s: %+v, want %d", turn, what, a, status)
+			}
+		}
+	}
+	if _, _, err := s.PutWorkflow(ctx, edit.WorkflowSpec{ID: "active", AccountID: "pro", RateLimit: &registry.RateLimit{Requests: 1_000_000, Window: time.Second}, Triggers: []edit.TriggerSpec{{NodeID: "node"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for turn := range turns {
+		check(turn, "without a sender", "", 200)
+		one, two := fmt.Sprintf("secret-one-%d", turn), fmt.Sprintf("secret-two-%d", turn)
+		if _, _, err := s.PutSender(ctx, "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{one}}); err != nil {
+			t.Fatal(err)
+		}
+		check(turn, "not signed", "", 401)
+		check(turn, "signed", one, 200)
+		now := time.Duration(0)
+		if _, err := s.AddSenderSecret(ctx, "active", "node", two, &now); err != nil {
+			t.Fatal(err)
+		}
+		check(turn, "the old secret", one, 401)
+		check(turn, "the new secret", two, 200)
+		if err := s.RemoveSender(ctx, "active", "node"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
