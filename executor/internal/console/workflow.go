@@ -55,6 +55,10 @@ type trigger struct {
 	Rate                     string
 	Sample                   string
 	Snippets                 []snippet
+
+	Sender  *api.Sender // nil: it has none
+	Preset  api.SenderPreset
+	Presets []api.SenderPreset // all
 }
 
 // maxOthers is how many workflows are named that could be switched off.
@@ -149,6 +153,16 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		t.Sample = readable(sample)
 	}
 	t.Snippets = snippets(t.URL, slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
+	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx))
+	if err != nil {
+		return t, err
+	}
+	t.Sender, t.Presets = got.Sender, presets.Items
+	for _, p := range presets.Items {
+		if got.Sender != nil && p.ID == got.Sender.Preset {
+			t.Preset = p
+		}
+	}
 	for i := range t.Tokens {
 		t.Tokens[i].Token = "" // a template must not be able to show it
 	}

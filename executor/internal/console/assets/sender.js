@@ -1,0 +1,151 @@
+// Who calls a trigger node: choosing the sender, its secrets, and removing it.
+import { busy, call, send } from "./api.js";
+import { confirmed } from "./confirm.js";
+import { goOn } from "./done.js";
+import { fail, succeed } from "./failures.js";
+
+let at; // the sender's path
+
+const here = () => location.pathname + location.search;
+
+export function watchSender() {
+  const form = document.querySelector("[data-set-sender]");
+  if (!form) {
+    return;
+  }
+  at = form.closest("[data-trigger]").dataset.trigger + "/sender";
+  watchChoice(form);
+  watchSecrets();
+  watchRemove();
+}
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function watchChoice(form) {
+  const fields = form.querySelector("[data-preset-fields]");
+  const refusal = form.querySelector("[data-refusal]");
+  let presets;
+  const choose = async () => {
+    try {
+      presets ??= (await call("GET", "/api/v1/senders")).items;
+    } catch (problem) {
+      fail(refusal, problem);
+      return;
+    }
+    const preset = presets.find((p) => p.id === form.elements.preset.value || p.aliases?.includes(form.elements.preset.value));
+    if (fields.dataset.of !== preset?.id) {
+      fields.dataset.of = preset?.id ?? "";
+      fields.replaceChildren(...(preset ? fieldsOf(preset) : []));
+    }
+  };
+  form.elements.preset.addEventListener("input", choose);
+  form.elements.preset.addEventListener("change", choose);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    refusal.hidden = true;
+    const settings = {};
+    for (const input of fields.querySelectorAll("[data-setting]")) {
+      if (input.value !== "") {
+        settings[input.dataset.setting] = input.value;
+      }
+    }
+    const secret = fields.querySelector("[data-secret]")?.value;
+    try {
+      await busy(form.querySelector("button"), () => send("PUT", at, {
+        preset: form.elements.preset.value, settings, secrets: secret ? [secret] : undefined,
+      }));
+      goOn(here(), "The sender is set: from the next request on.");
+    } catch (problem) {
+      fail(refusal, problem);
+    }
+  });
+}
+
+// fieldsOf is what a preset asks for, below the steps that connect it.
+function fieldsOf(preset) {
+  const parts = [element("ol", { class: "steps" }, ...preset.setup.map((step) => element("li", {}, step)))];
+  for (const note of preset.notes) {
+    parts.push(element("p", { class: "muted hint" }, note));
+  }
+  if (preset.secret) {
+    const input = element("input", { id: "sender-secret", "data-secret": "", autocomplete: "off", spellcheck: "false" });
+    input.type = preset.secret.public ? "text" : "password";
+    input.required = !preset.secret.captured;
+    parts.push(element("label", { for: "sender-secret" }, preset.secret.label + (preset.secret.captured ? " (leave it empty: the sender brings it)" : "")), input);
+  }
+  const more = element("details", { class: "rotate" }, element("summary", {}, "More settings"));
+  for (const setting of preset.settings) {
+    const id = "setting-" + setting.name;
+    const label = element("label", { for: id }, setting.label);
+    const input = element("input", { id, "data-setting": setting.name, autocomplete: "off", spellcheck: "false", placeholder: setting.default ?? "" });
+    input.required = setting.required;
+    if (setting.required) {
+      parts.push(label, input);
+    } else {
+      more.append(element("div", { class: "stack" }, label, input));
+    }
+  }
+  return [...parts, more];
+}
+
+function watchSecrets() {
+  const refusal = document.querySelector("[data-sender-refusal]");
+  document.querySelector("[data-add-secret]")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const said = form.querySelector("[data-refusal]");
+    said.hidden = true;
+    const { secret, ends } = form.elements;
+    try {
+      await busy(form.querySelector("button"), () => send("POST", at + "/secrets", {
+        secret: secret.value, endOthersAfterSeconds: ends.value === "" ? undefined : Number(ends.value),
+      }));
+      goOn(here(), "The new secret works. Give it to the sender now.");
+    } catch (problem) {
+      fail(said, problem);
+    }
+  });
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-end-secret]");
+    if (!button) {
+      return;
+    }
+    try {
+      await busy(button, () => call("DELETE", at + "/secrets/" + button.dataset.endSecret));
+      goOn(here(), "The secret has ended.");
+    } catch (problem) {
+      fail(refusal, problem);
+    }
+  });
+  document.querySelector("[data-show-captured]")?.addEventListener("click", async () => {
+    const said = document.querySelector("[data-captured]");
+    try {
+      const captured = (await call("GET", at)).secrets.find((secret) => secret.captured)?.captured;
+      succeed(said, captured ? element("code", {}, captured) : "It has sent none yet, or it was shown already.");
+    } catch (problem) {
+      fail(said, problem);
+    }
+  });
+}
+
+function watchRemove() {
+  const button = document.querySelector("[data-remove-sender]");
+  button?.addEventListener("click", async () => {
+    if (!await confirmed(document.querySelector("[data-remove-sender-dialog]"))) {
+      return;
+    }
+    try {
+      await busy(button, () => call("DELETE", at));
+      goOn(here(), "The sender is removed: the token alone opens it.");
+    } catch (problem) {
+      fail(document.querySelector("[data-sender-refusal]"), problem);
+    }
+  });
+}
