@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// From a workflow without a sender to the first verified event of Slack, in the console alone.
+func TestConnectSlack(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	const secret = "8f742231b10e8888abcd99yyyzzz85a5"
+	b.do(chromedp.Navigate(b.base + "/workflows/demo"))
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("Demo")
+	b.click("[data-choose] summary")
+	b.write("#preset", "slack")
+	b.text("[data-preset-fields] .steps", "Copy the Signing Secret and paste it here first")
+	picture(b, "choose")
+	b.click("[data-set-sender] button") // without a secret
+	b.wait(`document.querySelector("#sender-secret:invalid") !== null`)
+	b.write("#sender-secret", secret)
+	b.click("[data-set-sender] button")
+	b.text("[data-done]", "The sender is set")
+	b.text("#sender-seen", "Verified")
+	url := copied(b, "webhook-url")
+
+	post := func(body, signedWith string) (status int, answer string) {
+		t.Helper()
+		request := sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/json"}}, Body: []byte(body)}
+		signed, err := sender.Sign(sender.Config{Preset: "slack", Secrets: []sender.Secret{{Text: signedWith}}}, request, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent.Header = signed.Header
+		response, err := http.DefaultClient.Do(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	if status, answer := post(`{"type":"url_verification","challenge":"3eZbrw1aBm"}`, secret); status != http.StatusOK || !strings.Contains(answer, "3eZbrw1aBm") {
+		t.Errorf("the handshake: %d %s", status, answer)
+	}
+	if status, answer := post(`{"type":"event_callback","event_id":"Ev1"}`, secret); status != http.StatusOK {
+		t.Errorf("an event: %d %s", status, answer)
+	}
+	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`, "another-signing-secret"); status != http.StatusUnauthorized {
+		t.Errorf("a forged event: %d %s", status, answer)
+	}
+	b.wait(`!document.querySelector("#sender-seen").innerText.includes("not yet")`) // what ingresses report arrives by itself
+	b.text("#sender-seen", "signature_invalid")
+	if html := b.evaluate(`document.documentElement.outerHTML`); strings.Contains(html, secret) {
+		t.Error("the secret is in the page")
+	}
+	picture(b, "set")
+
+	b.click("[data-remove-sender]")
+	b.click("[data-remove-sender-dialog] button.danger")
+	b.text("[data-done]", "The sender is removed")
+	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`, "another-signing-secret"); status != http.StatusOK {
+		t.Errorf("with the token alone: %d %s", status, answer)
+	}
+}
+
+// picture is for the eyes of who changes the page: HOOKSTART_SCREENSHOTS=FOLDER.
+func picture(b *tab, name string) {
+	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	c := &camera{b, folder}
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
+		c.look(look.scheme, look.width, windowHeight)
+		b.check(os.WriteFile(folder+"/sender-"+name+"-"+look.scheme+"-"+map[int64]string{1440: "1440", 375: "375"}[look.width]+".png", c.picture(look.width), 0o600))
+	}
+	c.look("light", 1440, windowHeight)
+}
