@@ -94,8 +94,8 @@ func (p Page) querySince(since time.Time) url.Values {
 
 // ExecutionFilter says which executions are wanted. Zero fields do not filter.
 type ExecutionFilter struct {
-	WorkflowID, Status, Source, DeliveryID string
-	Since, Until                           time.Time
+	AccountID, WorkflowID, Status, Source, DeliveryID string
+	Since, Until                                      time.Time
 }
 
 // Plans lists the plan catalog.
@@ -287,7 +287,7 @@ func (c *Client) DeadLetters(ctx context.Context, filter DeadLetterFilter, page 
 func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (list api.List[api.Execution], err error) {
 	q := page.query()
 	setAll(q, map[string]string{
-		"workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source, "deliveryId": filter.DeliveryID,
+		"accountId": filter.AccountID, "workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source, "deliveryId": filter.DeliveryID,
 	}, filter.Since, filter.Until)
 	err = c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
 	return list, err

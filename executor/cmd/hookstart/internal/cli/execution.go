@@ -46,6 +46,7 @@ func (e *executionArg) id(s *session) (string, error) {
 }
 
 type executionList struct {
+	Account    string `type:"id" help:"Only this account's." placeholder:"ID"`
 	Workflow   string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 	Status     string `help:"queued, running, succeeded, failed or rejected." enum:",queued,running,succeeded,failed,rejected" default:"" placeholder:"STATUS"`
 	Source     string `help:"webhook or rerun." enum:",webhook,rerun" default:"" placeholder:"SOURCE"`
@@ -64,6 +65,7 @@ func (*executionList) Help() string {
 // Run implements the verb.
 func (v *executionList) Run(s *session) error {
 	filter := apiclient.ExecutionFilter{
+		AccountID: v.Account,
 		WorkflowID: v.Workflow, Status: v.Status, Source: v.Source, DeliveryID: v.DeliveryID, Since: v.Since.Time, Until: v.Until.Time,
 	}
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
