@@ -73,6 +73,13 @@ var operations = map[string]operation{
 	"stream-executions": {operate.Viewer, nothing, "", ""},
 	"list-dead-letters": {operate.Viewer, nothing, "", ""},
 
+	"list-senders":         {operate.Viewer, nothing, "", ""},
+	"get-sender":           {operate.Viewer, aWorkflow, "", api.CodeNotFound},
+	"put-sender":           {operate.Editor, aWorkflow, `{"preset":"plain"}`, ""},
+	"delete-sender":        {operate.Editor, aWorkflow, "", api.CodeNotFound},
+	"add-sender-secret":    {operate.Editor, aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
+	"delete-sender-secret": {operate.Editor, aWorkflow, "", api.CodeNotFound},
+
 	"delete-account":       {operate.Admin, anAccount, "", "account_not_empty"},
 	"list-queues":          {operate.Viewer, nothing, "", ""},
 	"replay-execution":     {operate.Editor, anExecution, "", ""},

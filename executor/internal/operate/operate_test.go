@@ -16,8 +16,9 @@ var mayCall = map[string]operate.Role{
 	"Changed": operate.Viewer, "CheckPublicURL": operate.Viewer, "DeadLetters": operate.Viewer, "Execution": operate.Viewer,
 	"ExecutionDetail": operate.Viewer, "Executions": operate.Viewer, "Installation": operate.Viewer, "Origin": operate.Viewer,
 	"Plans": operate.Viewer, "Quota": operate.Viewer, "Refusals": operate.Viewer, "Requests": operate.Viewer, "Trigger": operate.Viewer,
-	"Watch": operate.Viewer, "WhoAmI": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
+	"Sender": operate.Viewer, "SenderPresets": operate.Viewer, "Watch": operate.Viewer, "WhoAmI": operate.Viewer, "Workflow": operate.Viewer, "Workflows": operate.Viewer,
 
+	"AddSenderSecret": operate.Editor, "PutSender": operate.Editor, "RemoveSender": operate.Editor, "RemoveSenderSecret": operate.Editor,
 	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
 	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
 	"SetSamplePayload": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,

@@ -65,7 +65,7 @@ func (*executionList) Help() string {
 // Run implements the verb.
 func (v *executionList) Run(s *session) error {
 	filter := apiclient.ExecutionFilter{
-		AccountID: v.Account,
+		AccountID:  v.Account,
 		WorkflowID: v.Workflow, Status: v.Status, Source: v.Source, DeliveryID: v.DeliveryID, Since: v.Since.Time, Until: v.Until.Time,
 	}
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
