@@ -51,8 +51,10 @@ type variant struct {
 const bare = "bare"
 
 // variantNames are all, in the order of the tables.
-var variantNames = []string{bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
-	"hookstart-other", "hookstart-recording-other", "hookstart-postgres-other", "hookstart-running-other", "hookstart-local-other"}
+var variantNames = []string{
+	bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
+	"hookstart-other", "hookstart-recording-other", "hookstart-postgres-other", "hookstart-running-other", "hookstart-local-other",
+}
 
 var variants = map[string]variant{
 	bare:                    {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},

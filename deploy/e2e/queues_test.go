@@ -6,6 +6,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/tsdb"
@@ -153,7 +154,7 @@ func (p *evaluator) fires(t *testing.T) bool {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			of := labels.NewBuilder(labels.FromStrings(labels.MetricName, name, "job", "executor", "instance", "local"))
+			of := labels.NewBuilder(labels.FromStrings(model.MetricNameLabel, name, "job", "executor", "instance", "local"))
 			for _, l := range m.GetLabel() {
 				of.Set(l.GetName(), l.GetValue())
 			}

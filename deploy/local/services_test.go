@@ -31,8 +31,7 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	}
 	here := reflect.TypeFor[Config]()
 	for _, service := range []reflect.Type{reflect.TypeFor[executor.Config](), reflect.TypeFor[ingress.Config]()} {
-		for i := range service.NumField() {
-			field := service.Field(i)
+		for field := range service.Fields() {
 			if field.Tag.Get("kong") == "-" || meaningless[field.Name] != "" {
 				continue
 			}

@@ -21,7 +21,7 @@ const (
 
 // percentFor is how far the heap may grow beyond what is in use, in percent of that.
 func percentFor(live uint64) int {
-	return int(max(leastPercent, min(gcPercent, heapRoom*100/max(live, 1)))) //nolint:gosec // at most gcPercent
+	return int(max(leastPercent, min(gcPercent, heapRoom*100/max(live, 1))))
 }
 
 // boundGarbage sets the percentage after each collection by what it left. Go has no event for that, but it runs the

@@ -41,7 +41,6 @@ func TestThePercentageFollowsTheHeap(t *testing.T) {
 	}
 	large := make([]byte, 192<<20)
 	await("192 MB in use", func(percent int) bool { return percent > 80 && percent < 110 })
-	runtime.KeepAlive(large)
-	large = nil
+	runtime.KeepAlive(large) // and no longer
 	await("little in use", func(percent int) bool { return percent == gcPercent })
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,7 +97,7 @@ type briefStart struct {
 
 func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 	var text *string
-	switch field {
+	switch field { //nolint:exhaustive // these are the fields of ours
 	case 1:
 		text = &s.ID
 	case 2:
@@ -134,7 +135,7 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 }
 
 func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
-	switch field {
+	switch field { //nolint:exhaustive // as above
 	case 6:
 		s.Source = execution.Webhook
 		if hookstartv1.ExecutionSource(int32(value)) == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN { //nolint:gosec // as in the generated code
@@ -204,7 +205,7 @@ func eachField(data []byte, do func(field protowire.Number, number uint64, value
 			err = do(field, number, nil)
 		case protowire.BytesType:
 			value, _ := protowire.ConsumeBytes(data)
-			err = do(field, 0, value[:len(value):len(value)])
+			err = do(field, 0, slices.Clip(value))
 		}
 		if err != nil {
 			return err

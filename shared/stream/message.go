@@ -158,7 +158,7 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	if m.GetSource() == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN {
 		source = execution.Rerun
 	}
-	kind := execution.BodyKind(m.GetBodyKind())
+	kind := execution.BodyKind(m.GetBodyKind()) //nolint:gosec // checked next
 	if err := checkKind(kind); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func checkRunner(t *testing.T, args []string) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, "github.com/hookstart/hookstart/executor/cmd/hookstart").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	out, _ := exec.CommandContext(t.Context(), program, args...).CombinedOutput() //nolint:errcheck // what it says is compared
+	out, _ := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
 	if !strings.HasPrefix(string(out), "hookstart: there is no program /usr/local/lib/hookstart/%i\n") {
 		t.Errorf("hookstart %q: %s", args, out)
 	}

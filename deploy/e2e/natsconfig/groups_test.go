@@ -281,4 +281,3 @@ func TestALostServerIsRemoved(t *testing.T) {
 		return false
 	})
 }
-

@@ -14,7 +14,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/weblog"
@@ -126,7 +125,7 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operat
 	}
 }
 
-func (s *server) sendBatch(ctx context.Context, to eventWriter, batch changes.Batch, in *watchInput) error {
+func (s *server) sendBatch(ctx context.Context, to eventWriter, batch operate.Batch, in *watchInput) error {
 	for chunk := range slices.Chunk(batch.IDs, eventsAtOnce) {
 		events, err := s.executionEvents(ctx, batch.At, chunk, in)
 		if err == nil && events != "" {

@@ -46,7 +46,10 @@ func TestReplay(t *testing.T) {
 	_, _ = rand.Read(random)
 	for n, body := range []struct{ contentType, text string }{
 		{"application/json; charset=utf-8", " {\"b\": 1.0,\n\"a\":1e400, \"a\":2}\n"},
-		{"application/x-www-form-urlencoded", "a=1&a=%zz"}, {"text/plain", ""}, {"", "ü\x00"}, {"application/octet-stream", string(random)},
+		{"application/x-www-form-urlencoded", "a=1&a=%zz"},
+		{"text/plain", ""},
+		{"", "ü\x00"},
+		{"application/octet-stream", string(random)},
 	} {
 		payload, err := execution.NewPayload(body.contentType, []byte(body.text))
 		r.check(err)

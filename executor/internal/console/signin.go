@@ -71,7 +71,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "The identity provider does not answer now. Try again in a moment, or sign in with the admin token or a key.")
 		return
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // the address is the identity provider's
 }
 
 // fromProvider takes what the browser brings back from there.

@@ -11,6 +11,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
+// Batch is what a watch tells at once.
+type Batch = changes.Batch
+
 // Watching is a watch of changed records. Its IDs are those of all accounts: Changed returns the records that the
 // caller sees.
 type Watching struct {

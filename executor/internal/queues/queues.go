@@ -222,7 +222,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo) Group {
 			g.LastSeen = *at
 		}
 	}
-	g.Waiting += uint64(max(c.NumAckPending, 0)) //nolint:gosec // not negative
+	g.Waiting += uint64(max(c.NumAckPending, 0))
 	g.oldest = c.AckFloor.Stream + 1
 	return g
 }

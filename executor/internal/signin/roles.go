@@ -26,8 +26,8 @@ func ParseRoleRule(text string) (r RoleRule, err error) {
 		return r, fmt.Errorf("%q must be like groups=team-a:editor@account, or groups=ops:admin", text)
 	}
 	role, accountID, hasAccount := strings.Cut(rest[at+1:], "@")
-	known := false
 	r = RoleRule{Claim: claim, Value: rest[:at], AccountID: accountID}
+	var known bool
 	switch r.Role, known = operate.ParseRole(role); {
 	case !known:
 		return r, fmt.Errorf("%q: there is no role %q: viewer, editor and admin are", text, role)

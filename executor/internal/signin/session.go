@@ -76,7 +76,7 @@ var signingKeys sync.Map // admin token → what was made of it: only the first 
 
 func signingKey(adminToken string) []byte {
 	if known, is := signingKeys.Load(adminToken); is {
-		return known.([]byte) //nolint:forcetypeassert // nothing else is stored
+		return known.([]byte) //nolint:forcetypeassert,errcheck // nothing else is stored
 	}
 	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"), stretching, sha256.Size)
 	if err != nil {

@@ -116,8 +116,8 @@ func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
 	}
-	head := append([]byte{version, byte(len(k.first))}, k.first...)
-	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil
+	head := append([]byte{version, byte(len(k.first))}, k.first...)              //nolint:gosec // the length was checked when the key was read
+	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil //nolint:gosec // it makes its own random nonce
 }
 
 // Open returns what is in a box that was sealed for the record about. It fails with ErrNoKey or ErrBroken.

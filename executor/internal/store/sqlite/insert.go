@@ -66,7 +66,7 @@ func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement fu
 				changed += n
 			}
 		}
-		if closeErr := prepared.Close(); err == nil {
+		if closeErr := prepared.Close(); err == nil { //nolint:sqlclosecheck // before the next one is prepared
 			err = closeErr
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"maps"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
@@ -35,9 +36,7 @@ func (l *lookup) commit() {
 	if l.known.committed == nil || len(l.known.committed)+len(l.added) > maxRemembered {
 		l.known.committed = make(map[store.Origin]numbers)
 	}
-	for origin, n := range l.added {
-		l.known.committed[origin] = n
-	}
+	maps.Copy(l.known.committed, l.added)
 }
 
 // of returns the numbers of an origin, which are new if it is.

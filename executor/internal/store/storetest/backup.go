@@ -116,7 +116,7 @@ func everyField(t *testing.T) store.Record {
 		case int64, int:
 			field.SetInt(int64(i))
 		case uint64:
-			field.SetUint(uint64(i)) //nolint:gosec // small and positive
+			field.SetUint(uint64(i))
 		case bool:
 			field.SetBool(true)
 		case []byte:

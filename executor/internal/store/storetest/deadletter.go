@@ -68,7 +68,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"), succeeded(3, epoch, "")},
 			Unreadable: []store.Unreadable{
-				{StreamSequence: 11, Subject: "executions.start.q.wf.n", At: epoch}, {StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
+				{StreamSequence: 11, Subject: "executions.start.q.wf.n", At: epoch},
+				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
 				{StreamSequence: 12, Subject: "executions.start.q.wf.n", At: epoch},
 			},
 		})
@@ -223,14 +224,21 @@ func filteredDeadLetters(t *testing.T, s store.Store) {
 	}
 	apply(t, s, batch)
 	for _, f := range []store.DeadLetterFilter{
-		{}, {AccountID: "x"}, {WorkflowID: "a"}, {AccountID: "y", WorkflowID: "b"}, {Reason: "5 %"}, {Reason: "DISK"}, {Reason: "disk"},
-		{Since: records[3].AcceptedAt}, {Until: records[8].AcceptedAt}, {Since: records[3].AcceptedAt.Add(1), Until: records[8].AcceptedAt.Add(1)},
+		{},
+		{AccountID: "x"},
+		{WorkflowID: "a"},
+		{AccountID: "y", WorkflowID: "b"},
+		{Reason: "5 %"},
+		{Reason: "DISK"},
+		{Reason: "disk"},
+		{Since: records[3].AcceptedAt},
+		{Until: records[8].AcceptedAt},
+		{Since: records[3].AcceptedAt.Add(1), Until: records[8].AcceptedAt.Add(1)},
 		{WorkflowID: "b", Reason: "full", Since: records[2].AcceptedAt, AccountID: "x"},
 	} {
 		var want []string
 		within := func(at time.Time) bool { return !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until)) }
-		for i := len(records) - 1; i >= 0; i-- {
-			r := records[i]
+		for i, r := range slices.Backward(records) {
 			if (f.AccountID == "" || f.AccountID == r.AccountID) && (f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
 				strings.Contains(reasons[i/2%2], f.Reason) && within(r.AcceptedAt) {
 				want = append(want, r.ID)

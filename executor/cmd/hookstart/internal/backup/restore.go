@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,11 +114,11 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		return err
 	}
 	// The secrets first: a node whose token is not there cannot be shown.
-	for n := len(m.Buckets) - 1; n >= 0; n-- {
-		if err := i.restoreBucket(ctx, r, m.Buckets[n].Name); err != nil {
-			return fmt.Errorf("bucket %s: %w", m.Buckets[n].Name, err)
+	for _, bucket := range slices.Backward(m.Buckets) {
+		if err := i.restoreBucket(ctx, r, bucket.Name); err != nil {
+			return fmt.Errorf("bucket %s: %w", bucket.Name, err)
 		}
-		i.say("bucket %s: %d records", m.Buckets[n].Name, m.Buckets[n].Records)
+		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	return nil
 }

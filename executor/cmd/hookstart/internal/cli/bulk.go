@@ -136,10 +136,10 @@ func (s *session) repeat(what string, call func() (n int, left []api.Left, more 
 		if s.json {
 			return nil
 		}
-		text := fmt.Sprintf("%d %s", total, what)
+		parts := []string{fmt.Sprintf("%d %s", total, what)}
 		for _, l := range left {
-			text += fmt.Sprintf("; %d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " "))
+			parts = append(parts, fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
 		}
-		return s.line("%s", text)
+		return s.line("%s", strings.Join(parts, "; "))
 	}
 }

@@ -156,7 +156,7 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 // refused adds what to do about a refusal.
 func (v *triggerSend) refused(s *session, p *api.Problem) error {
 	hint := ""
-	switch webhook.Code(p.Code) {
+	switch webhook.Code(p.Code) { //nolint:exhaustive // the others say themselves what to do
 	case webhook.WorkflowInactive:
 		hint = "hookstart workflow activate " + v.Workflow
 	case webhook.RateLimited:
