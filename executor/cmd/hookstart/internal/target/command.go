@@ -176,16 +176,21 @@ func (p *process) launch() error {
 	return <-started
 }
 
-// startFailure is not the execution's fault, unless what describes it is too long for an environment.
+// startFailure is what another attempt may mend, unless the file is no program, or what describes the execution is too long
+// for an environment.
 func startFailure(path string, err error) error {
 	if wrapped, is := errors.AsType[*fs.PathError](err); is {
 		err = wrapped.Err
 	}
 	failure := fmt.Errorf("cannot start %s: %w", path, err)
-	if errors.Is(err, syscall.E2BIG) {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return runner.Permanent(fmt.Errorf("%w; a script must begin with its interpreter, as #!/bin/sh", failure))
+	case errors.Is(err, syscall.E2BIG):
 		return runner.Permanent(failure)
+	default:
+		return failure
 	}
-	return failure
 }
 
 // stop ends the group: it may clean up for as long as grace.

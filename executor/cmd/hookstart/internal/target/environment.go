@@ -39,6 +39,9 @@ func environmentOf(e runner.Execution) []string {
 		prefix + "SOURCE":       string(e.Source),
 		prefix + "DELIVERY_ID":  e.DeliveryID,
 		prefix + "RERUN_OF":     e.RerunOf,
+		prefix + "REPLAY_OF":    e.ReplayOf,
+		prefix + "SENDER":       e.Sender,
+		prefix + "VERIFIED":     verified(e),
 		prefix + "ATTEMPT":      strconv.Itoa(e.Attempt),
 		prefix + "ACCEPTED_AT":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
 		prefix + "CONTENT_TYPE": e.Payload.ContentType,
@@ -55,6 +58,14 @@ func environmentOf(e runner.Execution) []string {
 		}
 	}
 	return list
+}
+
+// verified is "true" for a request that was verified as its sender's, else empty.
+func verified(e runner.Execution) string {
+	if e.Verified {
+		return "true"
+	}
+	return ""
 }
 
 // document is the names and values as JSON: {"Name": ["value", …]}, of which nothing is lost.

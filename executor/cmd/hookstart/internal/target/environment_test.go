@@ -14,14 +14,14 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	got := environmentOf(runner.Execution{
 		Start: execution.Start{
-			ID: "id", WorkflowID: "w", NodeID: "n", Queue: "q", Source: execution.Webhook, AcceptedAt: time.Unix(0, 0),
+			ID: "id", WorkflowID: "w", NodeID: "n", Queue: "q", Source: execution.Webhook, Sender: "github", Verified: true, AcceptedAt: time.Unix(0, 0),
 			Headers: execution.Values{"X-Two": {"a", "b"}, "Odd.Name": {"()  { :;}; x"}},
 			Query:   execution.Values{"zero": {"a\x00b"}, "Case": {"1"}, "case": {"2"}, "long": {strings.Repeat("x", maxVariable+1)}},
 		},
 		Attempt: 2,
 	})
 	for _, want := range []string{
-		"HOOKSTART_EXECUTION_ID=id", "HOOKSTART_ATTEMPT=2", "HOOKSTART_HEADER_X_TWO=a, b", "HOOKSTART_HEADER_ODD_NAME=()  { :;}; x",
+		"HOOKSTART_EXECUTION_ID=id", "HOOKSTART_SENDER=github", "HOOKSTART_VERIFIED=true", "HOOKSTART_ATTEMPT=2", "HOOKSTART_HEADER_X_TWO=a, b", "HOOKSTART_HEADER_ODD_NAME=()  { :;}; x",
 		"HOOKSTART_QUERY_CASE=1", "HOOKSTART_ACCEPTED_AT=1970-01-01T00:00:00Z", `HOOKSTART_HEADERS={"Odd.Name":["()  { :;}; x"],"X-Two":["a","b"]}`,
 	} {
 		if !slices.Contains(got, want) {
