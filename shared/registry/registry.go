@@ -42,6 +42,9 @@ const (
 	APIKeyPrefix   = "key."
 )
 
+// HeaderAudit is the header of a stored record that says who changed it, and what: see package edit.
+const HeaderAudit = "Hookstart-Audit"
+
 // Change is one record of the registry as it is since a revision. Exactly one of the
 // records, or of the deleted IDs, is set.
 type Change struct {

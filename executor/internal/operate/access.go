@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // Caller is who makes a call. Each method takes one, so that nothing is done for nobody: the
@@ -194,6 +195,7 @@ func read[T any](ctx context.Context, s *Service, by Caller, r rule, call func(c
 func change[T any](ctx context.Context, s *Service, by Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
+	ctx = edit.By(ctx, edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name})
 	return checked(ctx, s, by, r, call)
 }
 

@@ -302,7 +302,9 @@ type Transition struct {
 	// On or off.
 	Active bool `protobuf:"varint,3,opt,name=active,proto3" json:"active,omitempty"`
 	// When.
-	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	At *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	// Who wanted it: whoever carries it out does so in this one's name. Absent in old records.
+	By            *Actor `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,6 +367,77 @@ func (x *Transition) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Transition) GetBy() *Actor {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+// Actor is who made a change.
+type Actor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// admin-token, key, user or system.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The key's ID, or the user's.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// For people.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Actor) Reset() {
+	*x = Actor{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Actor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Actor) ProtoMessage() {}
+
+func (x *Actor) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Actor.ProtoReflect.Descriptor instead.
+func (*Actor) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Actor) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Actor) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Actor) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // Workflow is the registry's record under "workflow.{id}".
 type Workflow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -397,7 +470,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -409,7 +482,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[5]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -422,7 +495,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{5}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Workflow) GetId() string {
@@ -519,7 +592,7 @@ type TriggerNode struct {
 
 func (x *TriggerNode) Reset() {
 	*x = TriggerNode{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +604,7 @@ func (x *TriggerNode) String() string {
 func (*TriggerNode) ProtoMessage() {}
 
 func (x *TriggerNode) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[6]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +617,7 @@ func (x *TriggerNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerNode.ProtoReflect.Descriptor instead.
 func (*TriggerNode) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{6}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TriggerNode) GetNodeId() string {
@@ -592,7 +665,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +677,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[7]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +690,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{7}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Sender) GetPreset() string {
@@ -671,7 +744,7 @@ type SenderSecret struct {
 
 func (x *SenderSecret) Reset() {
 	*x = SenderSecret{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +756,7 @@ func (x *SenderSecret) String() string {
 func (*SenderSecret) ProtoMessage() {}
 
 func (x *SenderSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[8]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +769,7 @@ func (x *SenderSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SenderSecret.ProtoReflect.Descriptor instead.
 func (*SenderSecret) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{8}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SenderSecret) GetId() string {
@@ -761,7 +834,7 @@ type TokenHash struct {
 
 func (x *TokenHash) Reset() {
 	*x = TokenHash{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +846,7 @@ func (x *TokenHash) String() string {
 func (*TokenHash) ProtoMessage() {}
 
 func (x *TokenHash) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[9]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +859,7 @@ func (x *TokenHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenHash.ProtoReflect.Descriptor instead.
 func (*TokenHash) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TokenHash) GetSha256() []byte {
@@ -826,7 +899,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +911,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[10]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +924,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{10}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Key) GetId() string {
@@ -920,7 +993,7 @@ type TriggerSecrets struct {
 
 func (x *TriggerSecrets) Reset() {
 	*x = TriggerSecrets{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1005,7 @@ func (x *TriggerSecrets) String() string {
 func (*TriggerSecrets) ProtoMessage() {}
 
 func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[11]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1018,7 @@ func (x *TriggerSecrets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSecrets.ProtoReflect.Descriptor instead.
 func (*TriggerSecrets) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{11}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TriggerSecrets) GetTokens() []*Token {
@@ -982,7 +1055,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1067,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_registry_proto_msgTypes[12]
+	mi := &file_hookstart_v1_registry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1080,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{12}
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Token) GetToken() string {
@@ -1049,14 +1122,19 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x04plan\x18\x03 \x01(\tR\x04plan\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12A\n" +
-	"\x0flast_transition\x18\x05 \x01(\v2\x18.hookstart.v1.TransitionR\x0elastTransition\"\x89\x01\n" +
+	"\x0flast_transition\x18\x05 \x01(\v2\x18.hookstart.v1.TransitionR\x0elastTransition\"\xae\x01\n" +
 	"\n" +
 	"Transition\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
 	"workflowId\x12\x16\n" +
 	"\x06active\x18\x03 \x01(\bR\x06active\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xbf\x03\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12#\n" +
+	"\x02by\x18\x05 \x01(\v2\x13.hookstart.v1.ActorR\x02by\"?\n" +
+	"\x05Actor\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xbf\x03\n" +
 	"\bWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1139,53 +1217,55 @@ func file_hookstart_v1_registry_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_registry_proto_rawDescData
 }
 
-var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*RateLimit)(nil),             // 0: hookstart.v1.RateLimit
 	(*Plan)(nil),                  // 1: hookstart.v1.Plan
 	(*PlanCatalog)(nil),           // 2: hookstart.v1.PlanCatalog
 	(*Account)(nil),               // 3: hookstart.v1.Account
 	(*Transition)(nil),            // 4: hookstart.v1.Transition
-	(*Workflow)(nil),              // 5: hookstart.v1.Workflow
-	(*TriggerNode)(nil),           // 6: hookstart.v1.TriggerNode
-	(*Sender)(nil),                // 7: hookstart.v1.Sender
-	(*SenderSecret)(nil),          // 8: hookstart.v1.SenderSecret
-	(*TokenHash)(nil),             // 9: hookstart.v1.TokenHash
-	(*Key)(nil),                   // 10: hookstart.v1.Key
-	(*TriggerSecrets)(nil),        // 11: hookstart.v1.TriggerSecrets
-	(*Token)(nil),                 // 12: hookstart.v1.Token
-	nil,                           // 13: hookstart.v1.Sender.SettingsEntry
-	nil,                           // 14: hookstart.v1.Sender.SealedSettingsEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Actor)(nil),                 // 5: hookstart.v1.Actor
+	(*Workflow)(nil),              // 6: hookstart.v1.Workflow
+	(*TriggerNode)(nil),           // 7: hookstart.v1.TriggerNode
+	(*Sender)(nil),                // 8: hookstart.v1.Sender
+	(*SenderSecret)(nil),          // 9: hookstart.v1.SenderSecret
+	(*TokenHash)(nil),             // 10: hookstart.v1.TokenHash
+	(*Key)(nil),                   // 11: hookstart.v1.Key
+	(*TriggerSecrets)(nil),        // 12: hookstart.v1.TriggerSecrets
+	(*Token)(nil),                 // 13: hookstart.v1.Token
+	nil,                           // 14: hookstart.v1.Sender.SettingsEntry
+	nil,                           // 15: hookstart.v1.Sender.SealedSettingsEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.Plan.rate_limit:type_name -> hookstart.v1.RateLimit
 	1,  // 1: hookstart.v1.PlanCatalog.plans:type_name -> hookstart.v1.Plan
-	15, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
+	16, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
-	15, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	15, // 5: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
-	0,  // 6: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
-	6,  // 7: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
-	15, // 8: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	15, // 9: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	9,  // 10: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
-	7,  // 11: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
-	8,  // 12: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
-	13, // 13: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
-	14, // 14: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
-	15, // 15: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
-	15, // 16: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 17: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 18: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	15, // 19: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	12, // 20: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	15, // 21: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	16, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	5,  // 5: hookstart.v1.Transition.by:type_name -> hookstart.v1.Actor
+	16, // 6: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
+	0,  // 7: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
+	7,  // 8: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
+	16, // 9: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	16, // 10: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	10, // 11: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
+	8,  // 12: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
+	9,  // 13: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
+	14, // 14: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
+	15, // 15: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
+	16, // 16: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
+	16, // 17: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
+	16, // 18: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	16, // 19: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	16, // 20: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 21: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
+	16, // 22: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_registry_proto_init() }
@@ -1194,14 +1274,14 @@ func file_hookstart_v1_registry_proto_init() {
 		return
 	}
 	file_hookstart_v1_registry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_hookstart_v1_registry_proto_msgTypes[11].OneofWrappers = []any{}
+	file_hookstart_v1_registry_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_registry_proto_rawDesc), len(file_hookstart_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

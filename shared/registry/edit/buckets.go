@@ -21,17 +21,35 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 				Bucket: bucket.name, Description: bucket.description,
-				History: 1, Storage: jetstream.FileStorage, Replicas: replicas,
+				History: 64, Storage: jetstream.FileStorage, Replicas: replicas,
 			})
 			if errors.Is(err, jetstream.ErrBucketExists) {
 				err = nil // another executor was first
 			}
+		}
+		if err == nil {
+			err = deepen(ctx, js, "KV_"+bucket.name)
 		}
 		if err != nil {
 			return fmt.Errorf("bucket %s: %w", bucket.name, err)
 		}
 	}
 	return nil
+}
+
+// deepen lets a bucket keep as many revisions as the audit may need. The client makes none that keeps more than 64.
+func deepen(ctx context.Context, js jetstream.JetStream, stream string) error {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	config := s.CachedInfo().Config
+	if config.MaxMsgsPerSubject == History {
+		return nil
+	}
+	config.MaxMsgsPerSubject = History
+	_, err = js.UpdateStream(ctx, config)
+	return err
 }
 
 // Under these names deploy/nats/accounts.conf lets the account of the copy reach the

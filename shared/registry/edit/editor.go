@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
@@ -21,6 +22,7 @@ import (
 // force at every process that lives, from the very next request. After an error
 // the change may be stored or not; all methods but Rotate can simply be called again.
 type Editor struct {
+	js        jetstream.JetStream
 	registry  jetstream.KeyValue
 	secrets   jetstream.KeyValue
 	directory *Directory
@@ -53,7 +55,7 @@ func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory
 		}
 	}
 	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
-	return &Editor{registry: records, secrets: secrets, directory: directory, follower: follower, lease: lease, roll: roll, now: now}, nil
+	return &Editor{js: js, registry: records, secrets: secrets, directory: directory, follower: follower, lease: lease, roll: roll, now: now}, nil
 }
 
 // errRetry says that somebody else was faster and the change must be made anew.
@@ -121,14 +123,68 @@ func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, rec
 	if err != nil {
 		return 0, fmt.Errorf("encode %s: %w", key, err)
 	}
-	var stored uint64
-	if revision == 0 {
-		// Create also follows a deletion, which Update with revision 0 would not.
-		stored, err = kv.Create(ctx, key, data)
-	} else {
-		stored, err = kv.Update(ctx, key, data, revision)
+	header := nats.Header{}
+	switch entry, given := ctx.Value(entryKey{}).(Entry); {
+	case given:
+		header.Set(registry.HeaderAudit, EncodeEntry(entry))
+	case kv.Bucket() == registry.Bucket:
+		if entry, audited := e.entryOf(ctx, key, record); audited {
+			header.Set(registry.HeaderAudit, EncodeEntry(entry))
+		}
 	}
-	return stored, conflict(err, key)
+	if len(header) == 0 {
+		var stored uint64
+		if revision == 0 {
+			// Create also follows a deletion, which Update with revision 0 would not.
+			stored, err = kv.Create(ctx, key, data)
+		} else {
+			stored, err = kv.Update(ctx, key, data, revision)
+		}
+		return stored, conflict(err, key)
+	}
+	stored, err := e.store(ctx, kv, key, header, data, revision)
+	if revision == 0 && errors.Is(err, errRetry) {
+		// A record that is new also follows the mark of a deletion.
+		if mark := e.deletion(ctx, kv, key); mark > 0 {
+			return e.store(ctx, kv, key, header, data, mark)
+		}
+	}
+	return stored, err
+}
+
+// remove deletes a record of the registry over the revision that it has.
+func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
+	header := nats.Header{kvOperation: {"DEL"}}
+	if entry, audited := e.entryOf(ctx, key, nil); audited {
+		header.Set(registry.HeaderAudit, EncodeEntry(entry))
+	}
+	return e.store(ctx, e.registry, key, header, nil, revision)
+}
+
+// kvOperation is the header of a bucket's messages that are no values.
+const kvOperation = "KV-Operation"
+
+// store stores one revision of a record as a bucket does, with headers, which a bucket does not take.
+func (e *Editor) store(ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte, revision uint64) (uint64, error) {
+	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
+	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
+	if err != nil {
+		return 0, conflict(err, key)
+	}
+	return ack.Sequence, nil
+}
+
+// deletion is the revision with which a record was deleted; 0: it is there, or was never.
+func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
+	s, err := e.js.Stream(ctx, "KV_"+kv.Bucket())
+	if err != nil {
+		return 0
+	}
+	last, err := s.GetLastMsgForSubject(ctx, "$KV."+kv.Bucket()+"."+key)
+	if err != nil || last.Header.Get(kvOperation) == "" {
+		return 0
+	}
+	return last.Sequence
 }
 
 // conflict turns the server's "wrong last sequence" into errRetry. A bucket with

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
@@ -69,14 +68,6 @@ func (e *Editor) DeleteKey(ctx context.Context, id string) error {
 		if !exists {
 			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}
 		}
-		if err := e.registry.Delete(ctx, registry.APIKeyPrefix+id, jetstream.LastRevision(have.Revision)); err != nil {
-			return 0, conflict(err, registry.APIKeyPrefix+id)
-		}
-		// KV deletion does not say its revision, but it is not above the bucket's newest.
-		status, err := e.registry.Status(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("delete key %q: %w", id, err)
-		}
-		return lastRevision(status), nil
+		return e.remove(ctx, registry.APIKeyPrefix+id, have.Revision)
 	})
 }

@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,30 @@ func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string
 	return e.storeSample(ctx, workflowID, nodeID, sample)
 }
 
+// storeSample stores the sample payload of a node that is there. One that has it already is left as it is.
 func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
+	have, _, err := e.readSecrets(ctx, workflowID, nodeID)
+	if err != nil {
+		return err
+	}
+	if have.SamplePayload != nil && bytes.Equal(have.SamplePayload, sample) {
+		return nil
+	}
+	entry := NewEntry(actorOf(ctx), "sample-payload.set")
+	entry.WorkflowID, entry.NodeID = workflowID, nodeID
+	if w, exists := e.directory.Workflow(workflowID); exists {
+		entry.AccountID = w.Record.GetAccountId()
+	}
+	changed := Changed{Field: "samplePayload", To: notShown}
+	if have.SamplePayload != nil {
+		changed.From = notShown
+	}
+	entry.Changes = []Changed{changed}
+	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
+}
+
+// storeSampleOfNew stores that of a node that is being made: it is a part of that change.
+func (e *Editor) storeSampleOfNew(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	return e.changeSecrets(ctx, workflowID, nodeID, func(s *hookstartv1.TriggerSecrets) { s.SamplePayload = sample })
 }
 

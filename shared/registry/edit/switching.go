@@ -54,7 +54,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *hooks
 		}
 		next := proto.CloneOf(account.Record)
 		next.LastTransition = &hookstartv1.Transition{
-			Number: last.GetNumber() + 1, WorkflowId: id, Active: active, At: timestamppb.New(e.now()),
+			Number: last.GetNumber() + 1, WorkflowId: id, Active: active, At: timestamppb.New(e.now()), By: actorRecord(actorOf(ctx)),
 		}
 		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.GetId(), next, account.Revision); err != nil {
 			return 0, err
@@ -93,8 +93,16 @@ func (e *Editor) undone(account *hookstartv1.Account) (Versioned[*hookstartv1.Wo
 	return w, exists && w.Record.GetAccountId() == account.GetId() && w.Record.GetTransition() < last.GetNumber()
 }
 
+// carryOut does it in the name of whoever wanted it.
 func (e *Editor) carryOut(ctx context.Context, w Versioned[*hookstartv1.Workflow], t *hookstartv1.Transition) (uint64, error) {
+	if by := t.GetBy(); by != nil {
+		ctx = By(ctx, Actor{Kind: by.GetKind(), ID: by.GetId(), Name: by.GetName()})
+	}
 	return e.put(ctx, e.registry, registry.WorkflowPrefix+w.Record.GetId(), applied(w.Record, t), w.Revision)
+}
+
+func actorRecord(actor Actor) *hookstartv1.Actor {
+	return &hookstartv1.Actor{Kind: actor.Kind, Id: actor.ID, Name: actor.Name}
 }
 
 func applied(before *hookstartv1.Workflow, t *hookstartv1.Transition) *hookstartv1.Workflow {

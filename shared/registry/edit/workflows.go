@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -140,7 +139,11 @@ func (e *Editor) mergeTriggers(ctx context.Context, w *hookstartv1.Workflow, spe
 			added = append(added, secretsOf{spec.NodeID, token, spec.SamplePayload})
 		}
 		if spec.SamplePayload != nil {
-			if err := e.storeSample(ctx, w.GetId(), spec.NodeID, spec.SamplePayload); err != nil {
+			store := e.storeSample
+			if len(added) > 0 && added[len(added)-1].nodeID == spec.NodeID {
+				store = e.storeSampleOfNew
+			}
+			if err := store(ctx, w.GetId(), spec.NodeID, spec.SamplePayload); err != nil {
 				return nil, err
 			}
 		}
@@ -179,22 +182,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 			return 0, noWorkflow(id)
 		}
 		nodes = droppedNodes(have.Record, nil)
-		if err := e.registry.Delete(ctx, registry.WorkflowPrefix+id, jetstream.LastRevision(have.Revision)); err != nil {
-			return 0, conflict(err, registry.WorkflowPrefix+id)
-		}
-		// KV deletion does not say its revision, but it is not above the bucket's newest.
-		status, err := e.registry.Status(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("delete workflow %q: %w", id, err)
-		}
-		return lastRevision(status), nil
+		return e.remove(ctx, registry.WorkflowPrefix+id, have.Revision)
 	})
 	return e.forget(ctx, id, nodes, err)
-}
-
-func lastRevision(status jetstream.KeyValueStatus) uint64 {
-	if s, ok := status.(*jetstream.KeyValueBucketStatus); ok {
-		return s.StreamInfo().State.LastSeq
-	}
-	return 0
 }

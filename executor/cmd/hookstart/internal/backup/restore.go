@@ -344,6 +344,7 @@ func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket strin
 		if err := json.Unmarshal(line, &m); err != nil || m.Subject == subjectOf(registry.PlansKey) {
 			return err
 		}
+		delete(m.Headers, registry.HeaderAudit) // its entry is in the database, or was then
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m
 		}
