@@ -18,6 +18,7 @@ type Part struct {
 	Early      []Early          `json:",omitempty"`
 	Minutes    []MinuteCount    `json:",omitempty"`
 	Refusals   []Refusal        `json:",omitempty"`
+	Audit      []AuditEntry     `json:",omitempty"`
 }
 
 // KeptMessage is an unreadable message, and when it was dismissed; zero: it was not.

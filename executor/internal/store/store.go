@@ -288,6 +288,15 @@ type Store interface {
 	// One that is final, or whose StreamSequence is another one by now, is left as it is.
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
 
+	// AddAudit keeps entries of the audit, in one transaction. One whose ID is there already is left as it is.
+	AddAudit(ctx context.Context, entries []AuditEntry) error
+
+	// ListAudit returns at most limit entries after a position, the newest first: by At, then by ID, both descending.
+	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition, limit int) ([]AuditEntry, error)
+
+	// PruneAudit deletes at most limit entries from before a time, the oldest first, and returns how many.
+	PruneAudit(ctx context.Context, before time.Time, limit int) (int, error)
+
 	// Backup hands all that is kept to write, as it was at one moment, in parts of at most some hundred rows,
 	// the oldest records first. It returns write's error as it is. Others may write meanwhile; nothing of the
 	// database is locked while write works.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -58,7 +59,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 		"activate past what was the plan's limit": func(ctx context.Context) error { _, err := editor.Activate(ctx, "first"); return err },
 		"delete what was not there":               func(ctx context.Context) error { return editor.DeleteWorkflow(ctx, "new") },
 		"rotate at what was not there":            func(ctx context.Context) error { return editor.Rotate(ctx, "new", "node", 0) },
-		"a sample payload for what was not there": func(ctx context.Context) error { return editor.SetSamplePayload(ctx, "new", "node", []byte("1")) },
+		"a sample payload for what was not there": func(ctx context.Context) error { return editor.SetSamplePayload(ctx, "new", "node", []byte("2")) },
 		"put an account as it was": func(ctx context.Context) error {
 			_, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro")
 			return err
@@ -110,6 +111,11 @@ type alwaysRaced struct {
 func (a alwaysRaced) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
 	kv, err := a.JetStream.KeyValue(ctx, bucket)
 	return racedBucket{kv, a.tries}, err
+}
+
+func (a alwaysRaced) PublishMsg(context.Context, *nats.Msg, ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	a.tries.Add(1)
+	return nil, jetstream.ErrKeyExists
 }
 
 type racedBucket struct {

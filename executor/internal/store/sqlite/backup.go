@@ -92,6 +92,15 @@ func backUpCounts(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
 }
 
 func backUpMessages(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
+	if err := rowsOf(ctx, tx, selectAudit+`ORDER BY at, id`, func(rows *sql.Rows) error {
+		e, err := scanAudit(rows)
+		if err != nil {
+			return err
+		}
+		return parts.Add(len(e.Changes), func(p *store.Part) { p.Audit = append(p.Audit, e) })
+	}); err != nil {
+		return err
+	}
 	err := rowsOf(ctx, tx, `SELECT stream_sequence, subject, reason, at, dismissed_at FROM unreadable ORDER BY at, stream_sequence, subject`, func(rows *sql.Rows) error {
 		var u store.KeptMessage
 		var at int64
@@ -159,6 +168,7 @@ func (s *Store) Restore(ctx context.Context, part store.Part) error {
 			each(ctx, tx, insertReport, part.Reports, func(r store.AppliedReport) []any { return []any{r.ID, r.At.UnixMicro()} }),
 			each(ctx, tx, upsertTokenUse, part.TokenUses, func(u store.TokenUse) []any { return []any{u.TokenID, u.At.UnixMicro()} }),
 			each(ctx, tx, upsertRefusal, part.Refusals, refusalValues),
+			each(ctx, tx, insertAudit, part.Audit, auditValues),
 			each(ctx, tx, restoreUnreadable, part.Unreadable, func(u store.KeptMessage) []any {
 				return []any{store.Sequence(u.StreamSequence), u.Subject, u.Reason, u.At.UnixMicro(), micros(u.DismissedAt)}
 			}),

@@ -90,6 +90,7 @@ func fill(t *testing.T, s store.Store) {
 	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{{StreamSequence: 8, Progress: true}}, epoch.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
+	addAudit(t, s, audited(1, "a", "w"), audited(2, "b", "v"))
 	addDuplicates(t, s, "report", epoch, map[string]int64{id(2): 3, id(9000): 1})
 	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3), refusal("", "not_found", 1, 1, 9))
 }

@@ -1,0 +1,42 @@
+package store
+
+import "time"
+
+// AuditEntry is who did what, and when. It holds no secret.
+type AuditEntry struct {
+	ID         string // unique: of several entries of one ID the first is kept
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Action     string
+	AccountID  string // "": of none
+	WorkflowID string
+	NodeID     string
+	Changes    string // a JSON text, or ""
+}
+
+// AuditFilter says which entries a list shows; zero fields do not filter.
+type AuditFilter struct {
+	Actor      string // its ID, its name or its kind
+	AccountID  string
+	WorkflowID string
+	Since      time.Time // At not before
+	Until      time.Time // At before
+}
+
+// AuditPosition is a place in the list of entries, after the one of that time and ID. The zero
+// AuditPosition is the beginning.
+type AuditPosition struct {
+	At time.Time
+	ID string
+}
+
+// Storable is the entry with every value as it is stored.
+func (e AuditEntry) Storable() AuditEntry {
+	for _, text := range []*string{&e.ID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID, &e.WorkflowID, &e.NodeID, &e.Changes} {
+		*text = Text(*text)
+	}
+	e.At = Time(e.At)
+	return e
+}
