@@ -56,6 +56,7 @@ type Config struct {
 	RegistryCopy     string        `help:"API prefix of the NATS account that holds a copy of the registry, for ingresses that may not read the original: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
 	RunnerGroups     []string      `help:"Runner groups whose consumers the executor creates, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
 	Retention        time.Duration `help:"How long execution records are kept." default:"720h"`
+	AuditRetention   time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
 
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
@@ -116,6 +117,8 @@ func (c *Config) validate() error {
 		return errors.New("--connect-timeout and --shutdown-timeout must be more than 0")
 	case c.Retention < time.Minute:
 		return fmt.Errorf("--retention must be at least 1m, not %s", c.Retention)
+	case c.AuditRetention < 0:
+		return fmt.Errorf("--audit-retention must not be negative: %s", c.AuditRetention)
 	}
 	if err := program.CheckURL("--public-url", c.PublicURL); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
+	"github.com/hookstart/hookstart/executor/internal/auditor"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -188,6 +189,17 @@ func run(ctx context.Context, c Config) error {
 	background.Go(func() { prune(working, records, c.Retention, log) })
 	background.Go(func() { pruneEarly(working, records, c.StreamMaxAge, log) })
 	background.Go(func() { pruneCounts(working, records, log) })
+	audit := auditor.New(js, records, log)
+	for _, name := range registry.Streams() {
+		background.Go(func() { audit.Run(working, name) })
+	}
+	if c.AuditRetention > 0 {
+		background.Go(func() {
+			pruning(working, "entries of the audit", log, func() (int, error) {
+				return records.PruneAudit(working, time.Now().Add(-c.AuditRetention), pruneBatch)
+			})
+		})
+	}
 
 	streaming, stopStreaming := context.WithCancel(ctx)
 	defer stopStreaming()
@@ -202,7 +214,8 @@ func run(ctx context.Context, c Config) error {
 	})
 	calls := operate.New(operate.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Queues: waits, Changes: changed, Keyring: keyring,
-		DefaultPlan: c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
+		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, js) },
+		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
 	})
 	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: log, Done: streaming.Done()})
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: log})

@@ -63,6 +63,7 @@ type Config struct {
 	StreamMaxBytes   int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
 	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 	Retention        time.Duration `help:"How long execution records are kept." default:"720h"`
+	AuditRetention   time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
 	SyncAlways       bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
 	LogLevel         string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 

@@ -46,6 +46,8 @@ var operations = map[string]operation{
 	"create-key": {operate.Admin, everything, `{"name":"another","role":"viewer"}`, ""},
 	"revoke-key": {operate.Admin, aKey, "", ""},
 
+	"list-audit": {operate.Admin, everything, "", ""},
+
 	"list-plans":       {operate.Viewer, nothing, "", ""},
 	"list-accounts":    {operate.Viewer, nothing, "", ""},
 	"get-account":      {operate.Viewer, anAccount, "", ""},

@@ -82,6 +82,7 @@ func (s *server) router() http.Handler {
 	s.routeQueues(calls)
 	s.routeDeadLetters(calls)
 	s.routeBackup(calls)
+	s.routeAudit(calls)
 	s.routeEvents(fixedCalls)
 	document := openAPIDocument(config.OpenAPI)
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {

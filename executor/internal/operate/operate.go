@@ -4,6 +4,7 @@
 package operate
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,9 @@ type Config struct {
 	Roll *agree.Roll
 	// Store has the records.
 	Store store.Store
+	// AuditCaughtUp waits until the changes that were made are in the audit, or its context ends. nil: lists of the
+	// audit do not wait.
+	AuditCaughtUp func(context.Context)
 	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.
 	JetStream jetstream.JetStream
 	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not

@@ -41,6 +41,7 @@ type flags struct {
 	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
 	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
 	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do."`
+	Audit      auditVerbs      `cmd:"" help:"Who changed what."`
 	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
 	Run        runVerb         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
 

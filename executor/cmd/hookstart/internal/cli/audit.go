@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+)
+
+type auditVerbs struct {
+	List   auditList   `cmd:"" help:"List the changes, the newest first."`
+	Export auditExport `cmd:"" help:"Print all changes as JSON lines."`
+}
+
+// auditFilter says which changes are wanted.
+type auditFilter struct {
+	Actor    string `help:"Only of this actor: an ID, a name, or a kind (admin-token, key, user)." placeholder:"ACTOR"`
+	Account  string `help:"Only about this account." type:"id" placeholder:"ACCOUNT"`
+	Workflow string `help:"Only about this workflow." type:"id" placeholder:"WORKFLOW"`
+	Since    moment `help:"Only since then: a time, or how long ago, like 90m or 7d." placeholder:"WHEN"`
+	Until    moment `help:"Only before." placeholder:"WHEN"`
+}
+
+func (f auditFilter) filter() apiclient.AuditFilter {
+	return apiclient.AuditFilter{Actor: f.Actor, AccountID: f.Account, WorkflowID: f.Workflow, Since: f.Since.Time, Until: f.Until.Time}
+}
+
+type auditList struct {
+	auditFilter
+	paging
+}
+
+func (*auditList) Help() string {
+	return `Needs the admin token, or a key with the role admin.
+
+Example:
+
+  hookstart audit list --since 7d`
+}
+
+// Run implements the verb.
+func (v *auditList) Run(s *session) error {
+	return list(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) { return s.client.Audit(s.ctx, v.filter(), p) }, listing[api.AuditEntry]{
+		head: []string{"WHEN", "WHO", "ACTION", "ABOUT", "CHANGES"},
+		row: func(e api.AuditEntry) []string {
+			about := cmp.Or(e.WorkflowID, e.AccountID, "-")
+			if e.NodeID != "" {
+				about += "/" + e.NodeID
+			}
+			return []string{ago(e.At, s.now()), short(cmp.Or(e.Actor.Name, e.Actor.ID, e.Actor.Kind), 30), e.Action, about, short(changesText(e.Changes), 60)}
+		},
+		none: "No changes.",
+	})
+}
+
+// changesText is what people read of changes.
+func changesText(changes []api.AuditChange) string {
+	all := make([]string, len(changes))
+	for i, c := range changes {
+		switch {
+		case c.From == nil:
+			all[i] = fmt.Sprintf("%s: %v", c.Field, c.To)
+		case c.To == nil:
+			all[i] = fmt.Sprintf("%s: %v removed", c.Field, c.From)
+		default:
+			all[i] = fmt.Sprintf("%s: %v -> %v", c.Field, c.From, c.To)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+type auditExport struct {
+	auditFilter
+}
+
+func (*auditExport) Help() string {
+	return `One JSON text a line, the newest first, as the API has it.
+
+Example:
+
+  hookstart audit export --since 30d`
+}
+
+// Run implements the verb.
+func (v *auditExport) Run(s *session) error {
+	page := apiclient.Page{Limit: api.MaxLimit}
+	for {
+		part, err := s.client.Audit(s.ctx, v.filter(), page)
+		if err != nil {
+			return err
+		}
+		var raw api.List[json.RawMessage]
+		if err := json.Unmarshal(s.answer, &raw); err != nil {
+			return fmt.Errorf("read a page: %w", err)
+		}
+		var lines bytes.Buffer
+		for _, item := range raw.Items {
+			lines.Write(append(bytes.TrimSpace(item), '\n'))
+		}
+		if err := s.raw(lines.Bytes()); err != nil {
+			return err
+		}
+		if page.Cursor = part.NextCursor; page.Cursor == "" {
+			return nil
+		}
+	}
+}

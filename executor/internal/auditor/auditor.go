@@ -1,0 +1,180 @@
+// Package auditor takes the entries of the audit out of the registry's history, and into the database.
+//
+// Each change of the registry is one message of a bucket's stream, with what the audit says of it in a header: see
+// shared/registry/edit. So nothing is audited that was not done, and nothing is done that is not audited. What is
+// left is that each entry comes into the database exactly once:
+//
+//   - At least once: the consumer, which all executors share, begins with the oldest message and is acknowledged
+//     after the database has committed. It gives out one message at a time, in order. So once a message is
+//     acknowledged, all before it are, and only then are the earlier revisions of its record deleted. Until then the
+//     bucket keeps them, however often a record changes while the database is away.
+//   - At most once: an entry has an ID of its own, made with the change, and the database keeps one of each.
+package auditor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Durable is the name of the consumers that all executors share.
+const Durable = "audit"
+
+const (
+	// ackWait is after how long another executor gets what this one did not acknowledge.
+	ackWait = 5 * time.Second
+	// again is when a step that failed is tried again.
+	again = time.Second
+	// timeout bounds one step.
+	timeout = 10 * time.Second
+)
+
+// Auditor takes entries. Several of them, in several executors, share the work.
+type Auditor struct {
+	js    jetstream.JetStream
+	store store.Store
+	log   logrus.FieldLogger
+}
+
+// New takes entries from the registry's streams into s.
+func New(js jetstream.JetStream, s store.Store, log logrus.FieldLogger) *Auditor {
+	return &Auditor{js: js, store: s, log: log}
+}
+
+// Run takes the entries of one stream of the registry until the context ends, through faults of NATS and of the
+// database.
+func (a *Auditor) Run(ctx context.Context, name string) {
+	for said := (time.Time{}); ctx.Err() == nil; {
+		err := a.consume(ctx, name)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(said) > time.Minute {
+			said = time.Now()
+			a.log.WithError(err).WithField("stream", name).Warn("the audit cannot be taken from the registry's history; it is tried again")
+		}
+		pause(ctx, again)
+	}
+}
+
+// consumerConfig gives out one message at a time: the package's comment says why.
+func consumerConfig() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: Durable, Description: "hookstart: the executors take the audit from the registry's history",
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1, DeliverPolicy: jetstream.DeliverAllPolicy,
+	}
+}
+
+func (a *Auditor) consume(ctx context.Context, name string) error {
+	consumer, err := a.js.CreateOrUpdateConsumer(ctx, name, consumerConfig())
+	if err != nil {
+		return fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullHeartbeat(5*time.Second))
+	if err != nil {
+		return fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for {
+		msg, err := stream.Next(messages)
+		if err != nil {
+			return err
+		}
+		if err := a.take(context.WithoutCancel(ctx), msg); err != nil {
+			_ = msg.NakWithDelay(again)
+			return err
+		}
+		a.trim(ctx, name, msg)
+	}
+}
+
+// take keeps the entry of a message, and acknowledges it.
+func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	entry, exists, err := edit.DecodeEntry(msg.Headers())
+	switch {
+	case err != nil: // it will not become readable
+		a.log.WithError(err).WithField("subject", msg.Subject()).Error("a change has no entry in the audit")
+	case exists:
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		entry.At = meta.Timestamp
+		if err := a.store.AddAudit(ctx, []store.AuditEntry{Stored(entry)}); err != nil {
+			return err
+		}
+	}
+	return msg.DoubleAck(ctx)
+}
+
+// Stored is an entry as the database keeps it.
+func Stored(e edit.Entry) store.AuditEntry {
+	changes := ""
+	if len(e.Changes) > 0 {
+		text, err := json.Marshal(e.Changes)
+		if err != nil {
+			panic(err) // texts, numbers and booleans always marshal
+		}
+		changes = string(text)
+	}
+	return store.AuditEntry{
+		ID: e.ID, At: e.At, ActorKind: e.Actor.Kind, ActorID: e.Actor.ID, ActorName: e.Actor.Name, Action: e.Action,
+		AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: changes,
+	}
+}
+
+// trim deletes the earlier revisions of a record. If that fails, its next change does.
+func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
+	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" || before == "0" {
+		return // it is the first one
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	meta, err := msg.Metadata()
+	if err != nil {
+		return
+	}
+	s, err := a.js.Stream(ctx, name)
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSubject(msg.Subject()), jetstream.WithPurgeSequence(meta.Sequence.Stream))
+	}
+	if err != nil {
+		a.log.WithError(err).WithField("stream", name).Debug("earlier revisions of a record were not deleted")
+	}
+}
+
+// CaughtUp waits until all that the registry holds now is in the audit, or the context ends: who reads right after a
+// change finds it.
+func CaughtUp(ctx context.Context, js jetstream.JetStream) {
+	for _, name := range registry.Streams() {
+		for ctx.Err() == nil {
+			consumer, err := js.Consumer(ctx, name, Durable)
+			if err == nil && consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0 { //nolint:gosec // a count
+				break
+			}
+			pause(ctx, 20*time.Millisecond)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+

@@ -1,0 +1,75 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+const auditList = "audit"
+
+// auditWait is how long a list waits for changes that were made just before.
+const auditWait = 2 * time.Second
+
+// AuditFilter says which entries of the audit are wanted. Zero fields do not filter.
+type AuditFilter struct {
+	Actor      string // an ID, a name or a kind
+	AccountID  string
+	WorkflowID string
+	Since      time.Time
+	Until      time.Time
+}
+
+// Audit lists who did what, the newest first. What was confirmed before the call is in it.
+func (s *Service) Audit(ctx context.Context, by Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
+	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
+		at, id, err := page.afterTime(auditList, 1)
+		if err != nil {
+			return none, err
+		}
+		var after store.AuditPosition
+		if !at.IsZero() {
+			after = store.AuditPosition{At: at, ID: id[0]}
+		} else if s.config.AuditCaughtUp != nil {
+			waiting, cancel := context.WithTimeout(ctx, auditWait)
+			s.config.AuditCaughtUp(waiting)
+			cancel()
+		}
+		found, err := s.config.Store.ListAudit(ctx, store.AuditFilter(filter), after, page.Limit+1)
+		if err != nil {
+			return none, s.databaseError(ctx, err)
+		}
+		return list(auditList, found, page, auditEntryOf, func(e store.AuditEntry) string { return timePosition(e.At, e.ID) }), nil
+	})
+}
+
+func auditEntryOf(e store.AuditEntry) api.AuditEntry {
+	of := api.AuditEntry{
+		ID: e.ID, At: e.At, Actor: api.Actor{Kind: e.ActorKind, ID: e.ActorID, Name: e.ActorName}, Action: e.Action,
+		AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: []api.AuditChange{},
+	}
+	if e.Changes != "" {
+		_ = json.Unmarshal([]byte(e.Changes), &of.Changes) // written by package auditor
+	}
+	return of
+}
+
+// NoteSignIn says in the audit who signed in to the console, or was refused. It is not a change of the registry, and
+// is kept at once; a database that is away loses it.
+func (s *Service) NoteSignIn(ctx context.Context, by Caller, refused bool) {
+	action := "session.sign-in"
+	if refused {
+		action = "session.refused"
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	entry := edit.NewEntry(edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name}, action)
+	_ = s.config.Store.AddAudit(ctx, []store.AuditEntry{{
+		ID: entry.ID, At: time.Now(), ActorKind: entry.Actor.Kind, ActorID: entry.Actor.ID, ActorName: entry.Actor.Name,
+		Action: action, AccountID: by.AccountID,
+	}})
+}
