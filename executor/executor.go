@@ -34,6 +34,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"

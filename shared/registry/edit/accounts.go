@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -63,16 +62,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		case e.directory.used(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
 		}
-		if err := e.registry.Delete(ctx, registry.AccountPrefix+id, jetstream.LastRevision(have.Revision)); err != nil {
-			return 0, conflict(err, registry.AccountPrefix+id)
-		}
 		deleted = have.Record
-		// KV deletion does not say its revision, but it is not above the bucket's newest.
-		status, err := e.registry.Status(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("delete account %q: %w", id, err)
-		}
-		return lastRevision(status), nil
+		return e.remove(ctx, registry.AccountPrefix+id, have.Revision)
 	})
 	if err != nil || !e.directory.used(id) {
 		return err
