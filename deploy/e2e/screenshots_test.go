@@ -90,7 +90,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "execution-rerun", path: "/executions/" + ids["rerun"]},
 			{name: "execution-run-again", path: "/executions/" + ids["succeeded"], do: func(b *tab) {
 				b.click("#input-raw-tab")
-				b.click("[data-run-again]")
+				b.click("[data-run-again$='/rerun']")
 				b.text("[data-said]", "Started")
 			}},
 			{name: "executions", path: "/executions"},

@@ -67,6 +67,14 @@ func TestDeadLetters(t *testing.T) {
 		`"subject":"executions.start.default.other.node"}]`; items != want {
 		t.Errorf("got  %s\nwant %s", items, want)
 	}
+	for query, n := range map[string]int{
+		"reason=it+broke": 5, "reason=garbage": 6, "reason=broke&workflowId=other": 0,
+		"since=2026-03-01T12:00:04Z": 4, "until=2026-03-01T12:00:01Z": 2, "accountId=acme": 5, "accountId=other": 0,
+	} {
+		if got, _ := ids(r, "/dead-letters?limit=200&"+query); len(got) != n {
+			t.Errorf("%s: %q, want %d", query, got, n)
+		}
+	}
 	r.wantInvalid(r.get("/dead-letters?limit=201"), "limit", "")
 	r.wantInvalid(r.get("/dead-letters?cursor=x"), "cursor", "")
 	_, cursor := ids(r, "/dead-letters?limit=1")

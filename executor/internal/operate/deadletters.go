@@ -48,7 +48,7 @@ func (s *Service) DeadLetters(ctx context.Context, by Caller, filter DeadLetterF
 		if err != nil {
 			return none, err
 		}
-		found, err := store.DeadLetters(ctx, s.config.Store, store.DeadLetterFilter{AccountID: filter.AccountID, WorkflowID: filter.WorkflowID}, last, page.Limit+1)
+		found, err := store.DeadLetters(ctx, s.config.Store, store.DeadLetterFilter(filter), last, page.Limit+1)
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
