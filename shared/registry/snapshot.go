@@ -317,14 +317,13 @@ func (t *tables) workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
 		node  [1]Node
 		token [1]NodeToken
 	}{}
-	w := &whole.Workflow
-	*w = Workflow{
+	whole.Workflow = Workflow{
 		ID: r.GetId(), AccountID: shared(r.GetAccountId()), Queue: shared(r.GetQueue()),
 		Active: r.GetActive(), Transition: r.GetTransition(),
 		RateLimit: rateLimitFromRecord(r.GetRateLimit()),
 		Nodes:     whole.node[:0],
 	}
-	tokens := whole.token[:0]
+	w, tokens := &whole.Workflow, whole.token[:0]
 	delete(t.unusable, w.ID)
 	for _, trigger := range r.GetTriggers() {
 		node := Node{ID: shared(trigger.GetNodeId()), Tokens: tokensFromRecord(tokens, trigger.GetTokens())}

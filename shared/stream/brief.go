@@ -79,25 +79,28 @@ func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 			return nil, 0, err
 		}
 	}
-	if err := checkIDs(s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue); err != nil {
+	err := checkIDs(s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue)
+	if err != nil {
 		return nil, 0, err
 	}
 	if s.timed {
 		s.AcceptedAt = timeFromParts(s.seconds, s.nanos)
 	}
-	return &s.Start, bodyBytes, checkKind(s.Payload.Kind)
+	s.Payload.Kind, err = bodyKind(s.kind)
+	return &s.Start, bodyBytes, err
 }
 
 // briefStart is a start that is being read. The parts of a time can come one by one.
 type briefStart struct {
 	execution.Start
+	kind           int32
 	timed          bool
 	seconds, nanos int64
 }
 
 func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 	var text *string
-	switch field { //nolint:exhaustive // these are the fields of ours
+	switch field { //nolint:exhaustive // numbers, not states
 	case 1:
 		text = &s.ID
 	case 2:
@@ -135,14 +138,14 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 }
 
 func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
-	switch field { //nolint:exhaustive // as above
+	switch field { //nolint:exhaustive // numbers, not states
 	case 6:
 		s.Source = execution.Webhook
 		if hookstartv1.ExecutionSource(int32(value)) == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN { //nolint:gosec // as in the generated code
 			s.Source = execution.Rerun
 		}
 	case 11:
-		s.Payload.Kind = execution.BodyKind(int32(value)) //nolint:gosec // as in the generated code
+		s.kind = int32(value) //nolint:gosec // as in the generated code
 	case 17:
 		s.Verified = protowire.DecodeBool(value)
 	case 18:

@@ -68,6 +68,9 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 		damaged[n] ^= 0xff
 		same(t, "damaged", msg.Subject, msg.Header, damaged)
 	}
+	for _, kind := range []uint64{0, 1, 3, 4, 257, 1 << 32, 1<<64 - 1} {
+		same(t, "a body kind", msg.Subject, msg.Header, protowire.AppendVarint(protowire.AppendTag(bytes.Clone(msg.Data), 11, protowire.VarintType), kind))
+	}
 	twice := append(bytes.Clone(msg.Data), msg.Data...) // the last one of each field counts
 	same(t, "twice", msg.Subject, msg.Header, twice)
 	group := protowire.AppendTag(bytes.Clone(msg.Data), 99, protowire.StartGroupType)

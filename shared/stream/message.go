@@ -158,8 +158,8 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	if m.GetSource() == hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN {
 		source = execution.Rerun
 	}
-	kind := execution.BodyKind(m.GetBodyKind()) //nolint:gosec // checked next
-	if err := checkKind(kind); err != nil {
+	kind, err := bodyKind(int32(m.GetBodyKind()))
+	if err != nil {
 		return nil, err
 	}
 	return &execution.Start{
@@ -187,11 +187,11 @@ func decodeStart(data []byte, trace string) (*execution.Start, error) {
 	}, nil
 }
 
-func checkKind(kind execution.BodyKind) error {
-	if k := hookstartv1.BodyKind(kind); k < hookstartv1.BodyKind_BODY_KIND_JSON || k > hookstartv1.BodyKind_BODY_KIND_BINARY {
-		return fmt.Errorf("body kind %d is not known", kind)
+func bodyKind(number int32) (execution.BodyKind, error) {
+	if k := hookstartv1.BodyKind(number); k < hookstartv1.BodyKind_BODY_KIND_JSON || k > hookstartv1.BodyKind_BODY_KIND_BINARY {
+		return 0, fmt.Errorf("body kind %d is not known", number)
 	}
-	return nil
+	return execution.BodyKind(number), nil //nolint:gosec // within the bounds
 }
 
 func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -50,28 +51,37 @@ func update(ctx context.Context, tx *sql.Tx, moves []store.Move, seqs map[string
 // inRows runs a statement on rows of values, of which each has a width. It returns how many rows of the table changed.
 func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string) (changed int64, err error) {
 	row := "(" + strings.Repeat("?, ", width-1) + "?)"
-	for size := together; len(rows) > 0; size = 1 {
-		if len(rows) < size*width {
-			continue
-		}
-		prepared, err := tx.PrepareContext(ctx, statement(strings.Repeat(row+", ", size-1)+row))
+	for _, size := range []int{together, 1} {
+		some := len(rows) / (size * width) * size * width
+		n, err := inRowsOf(ctx, tx, rows[:some], size*width, statement(strings.Repeat(row+", ", size-1)+row))
 		if err != nil {
 			return 0, err
 		}
-		for ; len(rows) >= size*width && err == nil; rows = rows[size*width:] {
-			var result sql.Result
-			if result, err = prepared.ExecContext(ctx, rows[:size*width]...); err == nil {
-				var n int64
-				n, err = result.RowsAffected()
-				changed += n
-			}
-		}
-		if closeErr := prepared.Close(); err == nil { //nolint:sqlclosecheck // before the next one is prepared
-			err = closeErr
-		}
+		changed, rows = changed+n, rows[some:]
+	}
+	return changed, nil
+}
+
+// inRowsOf runs a statement on so many values at once.
+func inRowsOf(ctx context.Context, tx *sql.Tx, values []any, size int, statement string) (changed int64, err error) {
+	if len(values) == 0 {
+		return 0, nil
+	}
+	prepared, err := tx.PrepareContext(ctx, statement)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = prepared.Close() }()
+	for some := range slices.Chunk(values, size) {
+		result, err := prepared.ExecContext(ctx, some...)
 		if err != nil {
 			return 0, err
 		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return 0, err
+		}
+		changed += n
 	}
 	return changed, nil
 }
