@@ -177,4 +177,3 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	}
 }
-
