@@ -24,7 +24,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 		refused = write(part)
 		return refused
 	})
-	for _, read := range []func(context.Context, *sql.Tx, *store.Parts) error{backUpRecords, backUpCounts, backUpMessages} {
+	for _, read := range []func(context.Context, *sql.Tx, *store.Parts) error{s.backUpRecords, backUpCounts, backUpMessages} {
 		if err = read(ctx, tx, parts); err != nil {
 			break
 		}
@@ -41,14 +41,35 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 	return nil
 }
 
-func backUpRecords(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
-	return rowsOf(ctx, tx, selectRecords+`ORDER BY e.accepted_at, e.id`, func(rows *sql.Rows) error {
-		r, err := scan(rows)
+func (s *Store) backUpRecords(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
+	const atOnce = 200
+	var records []store.Record
+	var origins []int64
+	flush := func() error {
+		if err := s.withOrigins(ctx, tx, records, origins); err != nil {
+			return err
+		}
+		for _, r := range records {
+			if err := parts.AddRecord(r); err != nil {
+				return err
+			}
+		}
+		records, origins = records[:0], origins[:0]
+		return nil
+	}
+	if err := rowsOf(ctx, tx, selectRecords+joined(store.Filter{})+`ORDER BY e.accepted_at, e.id`, func(rows *sql.Rows) error {
+		r, origin, err := scan(rows)
 		if err != nil {
 			return err
 		}
-		return parts.AddRecord(r)
-	})
+		if records, origins = append(records, r), append(origins, origin); len(records) < atOnce {
+			return nil
+		}
+		return flush()
+	}); err != nil {
+		return err
+	}
+	return flush()
 }
 
 func backUpCounts(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {

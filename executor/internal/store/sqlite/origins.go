@@ -3,7 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
+	"sync"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
@@ -68,4 +72,86 @@ func (l *lookup) of(ctx context.Context, tx *sql.Tx, origin store.Origin) (numbe
 	}
 	l.added[origin] = n
 	return n, nil
+}
+
+// readOrigins are those that this process has read, by their numbers. It is safe for concurrent use.
+type readOrigins struct {
+	mu       sync.RWMutex
+	byNumber map[int64]store.Origin
+}
+
+// withOrigins gives records their origins, which are named by their numbers. To join them to each record would cost more
+// than the record itself.
+func (s *Store) withOrigins(ctx context.Context, db rowsQuerier, records []store.Record, numbers []int64) error {
+	found, missing := s.known.of(numbers)
+	if len(missing) > 0 {
+		if err := readMissing(ctx, db, missing, found); err != nil {
+			return err
+		}
+		s.known.add(found)
+	}
+	for i, number := range numbers {
+		o, known := found[number]
+		if !known {
+			return fmt.Errorf("the record %s has the origin %d, which is not there", records[i].ID, number)
+		}
+		r := &records[i]
+		r.AccountID, r.WorkflowID, r.NodeID, r.Queue = o.AccountID, o.WorkflowID, o.NodeID, o.Queue
+		r.Source, r.TokenID, r.Sender, r.Verified = o.Source, o.TokenID, o.Sender, o.Verified
+	}
+	return nil
+}
+
+// rowsQuerier is a database or a transaction.
+type rowsQuerier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// of returns those that are known, and which are not.
+func (k *readOrigins) of(numbers []int64) (found map[int64]store.Origin, missing []int64) {
+	found = make(map[int64]store.Origin)
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, number := range numbers {
+		if _, have := found[number]; have || slices.Contains(missing, number) {
+			continue
+		}
+		if o, known := k.byNumber[number]; known {
+			found[number] = o
+		} else {
+			missing = append(missing, number)
+		}
+	}
+	return found, missing
+}
+
+func (k *readOrigins) add(found map[int64]store.Origin) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byNumber == nil || len(k.byNumber)+len(found) > maxRemembered {
+		k.byNumber = make(map[int64]store.Origin)
+	}
+	maps.Copy(k.byNumber, found)
+}
+
+func readMissing(ctx context.Context, db rowsQuerier, missing []int64, into map[int64]store.Origin) error {
+	list, err := json.Marshal(missing)
+	if err != nil {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified
+		FROM origins o JOIN workflows w USING (workflow) WHERE o.origin IN (SELECT value FROM json_each(?))`, string(list))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var number int64
+		var o store.Origin
+		if err := rows.Scan(&number, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue, &o.Source, &o.TokenID, &o.Sender, &o.Verified); err != nil {
+			return err
+		}
+		into[number] = o
+	}
+	return rows.Err()
 }

@@ -40,7 +40,7 @@ func TestListUsesItsIndex(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := s.plan(t.Context(), selectRecords+where+newestFirst.by+` LIMIT 50`, args)
+			text, err := s.plan(t.Context(), selectRecords+joined(c.filter)+where+newestFirst.by+` LIMIT 50`, args)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := s.plan(t.Context(), selectRecords+where+newestFirst.by+` LIMIT 50`, args)
+		text, err := s.plan(t.Context(), selectRecords+joined(filter)+where+newestFirst.by+` LIMIT 50`, args)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
-	records, err := s.records(ctx, "get", `WHERE e.id = ?`, keyOf(id))
+	records, err := s.records(ctx, "get", joined(store.Filter{}), `WHERE e.id = ?`, keyOf(id))
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -29,7 +29,7 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.records(ctx, "get many", `WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
+	return s.records(ctx, "get many", joined(store.Filter{}), `WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
 }
 
 // List implements store.Store.
@@ -50,7 +50,7 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 	if err != nil {
 		return nil, err
 	}
-	return s.records(ctx, what, where+in.by+` LIMIT ?`, append(args, limit)...)
+	return s.records(ctx, what, joined(filter), where+in.by+` LIMIT ?`, append(args, limit)...)
 }
 
 // CountByTime implements store.Store.
@@ -151,18 +151,25 @@ func (s *Store) unreadable(ctx context.Context, what, query string, args ...any)
 	return found, nil
 }
 
-func (s *Store) records(ctx context.Context, what, condition string, args ...any) ([]store.Record, error) {
+// records reads from what joined names.
+func (s *Store) records(ctx context.Context, what, from, condition string, args ...any) ([]store.Record, error) {
 	var found []store.Record
+	var origins []int64
 	err := s.read(ctx, what, func(rows *sql.Rows) error {
-		r, err := scan(rows)
+		r, origin, err := scan(rows)
 		if err != nil {
 			return err
 		}
-		found = append(found, r)
+		found, origins = append(found, r), append(origins, origin)
 		return nil
-	}, selectRecords+condition, args...)
+	}, selectRecords+from+condition, args...)
 	if err != nil {
 		return nil, err
+	}
+	s.underway.RLock()
+	defer s.underway.RUnlock()
+	if err := s.withOrigins(ctx, s.reader, found, origins); err != nil {
+		return nil, fmt.Errorf("sqlite: %s: %w", what, err)
 	}
 	return found, nil
 }

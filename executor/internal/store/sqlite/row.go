@@ -10,13 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// selectRecords is the beginning of every query that scan reads. The dictionaries come last: a record is looked up
-// first, and then what it has in common with others.
+// selectRecords is what scan reads. What a record has in common with others it names by a number: see withOrigins.
 const selectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, coalesce(e.delivery_id, e.other_delivery), e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output,
-	w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified,
-	coalesce((SELECT duplicates FROM duplicate_counts WHERE id = e.id), 0)
-	FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow `
+	coalesce((SELECT duplicates FROM duplicate_counts WHERE id = e.id), 0), e.origin FROM `
 
 // The columns of new records. Most have those of the short form only.
 const (
@@ -93,22 +90,21 @@ func after(begin, t time.Time) any {
 	return t.UnixMicro() - begin.UnixMicro()
 }
 
-func scan(rows *sql.Rows) (store.Record, error) {
+// scan reads a record, without its origin, and the number of that.
+func scan(rows *sql.Rows) (r store.Record, origin int64, err error) {
 	var (
-		r                                                     store.Record
 		id                                                    []byte
 		status, accepted, recordedAfter                       int64
 		startedAfter, finishedAfter, dismissed                sql.NullInt64
 		content, delivery, rerun, replay, requeued, errorText sql.NullString
 	)
-	err := rows.Scan(
+	err = rows.Scan(
 		&id, &status, &accepted, &recordedAfter, &startedAfter, &finishedAfter, &content,
 		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, &dismissed, &errorText, &r.Output,
-		&r.WorkflowID, &r.NodeID, &r.AccountID, &r.Queue, &r.Source, &r.TokenID, &r.Sender, &r.Verified,
-		&r.Duplicates,
+		&r.Duplicates, &origin,
 	)
 	if err != nil {
-		return r, err
+		return r, 0, err
 	}
 	r.ID, r.Status = idOf(id), statusOf(status)
 	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(accepted+recordedAfter)
@@ -125,7 +121,7 @@ func scan(rows *sql.Rows) (store.Record, error) {
 		r.ContentType = usualContentType
 	}
 	r.DeliveryID, r.RerunOf, r.ReplayOf, r.RequeuedAs, r.Error = delivery.String, rerun.String, replay.String, requeued.String, errorText.String
-	return r, nil
+	return r, origin, nil
 }
 
 // keyOf is how an ID is stored: a UUID as its 16 bytes, any other text as it is. One that has 16 bytes of its own gets one more,

@@ -33,6 +33,7 @@ type Store struct {
 	// underway is read-locked by every method, and locked by Close to wait for them.
 	underway sync.RWMutex
 	origins  origins
+	known    readOrigins
 }
 
 var _ store.Store = (*Store)(nil)
