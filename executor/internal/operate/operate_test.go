@@ -24,7 +24,7 @@ var mayCall = map[string]operate.Role{
 	"SetSamplePayload": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
 	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,
 
-	"BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
+	"Audit": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }
 
 // Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.
@@ -35,6 +35,9 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 		if method.Type().NumIn() < 2 || method.Type().In(1) != reflect.TypeFor[operate.Caller]() {
 			t.Errorf("%s: its second argument is no Caller", name)
 			continue
+		}
+		if name == "NoteSignIn" {
+			continue // it answers nothing, and is about who has signed in, or was refused
 		}
 		least, listed := mayCall[name]
 		if !listed {
