@@ -210,13 +210,13 @@ func run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	signIn := signin.New(signin.Config{
-		AdminToken: c.AdminToken, Keys: keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(o.Metrics),
-	})
 	calls := operate.New(operate.Config{
 		Editor: editor, Directory: directory, Roll: roll, Store: records, JetStream: js, Queues: waits, Changes: changed, Keyring: keyring,
 		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, js) },
 		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(o.Traces, "executor"),
+	})
+	signIn := signin.New(signin.Config{
+		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(o.Metrics),
 	})
 	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: log, Done: streaming.Done()})
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: log})

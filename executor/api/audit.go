@@ -16,7 +16,7 @@ type AuditEntry struct {
 
 // Actor is who made a change.
 type Actor struct {
-	Kind string `json:"kind" doc:"admin-token, key, user; or system: nobody asked for it." example:"key"`
+	Kind string `json:"kind" doc:"admin-token, key, user; system: nobody asked for it; or unknown: somebody was refused at the sign-in." example:"key"`
 	ID   string `json:"id" doc:"The key's, or the user's at the identity provider; empty for the admin token."`
 	Name string `json:"name" doc:"For people."`
 }

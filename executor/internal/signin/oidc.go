@@ -117,7 +117,11 @@ func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next stri
 		}
 		return a.Next, err
 	}
-	s.sessions.start(w, r, session{Kind: operate.User, User: &of})
+	by, err := s.config.OIDC.caller(of)
+	if err != nil {
+		return a.Next, err
+	}
+	s.begin(w, r, session{Kind: operate.User, User: &of}, by)
 	return a.Next, nil
 }
 

@@ -1,16 +1,19 @@
 package signin
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +161,10 @@ func TestSignInThroughOIDC(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
 	s := p.signIn("groups=team-b:admin", "groups=team-a:editor@acme", "groups=staff:viewer")
+	var noted []string
+	s.config.Note = func(_ context.Context, by operate.Caller, refused bool) {
+		noted = append(noted, fmt.Sprint(by.ID, refused))
+	}
 	cookie, state := p.begin(s)
 	if cookie.SameSite != http.SameSiteLaxMode || !cookie.HttpOnly {
 		t.Errorf("cookie %s", cookie)
@@ -178,6 +185,15 @@ func TestSignInThroughOIDC(t *testing.T) {
 		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", by)
 		}
+	}
+	if want := []string{"u1false", "true", "true"}; !slices.Equal(noted, want) {
+		t.Errorf("noted %q, want %q", noted, want)
+	}
+	for range 2 * notedRefusals {
+		_, _, _ = answered(s, "state=none")
+	}
+	if len(noted) > 3+notedRefusals {
+		t.Errorf("%d sign-ins are noted", len(noted))
 	}
 	// The rule is no more.
 	session := set[len(set)-1]

@@ -10,6 +10,9 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
@@ -25,6 +28,9 @@ type Config struct {
 	Once string
 	// OIDC is the identity provider. nil: none.
 	OIDC *OIDC
+	// Note is told who has signed in to the console, and that somebody was refused: of refusals, so many a minute that
+	// strangers cannot fill what keeps them. nil: nobody is.
+	Note func(ctx context.Context, by operate.Caller, refused bool)
 	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
 	Failures *Failures
 }
@@ -45,13 +51,17 @@ type SignIn struct {
 	sessions sessions
 	once     *once
 	origins  *http.CrossOriginProtection
+	refused  *rate.Limiter
 }
+
+// notedRefusals is how many refused sign-ins are noted in a minute.
+const notedRefusals = 30
 
 // New makes one.
 func New(c Config) *SignIn {
 	return &SignIn{
 		token: sha256.Sum256([]byte(c.AdminToken)), config: c, sessions: newSessions(c.AdminToken), once: newOnce(c.Once),
-		origins: http.NewCrossOriginProtection(),
+		origins: http.NewCrossOriginProtection(), refused: rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
 	}
 }
 
@@ -112,10 +122,10 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 
 // ByToken begins a session if the text is the admin token or a key. It fails as Call does; a wrong text waits.
 func (s *SignIn) ByToken(w http.ResponseWriter, r *http.Request, token string) error {
-	_, of, err := s.byToken(r.Context(), strings.TrimSpace(token))
+	by, of, err := s.byToken(r.Context(), strings.TrimSpace(token))
 	switch {
 	case err == nil:
-		s.sessions.start(w, r, of)
+		s.begin(w, r, of, by)
 	case errors.Is(err, ErrUnknown):
 		s.failed(r, AtConsole)
 	}
@@ -141,13 +151,21 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 // up by a request that only looks. Who has a session already has not failed.
 func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
-		s.sessions.start(w, r, session{Kind: operate.AdminToken})
+		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
 		return true
 	}
 	if _, valid := s.sessions.of(r); !valid {
 		s.failed(r, AtConsole)
 	}
 	return false
+}
+
+// begin begins a session, and notes whose.
+func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, by operate.Caller) {
+	s.sessions.start(w, r, of)
+	if s.config.Note != nil {
+		s.config.Note(r.Context(), by, false)
+	}
 }
 
 // Out ends the session.
@@ -164,6 +182,9 @@ func (s *SignIn) isAdminToken(token string) bool {
 }
 
 func (s *SignIn) failed(r *http.Request, at string) {
+	if at == AtConsole && s.config.Note != nil && s.refused.Allow() {
+		s.config.Note(r.Context(), operate.Caller{Kind: "unknown"}, true)
+	}
 	if s.config.Failures != nil {
 		s.config.Failures.Failed(r.Context(), at, r.RemoteAddr)
 	}
