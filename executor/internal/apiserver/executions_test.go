@@ -110,7 +110,7 @@ func TestExecutionRecord(t *testing.T) {
 	})
 	r.check(r.store.AddDuplicates(t.Context(), "report", epoch, map[string]int64{id(1): 3}))
 	want := `{"executionId":"` + id(1) + `","accountId":"acme","workflowId":"wf","nodeId":"node","source":"webhook","status":"succeeded",` +
-		`"deliveryId":"d-1","acceptedAt":"2026-03-01T12:00:00.123456Z","recordedAt":"2026-03-01T12:00:00.124456Z",` +
+		`"deliveryId":"d-1","verified":false,"acceptedAt":"2026-03-01T12:00:00.123456Z","recordedAt":"2026-03-01T12:00:00.124456Z",` +
 		`"startedAt":"2026-03-01T12:00:01.123456Z","finishedAt":"2026-03-01T12:00:02.123456Z","contentType":"application/json",` +
 		fmt.Sprintf(`"bodyBytes":15,"duplicates":3,"streamSequence":%d`, sequence)
 	detail := want + `,"headers":{"X-Multi":["1","2"]},"query":{"q":[""]},"error":null,"input":{ "a" : "<&>" },"output":{ "out" : 1.50 }}`
