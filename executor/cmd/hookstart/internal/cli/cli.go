@@ -42,6 +42,8 @@ type flags struct {
 	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
 	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do."`
 	Audit      auditVerbs      `cmd:"" help:"Who changed what."`
+	Export     exportVerb      `cmd:"" help:"Print the installation as YAML documents."`
+	Apply      applyVerb       `cmd:"" help:"Make the installation what YAML files describe."`
 	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
 	Run        runVerb         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
 

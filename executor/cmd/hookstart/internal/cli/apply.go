@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
+)
+
+type exportVerb struct{}
+
+func (*exportVerb) Help() string {
+	return `YAML documents of accounts, workflows and senders; tokens and secrets are not in
+them. What the key does not see is left out.
+
+Example:
+
+  hookstart export > hookstart.yaml`
+}
+
+// Run implements the verb.
+func (*exportVerb) Run(s *session) error {
+	have, err := manifest.State(s.ctx, s.client)
+	if err != nil {
+		return err
+	}
+	return have.Write(s.Out)
+}
+
+type applyVerb struct {
+	File   []string `short:"f" required:"" help:"A file with YAML documents, - for stdin. It may be given several times." placeholder:"FILE" sep:"none"`
+	More   []string `arg:"" optional:"" name:"file" help:"More files: -f *.yaml."`
+	DryRun bool     `help:"Only show the differences. The exit code is 2 if there are any."`
+	Prune  bool     `help:"Delete the accounts, workflows and senders that no document describes."`
+}
+
+func (*applyVerb) Help() string {
+	return `The differences are shown before anything is changed. A second apply of the same
+files changes nothing. A new sender takes its secrets from the environment
+variables that its document names in secretsFrom.
+
+Examples:
+
+  hookstart export > hookstart.yaml
+  hookstart apply -f hookstart.yaml --dry-run
+  hookstart apply -f hookstart.yaml --prune`
+}
+
+// differencesFound is the exit code of a dry run that finds some.
+const differencesFound exited = 2
+
+// Run implements the verb.
+func (v *applyVerb) Run(s *session) error {
+	want := &manifest.Set{}
+	for _, file := range append(v.File, v.More...) {
+		if err := readDocuments(want, file, s.In); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	have, err := manifest.State(s.ctx, s.client)
+	if err != nil {
+		return err
+	}
+	steps := manifest.Plan(have, want, v.Prune)
+	if len(steps) == 0 {
+		return s.line("No differences.")
+	}
+	for _, step := range steps {
+		for _, line := range step.Lines {
+			if err := s.line("%s", line); err != nil {
+				return err
+			}
+		}
+	}
+	if v.DryRun {
+		panic(differencesFound)
+	}
+	failed := 0
+	for _, step := range steps {
+		if err := step.Do(s.ctx, s.client); err != nil {
+			failed++
+			_ = explain(s.Err, fmt.Errorf("%s: %w", step.Lines[0], err))
+		}
+	}
+	if failed > 0 {
+		return &hintError{fmt.Errorf("%d of %d differences remain", failed, len(steps)), "mend what is said above, and apply the same files again"}
+	}
+	return s.line("Applied: %d differences.", len(steps))
+}
+
+func readDocuments(into *manifest.Set, file string, stdin io.Reader) (err error) {
+	if file == "-" {
+		return into.Read(stdin)
+	}
+	opened, err := os.Open(file) //nolint:gosec // the operator's own file
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	return into.Read(opened)
+}

@@ -1,0 +1,184 @@
+// Package manifest keeps an installation in reviewed files: it reads and writes YAML documents of accounts,
+// workflows and senders, and says how an installation differs from them.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// The kinds of documents, in the order in which they are applied.
+const (
+	KindAccount  = "Account"
+	KindWorkflow = "Workflow"
+	KindSender   = "Sender"
+)
+
+// Set is what some documents describe, or what an installation has. Each list is in the order of its documents.
+type Set struct {
+	Accounts  []Account
+	Workflows []Workflow
+	Senders   []Sender
+}
+
+// Account is a document of kind Account.
+type Account struct {
+	Kind string `json:"kind" yaml:"kind"`
+	ID   string `json:"id" yaml:"id"`
+	Name string `json:"name" yaml:"name"`
+	Plan string `json:"plan" yaml:"plan"`
+}
+
+// Workflow is a document of kind Workflow.
+type Workflow struct {
+	Kind      string `json:"kind" yaml:"kind"`
+	ID        string `json:"id" yaml:"id"`
+	AccountID string `json:"accountId" yaml:"accountId"`
+	Name      string `json:"name" yaml:"name"`
+	// Queue is "default" if it is left out.
+	Queue string `json:"queue,omitempty" yaml:"queue,omitempty"`
+	// Active is nil if it is left out: then it stays as it is.
+	Active    *bool      `json:"active,omitempty" yaml:"active,omitempty"`
+	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
+	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
+}
+
+// RateLimit is a workflow's own.
+type RateLimit struct {
+	Requests      int64 `json:"requests" yaml:"requests"`
+	WindowSeconds int64 `json:"windowSeconds" yaml:"windowSeconds"`
+}
+
+// Trigger is a trigger node of a workflow.
+type Trigger struct {
+	NodeID string `json:"nodeId" yaml:"nodeId"`
+	Name   string `json:"name,omitempty" yaml:"name,omitempty"`
+	// SamplePayload is JSON: as a text, which keeps it to the byte, or as YAML. Left out, it stays as it is.
+	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
+}
+
+// Sender is a document of kind Sender. It holds no secret.
+type Sender struct {
+	Kind       string            `json:"kind" yaml:"kind"`
+	WorkflowID string            `json:"workflowId" yaml:"workflowId"`
+	NodeID     string            `json:"nodeId" yaml:"nodeId"`
+	Preset     string            `json:"preset" yaml:"preset"`
+	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
+	// SecretsFrom are names of environment variables with the secrets, the newest first. They are read when the
+	// sender is new at its node; later, secrets are changed by their own call.
+	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
+}
+
+// Payload is one JSON text.
+type Payload string
+
+// UnmarshalJSON takes a JSON text, or the text of one.
+func (p *Payload) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		*p = Payload(data)
+		return nil
+	}
+	if !json.Valid([]byte(text)) {
+		return fmt.Errorf("samplePayload: %.40q is not JSON; a JSON string is written in quotes of its own: '\"text\"'", text)
+	}
+	*p = Payload(text)
+	return nil
+}
+
+// Read reads the documents of one file. Its errors say which document is wrong, counted from 1.
+func (s *Set) Read(from io.Reader) error {
+	documents := yaml.NewDecoder(from)
+	for number := 1; ; number++ {
+		var document map[string]any
+		err := documents.Decode(&document)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("document %d: %w", number, err)
+		case document == nil: // nothing between two separators
+			continue
+		}
+		if err := s.add(document); err != nil {
+			return fmt.Errorf("document %d: %w", number, err)
+		}
+	}
+}
+
+func (s *Set) add(document map[string]any) (err error) {
+	data, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	switch kind := document["kind"]; kind {
+	case KindAccount:
+		s.Accounts, err = with(s.Accounts, data)
+	case KindWorkflow:
+		s.Workflows, err = with(s.Workflows, data)
+	case KindSender:
+		s.Senders, err = with(s.Senders, data)
+	case nil:
+		return fmt.Errorf("kind is missing: %s, %s or %s", KindAccount, KindWorkflow, KindSender)
+	default:
+		return fmt.Errorf("there is no kind %v: %s, %s and %s are", kind, KindAccount, KindWorkflow, KindSender)
+	}
+	return err
+}
+
+// with reads one document into a list. A field that a document of this kind does not have is an error.
+func with[T interface{ key() string }](list []T, data []byte) ([]T, error) {
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	var one T
+	if err := strict.Decode(&one); err != nil {
+		return list, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	for _, other := range list {
+		if other.key() == one.key() {
+			return list, fmt.Errorf("%s is there twice", one.key())
+		}
+	}
+	return append(list, one), nil
+}
+
+func (a Account) key() string  { return "account " + a.ID }
+func (w Workflow) key() string { return "workflow " + w.ID }
+func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
+
+// Write writes the documents of a set.
+func (s *Set) Write(to io.Writer) error {
+	documents := yaml.NewEncoder(to)
+	documents.SetIndent(2)
+	var errs []error
+	for _, a := range s.Accounts {
+		errs = append(errs, documents.Encode(a))
+	}
+	for _, w := range s.Workflows {
+		errs = append(errs, documents.Encode(w))
+	}
+	for _, sender := range s.Senders {
+		errs = append(errs, documents.Encode(sender))
+	}
+	return errors.Join(append(errs, documents.Close())...)
+}
+
+// put is the document as the API takes it.
+func (w Workflow) put() api.PutWorkflow {
+	put := api.PutWorkflow{AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Triggers: []api.PutTrigger{}}
+	if w.RateLimit != nil {
+		put.RateLimit = &api.RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
+	}
+	for _, t := range w.Triggers {
+		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload)})
+	}
+	return put
+}

@@ -1,0 +1,235 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Step is one difference, and what ends it.
+type Step struct {
+	// Lines say what changes, for people; the first one is the heading.
+	Lines []string
+	// Do makes the change.
+	Do func(ctx context.Context, client *apiclient.Client) error
+}
+
+// Plan lists the steps from what there is to what documents want, in the order in which they must be made: what
+// others need comes first, a workflow is switched on only once its senders are set, and what prune deletes comes
+// last. Without prune, nothing is deleted but nodes that a workflow's document leaves out.
+func Plan(have, want *Set, prune bool) []Step {
+	var steps []Step
+	add := func(step *Step) {
+		if step != nil {
+			steps = append(steps, *step)
+		}
+	}
+	workflows := byKey(have.Workflows)
+	accounts := byKey(have.Accounts)
+	senders := byKey(have.Senders)
+	for _, a := range want.Accounts {
+		before, exists := accounts[a.key()]
+		add(a.step(before, exists))
+	}
+	for _, w := range want.Workflows {
+		before, exists := workflows[w.key()]
+		add(w.step(before, exists))
+	}
+	for _, s := range want.Senders {
+		before, exists := senders[s.key()]
+		add(s.step(before, exists))
+	}
+	for _, w := range want.Workflows {
+		before := workflows[w.key()]
+		add(w.switching(before.Active != nil && *before.Active))
+	}
+	if prune {
+		steps = append(steps, pruned(have, want)...)
+	}
+	return steps
+}
+
+func byKey[T interface{ key() string }](list []T) map[string]T {
+	found := make(map[string]T, len(list))
+	for _, one := range list {
+		found[one.key()] = one
+	}
+	return found
+}
+
+// fields are what a document says, by name.
+type fields map[string]string
+
+// changed has a line for each field that differs.
+func changed(before, after fields) (lines []string) {
+	names := fields{}
+	maps.Copy(names, before)
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, wasThere := before[name]
+		is, isThere := after[name]
+		switch {
+		case was == is && wasThere == isThere:
+		case !wasThere:
+			lines = append(lines, "    + "+name+": "+is)
+		case !isThere:
+			lines = append(lines, "    - "+name+": "+was)
+		default:
+			lines = append(lines, "    "+name+": "+was+" → "+is)
+		}
+	}
+	return lines
+}
+
+// difference is a step if there is something to do.
+func difference(what string, exists bool, before, after fields, do func(context.Context, *apiclient.Client) error) *Step {
+	if !exists {
+		return &Step{append([]string{"+ " + what}, changed(nil, after)...), do}
+	}
+	lines := changed(before, after)
+	if len(lines) == 0 {
+		return nil
+	}
+	return &Step{append([]string{"~ " + what}, lines...), do}
+}
+
+func (a Account) step(before Account, exists bool) *Step {
+	if a.Plan == "" {
+		a.Plan = before.Plan
+	}
+	return difference(a.key(), exists, before.fields(), a.fields(), func(ctx context.Context, client *apiclient.Client) error {
+		_, err := client.PutAccount(ctx, a.ID, api.PutAccount{Name: a.Name, Plan: a.Plan})
+		return err
+	})
+}
+
+func (a Account) fields() fields {
+	return fields{"name": strconv.Quote(a.Name), "plan": a.Plan}
+}
+
+func (w Workflow) step(before Workflow, exists bool) *Step {
+	w.Queue = cmp.Or(w.Queue, execution.DefaultQueue)
+	samples := map[string]Payload{}
+	for _, t := range before.Triggers {
+		samples[t.NodeID] = t.SamplePayload
+	}
+	w.Triggers = slices.Clone(w.Triggers)
+	for i, t := range w.Triggers {
+		if t.SamplePayload == "" { // it stays
+			w.Triggers[i].SamplePayload = samples[t.NodeID]
+		}
+	}
+	return difference(w.key(), exists, before.fields(), w.fields(), func(ctx context.Context, client *apiclient.Client) error {
+		_, err := client.PutWorkflow(ctx, w.ID, w.put())
+		return err
+	})
+}
+
+func (w Workflow) fields() fields {
+	f := fields{"accountId": w.AccountID, "name": strconv.Quote(w.Name), "queue": w.Queue}
+	if w.RateLimit != nil {
+		f["rateLimit"] = fmt.Sprintf("%d in %d s", w.RateLimit.Requests, w.RateLimit.WindowSeconds)
+	}
+	for _, t := range w.Triggers {
+		at := "triggers[" + t.NodeID + "]"
+		f[at+".name"] = strconv.Quote(t.Name)
+		if t.SamplePayload != "" {
+			f[at+".samplePayload"] = compact(t.SamplePayload)
+		}
+	}
+	return f
+}
+
+// switching is the step that activates or deactivates a workflow.
+func (w Workflow) switching(active bool) *Step {
+	if w.Active == nil || *w.Active == active {
+		return nil
+	}
+	change, word := (*apiclient.Client).Deactivate, "deactivate"
+	if *w.Active {
+		change, word = (*apiclient.Client).Activate, "activate"
+	}
+	return &Step{[]string{"~ " + w.key() + ": " + word}, func(ctx context.Context, client *apiclient.Client) error {
+		_, err := change(client, ctx, w.ID)
+		return err
+	}}
+}
+
+func (s Sender) step(before Sender, exists bool) *Step {
+	return difference(s.key(), exists, before.fields(), s.fields(), func(ctx context.Context, client *apiclient.Client) error {
+		put := api.PutSender{Preset: s.Preset, Settings: s.Settings}
+		if !exists || before.Preset != s.Preset {
+			for _, name := range s.SecretsFrom {
+				secret := os.Getenv(name)
+				if secret == "" {
+					return fmt.Errorf("secretsFrom: the environment variable %s is not set", name)
+				}
+				put.Secrets = append(put.Secrets, secret)
+			}
+		}
+		_, err := client.PutSender(ctx, s.WorkflowID, s.NodeID, put)
+		if problem, is := errors.AsType[*api.Problem](err); is && len(put.Secrets) == 0 && slices.ContainsFunc(problem.Errors, func(f api.FieldError) bool { return f.Field == "secrets" }) {
+			return fmt.Errorf("the sender %s needs a secret, which no file holds: name its environment variable in secretsFrom, or run hookstart sender set --help", s.Preset)
+		}
+		return err
+	})
+}
+
+func (s Sender) fields() fields {
+	f := fields{"preset": s.Preset}
+	for name, value := range s.Settings {
+		f["settings."+name] = strconv.Quote(value)
+	}
+	return f
+}
+
+// pruned are the deletions of what no document describes, in the order that leaves nothing behind.
+func pruned(have, want *Set) (steps []Step) {
+	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
+		steps = append(steps, Step{[]string{"- " + key}, do})
+	}
+	workflows, accounts, senders := byKey(want.Workflows), byKey(want.Accounts), byKey(want.Senders)
+	for _, s := range have.Senders {
+		_, workflowStays := workflows[Workflow{ID: s.WorkflowID}.key()]
+		if _, stays := senders[s.key()]; !stays && workflowStays {
+			remove(s.key(), func(ctx context.Context, client *apiclient.Client) error {
+				err := client.DeleteSender(ctx, s.WorkflowID, s.NodeID)
+				if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
+					return nil // its node is gone already
+				}
+				return err
+			})
+		}
+	}
+	for _, w := range have.Workflows {
+		if _, stays := workflows[w.key()]; !stays {
+			remove(w.key(), func(ctx context.Context, client *apiclient.Client) error { return client.DeleteWorkflow(ctx, w.ID) })
+		}
+	}
+	for _, a := range have.Accounts {
+		if _, stays := accounts[a.key()]; !stays {
+			remove(a.key(), func(ctx context.Context, client *apiclient.Client) error { return client.DeleteAccount(ctx, a.ID) })
+		}
+	}
+	return steps
+}
+
+// compact is a payload as it is compared and shown: without the spaces between its parts.
+func compact(p Payload) string {
+	var text bytes.Buffer
+	if json.Compact(&text, []byte(p)) != nil {
+		return string(p)
+	}
+	return text.String()
+}
