@@ -29,7 +29,7 @@ const pausedFor = time.Hour
 // Restore puts a file into an empty installation whose executors run.
 //
 // The server's own restoring of streams would not do: what it restores it takes for no repeat when the same
-// message ID is published again, until it is restarted (nats-server 2.15.2; TestARepeatIsRecognisedAfterARestore).
+// message ID is published again, until it is restarted (nats-server 2.15.2: its restore does not call rebuildDedupe).
 // So the messages are published again, in order, and get the sequences that they had: the records refer to them.
 // Meanwhile the recorder and the groups of runners are paused, and then go on where they were.
 func Restore(ctx context.Context, i Installation, path string, withMessages bool) (Manifest, error) {
