@@ -82,10 +82,13 @@ type Payload string
 
 // UnmarshalJSON takes a JSON text, or the text of one.
 func (p *Payload) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) != nil {
+	if data[0] != '"' {
 		*p = Payload(data)
 		return nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
 	}
 	if !json.Valid([]byte(text)) {
 		return fmt.Errorf("samplePayload: %.40q is not JSON; a JSON string is written in quotes of its own: '\"text\"'", text)
