@@ -51,7 +51,7 @@ test: ## run every test, with the race detector where it is available
 	@race=-race; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
 	cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
-	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 15m $(TESTFLAGS) $(PACKAGES)
+	set -x; go test $$race -p $$((cores > 3 ? cores : 3)) -shuffle=on -timeout 40m $(TESTFLAGS) $(PACKAGES)
 
 # Whole installations, browsers, databases and faults are left to "make test".
 quick: ## run the tests of the domain, the endpoint, the kits and the command line: seconds, without the race detector
