@@ -74,7 +74,10 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	}
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
-	if more := added(before, now); len(more) > 0 {
+	more := slices.DeleteFunc(added(before, now), func(series string) bool {
+		return strings.HasPrefix(series, "hookstart_executor_queue_") // of the queues that workflows name, once the executor has looked
+	})
+	if len(more) > 0 {
 		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
 	}
 	// What was sent was counted, or all this has shown nothing.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/nats-io/nuid"
 
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -12,7 +12,7 @@ import (
 // sayPresent lets executors know that this process takes the group's work, until the context ends. A
 // server that forbids it, or nobody who listens, does no harm.
 func (r *runner) sayPresent(ctx context.Context) {
-	subject := r.group().PresenceSubject(uuid.NewString())
+	subject := r.group().PresenceSubject(nuid.Next())
 	tick := time.NewTicker(stream.RunnerHeartbeat)
 	defer tick.Stop()
 	for {

@@ -18,10 +18,18 @@ type numbers struct{ workflow, origin int64 }
 // maxRemembered bounds how many origins a process remembers. Past it, it begins anew.
 const maxRemembered = 100_000
 
-// origins are the numbers that this process knows. Only transactions that write use them, and those come one after the
-// other; rows of the dictionaries are never changed or deleted.
+// origins are the numbers that this process knows; rows of the dictionaries are never changed or deleted. It is safe for
+// concurrent use.
 type origins struct {
+	mu        sync.RWMutex
 	committed map[store.Origin]numbers
+}
+
+func (o *origins) find(origin store.Origin) (n numbers, known bool) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	n, known = o.committed[origin]
+	return n, known
 }
 
 // lookup are the numbers of origins within one transaction: what it adds is known to others once it is committed.
@@ -37,6 +45,8 @@ func (l *lookup) commit() {
 	if len(l.added) == 0 {
 		return
 	}
+	l.known.mu.Lock()
+	defer l.known.mu.Unlock()
 	if l.known.committed == nil || len(l.known.committed)+len(l.added) > maxRemembered {
 		l.known.committed = make(map[store.Origin]numbers)
 	}
@@ -45,7 +55,7 @@ func (l *lookup) commit() {
 
 // of returns the numbers of an origin, which are new if it is.
 func (l *lookup) of(ctx context.Context, tx *sql.Tx, origin store.Origin) (numbers, error) {
-	if n, known := l.known.committed[origin]; known {
+	if n, known := l.known.find(origin); known {
 		return n, nil
 	}
 	if n, known := l.added[origin]; known {
