@@ -24,6 +24,11 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
+// HeaderNonce is the header by which an ingress recognises the message of one request, if the stream calls it a
+// duplicate after an earlier attempt had no answer. Messages with a Nats-Msg-Id have it; it means nothing to
+// anybody else.
+const HeaderNonce = "Hookstart-Nonce"
+
 // contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 

@@ -51,7 +51,7 @@ func newPublisher(t *testing.T, nc *nats.Conn, replicas int, timeout time.Durati
 	return p
 }
 
-// message is a start; every one has a trace of its own, as every request has.
+// message is a start. All have one trace: it does not decide what is a duplicate.
 func message(t *testing.T, deliveryID string) *nats.Msg {
 	t.Helper()
 	id := uuid.NewString()
@@ -60,7 +60,7 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 	}
 	msg, err := stream.StartMessage(execution.Start{
 		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", DeliveryID: deliveryID,
-		Payload: execution.Payload{Kind: execution.Text}, Trace: "00-" + uuid.NewString(),
+		Payload: execution.Payload{Kind: execution.Text}, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -250,8 +250,8 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// No answer to a first attempt, and one to the second: only what this very request has
-// stored is no repeat, and what has no delivery ID is not sent twice.
+// No answer to a first attempt, and one to the second: the nonce tells this request's own message from one that
+// another request, or an ingress that set no nonce yet, has stored. Only what this very request has stored is no repeat, and what has no delivery ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	server := natstest.StartProcess(t)
 	nc := connect(t, server.URL())
@@ -259,10 +259,17 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	if _, err := p.Publish(message(t, "known")); err != nil {
 		t.Fatal(err)
 	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.PublishMsg(t.Context(), message(t, "known to yesterday's ingress")); err != nil { // without a nonce
+		t.Fatal(err)
+	}
 	server.Pause()
 	before := nc.Stats().OutMsgs
 	var wg sync.WaitGroup
-	for deliveryID, duplicate := range map[string]bool{"known": true, "new": false, "": false} {
+	for deliveryID, duplicate := range map[string]bool{"known": true, "known to yesterday's ingress": true, "new": false, "": false} {
 		msg := message(t, deliveryID)
 		wg.Go(func() {
 			if ack, err := p.Publish(msg); err != nil || ack.Duplicate != duplicate {
@@ -272,7 +279,7 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for nc.Stats().OutMsgs < before+5 { // two were sent again
+	for nc.Stats().OutMsgs < before+7 { // three were sent again
 		<-tick.C
 	}
 	server.Resume()
@@ -283,8 +290,8 @@ func TestNoAnswerAtFirst(t *testing.T) {
 			t.Errorf("%s is %d times in the stream", id, n)
 		}
 	}
-	if len(stored) != 3 {
-		t.Errorf("%d messages are stored, want 3", len(stored))
+	if len(stored) != 4 {
+		t.Errorf("%d messages are stored, want 4", len(stored))
 	}
 }
 
