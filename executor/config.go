@@ -64,6 +64,9 @@ type Config struct {
 	// SendersFirst makes the recorder pause during bursts of requests. It is for a process that
 	// also runs the ingress. Records are then slightly delayed; the delay is bounded.
 	SendersFirst bool `kong:"-"`
+	// FreshNATS says that the caller has just started the NATS servers, so that no ingress can rely on an
+	// earlier registry. Without it the changes of the first 3 s are answered when those have passed.
+	FreshNATS bool `kong:"-"`
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
 	// Listener is listened on instead of Addr.

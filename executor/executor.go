@@ -127,7 +127,11 @@ func run(ctx context.Context, c Config) error {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookstart_executor_registry_revision", Help: "The registry revision that is in force here.",
 	}, func() float64 { return float64(follower.Revision()) }))
-	roll, err := agree.CallRoll(ctx, nc)
+	callRoll := agree.CallRoll
+	if c.FreshNATS {
+		callRoll = agree.CallFirstRoll
+	}
+	roll, err := callRoll(ctx, nc)
 	if err != nil {
 		return err
 	}
@@ -148,7 +152,7 @@ func run(ctx context.Context, c Config) error {
 	if n, why := directory.Unusable(); n > 0 {
 		log.WithError(why).WithField("workflows", n).Error("senders' secrets cannot be opened: their nodes refuse everything until --secrets-key-file has the key, or the sender is set anew")
 	}
-	if err := putPlans(starting, editor, plans, log); err != nil {
+	if err := putPlans(starting, editor, plans); err != nil {
 		return err
 	}
 	warnOfLostPlans(directory, plans, log)
@@ -184,7 +188,7 @@ func run(ctx context.Context, c Config) error {
 			if err != nil || directory.Plans().Record != nil {
 				return err
 			}
-			return putPlans(ctx, editor, plans, log) // it was made anew
+			return putPlans(ctx, editor, plans) // it was made anew
 		})
 	})
 	background.Go(func() { prune(working, records, c.Retention, log) })
@@ -330,17 +334,13 @@ func readPlans(path, defaultPlan string) (*hookstartv1.PlanCatalog, error) {
 const planTimeout = 5 * time.Second
 
 // putPlans puts the catalog in force, trying until the context ends: NATS may be away for a
-// moment. That a process lags behind must not keep this one from starting.
-func putPlans(ctx context.Context, editor *edit.Editor, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) error {
+// moment.
+func putPlans(ctx context.Context, editor *edit.Editor, plans *hookstartv1.PlanCatalog) error {
 	for {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
 		err := editor.PutPlans(trying, plans)
 		cancel()
 		if err == nil {
-			return nil
-		}
-		if _, lagging := errors.AsType[*agree.LaggingError](err); lagging {
-			log.WithError(err).Warn("the plan catalog is stored; not every process has confirmed it yet")
 			return nil
 		}
 		select {

@@ -162,7 +162,7 @@ func Run(ctx context.Context, c Config) error {
 	forExecutor.Listener, forExecutor.NATSOptions, forExecutor.Ops, forExecutor.Log = executorListener, inProcess, o, log
 	forExecutor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	forExecutor.AdminToken, forExecutor.SignInOnce, forExecutor.PublicURL = adminToken, signInOnce, c.PublicURL
-	forExecutor.SendersFirst = true
+	forExecutor.SendersFirst, forExecutor.FreshNATS = true, true
 	if !c.NoDemo {
 		forExecutor.DemoQueue = demoQueue
 	}

@@ -37,9 +37,10 @@
 //     comes after everything that NATS had taken by then. If it was made later, the question after
 //     it was answered with R or later, and P serves only with R applied.
 //
-// A roll that has just begun listens for listenFor before it is asked, so that everybody who is connected
-// was heard once. Not waited for is who is cut from NATS then: within relyFor of an executor's start, such a
-// process may still rely on its lease when a change returns.
+// A roll hears nothing before it begins, nor while its connection is lost. So Wait returns no earlier than lifetime
+// after the roll began or its connection came back. A process that is connected then, or was cut from NATS after
+// that, is heard, with up to three announcements in a row lost; one that was cut before has no lease any more, by the
+// same inequality. Who knows that no process was there before says so (CallFirstRoll).
 //
 // Another bucket under the same name (created anew, or restored from an older copy) has revisions that mean
 // something else. A Follower recognises it, and believes it only after relyFor: by then no lease from
@@ -51,6 +52,8 @@
 //     machine that is suspended as a whole, monotonic clock included, and goes on elsewhere may rely on its lease
 //     for the rest of relyFor.
 //   - NATS delivers one connection's messages in order.
+//   - Two servers of a cluster that both reach the streams' leader reach each other: what is announced at one is heard
+//     at the other.
 //   - A change whose Wait fails with a LaggingError is stored. It is in force at every process within
 //     lifetime: each of them has applied it by then, or answers nothing.
 package agree

@@ -21,11 +21,13 @@ type Roll struct {
 	self string
 	sub  *nats.Subscription
 
-	mu      sync.Mutex
-	members map[string]member
-	echo    uint64 // the last number heard back
-	asked   uint64 // the last number asked
-	changed chan struct{}
+	mu         sync.Mutex
+	members    map[string]member
+	echo       uint64 // the last number heard back
+	asked      uint64 // the last number asked
+	changed    chan struct{}
+	since      time.Time // listening without a gap
+	reconnects uint64    // of nc, when since was set
 }
 
 type member struct {
@@ -36,10 +38,23 @@ type member struct {
 	settings *hookstartv1.IngressSettings
 }
 
-// CallRoll begins to listen, and returns when everybody who lives has had time to
-// say so.
+// CallRoll begins to listen, and returns when every process that is connected has had time to
+// announce itself.
 func CallRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
-	r := &Roll{nc: nc, self: uuid.NewString(), members: map[string]member{}, changed: make(chan struct{})}
+	return callRoll(ctx, nc, time.Now())
+}
+
+// CallFirstRoll is CallRoll where no process can have followed the registry in the last 3 s: the
+// caller has just started NATS itself. Its first change need not wait for those who were cut off.
+func CallFirstRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
+	return callRoll(ctx, nc, time.Time{})
+}
+
+func callRoll(ctx context.Context, nc *nats.Conn, since time.Time) (*Roll, error) {
+	r := &Roll{
+		nc: nc, self: uuid.NewString(), members: map[string]member{}, changed: make(chan struct{}),
+		since: since, reconnects: nc.Stats().Reconnects,
+	}
 	var err error
 	if r.sub, err = nc.Subscribe(presenceSubject, r.hear); err != nil {
 		return nil, fmt.Errorf("listen for the other processes: %w", err)
@@ -91,8 +106,9 @@ func (e *LaggingError) Error() string {
 	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision, strings.Join(e.Behind, ", "))
 }
 
-// Wait waits until everybody who lives has applied a revision. When the context ends
-// before that, it returns a *LaggingError.
+// Wait waits until every process that may answer requests has applied a revision. A roll that has begun, or
+// whose connection was lost, less than lifetime ago waits for the rest of it: until then a process that it has not
+// heard may rely on its lease. When the context ends before that, Wait returns a *LaggingError.
 func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may still be on its way to us. Our
 	// own message, sent now, comes after it.
@@ -116,7 +132,7 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// Wake up, too, when the first of those behind is to be taken for dead.
+		// Wake up, too, when the first of those behind is presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -132,10 +148,16 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// behind lists who lives and has not applied a revision, and when the first of them
-// will count as dead. It forgets the dead.
+// behind lists who may answer requests and has not applied a revision, and when the first of them
+// is presumed dead. It forgets the dead.
 func (r *Roll) behind(revision uint64, now time.Time) (list []string, next time.Duration) {
+	if n := r.nc.Stats().Reconnects; n != r.reconnects {
+		r.since, r.reconnects = now, n
+	}
 	next = lifetime
+	if deaf := lifetime - now.Sub(r.since); deaf > 0 {
+		list, next = append(list, "a process that was not heard yet"), deaf
+	}
 	for id, m := range r.members {
 		left := lifetime - now.Sub(m.heard)
 		switch {

@@ -12,15 +12,20 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// PutPlans puts the plan catalog in force.
+// PutPlans stores the plan catalog, and returns when it is in force here. Unlike the other methods it does not wait for
+// the other processes, which would keep an executor that has just started from being ready.
 func (e *Editor) PutPlans(ctx context.Context, catalog *hookstartv1.PlanCatalog) error {
-	return e.change(ctx, func() (uint64, error) {
+	revision, err := e.store(ctx, func() (uint64, error) {
 		have := e.directory.Plans()
 		if have.Record != nil && proto.Equal(have.Record, catalog) {
 			return have.Revision, errUnchanged
 		}
 		return e.put(ctx, e.registry, registry.PlansKey, catalog, have.Revision)
 	})
+	if err != nil {
+		return err
+	}
+	return e.follower.Wait(ctx, revision)
 }
 
 // PutAccount creates an account or replaces it, and says whether it is new. A change

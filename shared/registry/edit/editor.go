@@ -74,28 +74,37 @@ func (e *Editor) Current(ctx context.Context) error {
 	return e.follower.CatchUp(ctx)
 }
 
-// change calls try until it has written, or has said twice what the registry does not let
+// change stores a change, and waits until it is in force everywhere.
+func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
+	revision, err := e.store(ctx, try)
+	if err != nil {
+		return err
+	}
+	return e.confirm(ctx, revision)
+}
+
+// store calls try until it has written, or has said twice what the registry does not let
 // it write, the second time after the directory was surely up to date: a process that was
 // frozen, or cut from NATS, may know an old registry. try returns the revision that must be
-// in force, also with errUnchanged.
-func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
+// in force, also with errUnchanged; store returns the last one.
+func (e *Editor) store(ctx context.Context, try func() (revision uint64, err error)) (uint64, error) {
 	for attempt, caughtUp := 0, false; ; attempt++ {
 		before := e.follower.Revision()
 		revision, err := try()
 		switch {
 		case err == nil && revision <= before:
-			return fmt.Errorf("%w: what was stored has revision %d, and %d was there before", agree.ErrNotCurrent, revision, before)
+			return 0, fmt.Errorf("%w: what was stored has revision %d, and %d was there before", agree.ErrNotCurrent, revision, before)
 		case err == nil, caughtUp && errors.Is(err, errUnchanged):
-			return e.confirm(ctx, revision)
+			return revision, nil
 		case errors.Is(err, errRetry):
 		case caughtUp || !isVerdict(err):
-			return err
+			return 0, err
 		}
 		if err := retry.Pause(ctx, attempt); err != nil {
-			return err
+			return 0, err
 		}
 		if err := e.follower.CatchUp(ctx); err != nil {
-			return err
+			return 0, err
 		}
 		caughtUp = true
 	}
@@ -142,11 +151,11 @@ func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, rec
 		}
 		return stored, conflict(err, key)
 	}
-	stored, err := e.store(ctx, kv, key, header, data, revision)
+	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
 		// A record that is new also follows the mark of a deletion.
 		if mark := e.deletion(ctx, kv, key); mark > 0 {
-			return e.store(ctx, kv, key, header, data, mark)
+			return e.publish(ctx, kv, key, header, data, mark)
 		}
 	}
 	return stored, err
@@ -158,14 +167,14 @@ func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint6
 	if entry, audited := e.entryOf(ctx, key, nil); audited {
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	}
-	return e.store(ctx, e.registry, key, header, nil, revision)
+	return e.publish(ctx, e.registry, key, header, nil, revision)
 }
 
 // kvOperation is the header of a bucket's messages that are no values.
 const kvOperation = "KV-Operation"
 
-// store stores one revision of a record as a bucket does, with headers, which a bucket does not take.
-func (e *Editor) store(ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte, revision uint64) (uint64, error) {
+// publish stores one revision of a record as a bucket does, with headers, which a bucket does not take.
+func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte, revision uint64) (uint64, error) {
 	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err != nil {

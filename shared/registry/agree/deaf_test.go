@@ -1,0 +1,95 @@
+package agree_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// newcomer is a process behind a link of its own, which has just announced itself.
+func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link) {
+	t.Helper()
+	link := server.Link(t)
+	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	fatal(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(), logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(announcer.Stop)
+	lease := agree.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+	return lease, link
+}
+
+// holdsAfterChange makes a change that the roll confirms, and says whether the lease holds when it has returned.
+func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Roll, lease *agree.Lease) bool {
+	t.Helper()
+	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
+	fatal(t, err)
+	stored, err := bucket.Put(t.Context(), "other.change", nil)
+	fatal(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	fatal(t, roll.Wait(ctx, stored))
+	return lease.Holds(time.Now())
+}
+
+// An executor starts while an ingress that relies on its lease has just been cut from NATS.
+func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	lease, link := newcomer(t, server)
+	link.Silence()
+	roll, err := agree.CallRoll(t.Context(), server.Connect(t))
+	fatal(t, err)
+	t.Cleanup(roll.Stop)
+	if !lease.Holds(time.Now()) {
+		t.Skip("the machine is too slow: the lease has run out before the change")
+	}
+	if holdsAfterChange(t, r, roll, lease) {
+		t.Error("a change returned while a process may answer from the registry before it")
+	}
+}
+
+// An ingress starts while the executor's connection is lost, and is cut from NATS when it is back.
+func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	deaf := server.Link(t)
+	nc, err := nats.Connect(deaf.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	fatal(t, err)
+	t.Cleanup(nc.Close)
+	roll, err := agree.CallFirstRoll(t.Context(), nc)
+	fatal(t, err)
+	t.Cleanup(roll.Stop)
+
+	deaf.Silence()
+	lease, link := newcomer(t, server)
+	link.Silence()
+	deaf.Replace()
+	for nc.Stats().Reconnects == 0 && lease.Holds(time.Now()) {
+		<-time.After(time.Millisecond)
+	}
+	if !lease.Holds(time.Now()) {
+		t.Skip("the machine is too slow: the lease has run out before the change")
+	}
+	if holdsAfterChange(t, r, roll, lease) {
+		t.Error("a change returned while a process may answer from the registry before it")
+	}
+}
