@@ -65,7 +65,7 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	b.do(chromedp.Navigate("about:blank"))
+	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // starts the browser, which ends with this context: no step's will do
 	go func() {
 		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
 	}()
@@ -128,19 +128,35 @@ func (b *tab) contented() {
 	}
 }
 
+// stepLimit is how long one thing that is done in the browser may take. A navigation whose page goes elsewhere by itself
+// meanwhile, or an element that never comes, would else wait until the whole test is killed.
+const stepLimit = 30 * time.Second
+
+// check fails the test on an error, and says what is on the page.
 func (b *tab) check(err error) {
 	b.t.Helper()
 	if err == nil {
 		return
 	}
-	where, _ := chromedp.Run(b.ctx, chromedp.Location())
-	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	where, _ := chromedp.Run(ctx, chromedp.Location())
+	text, asking := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 3000)`))
+	if asking != nil {
+		text = "(the page does not tell: " + asking.Error() + ")"
+	}
 	b.t.Fatalf("%v\nat %s:\n%s", err, where, text)
 }
 
+// do takes each step within stepLimit.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	b.check(chromedp.Do(b.ctx, steps...))
+	for _, step := range steps {
+		ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
+		err := chromedp.Do(ctx, step)
+		cancel()
+		b.check(err)
+	}
 }
 
 func quote(text string) string {
@@ -206,7 +222,9 @@ func (b *tab) page(heading string) {
 
 func (b *tab) evaluate(expression string) string {
 	b.t.Helper()
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](expression, chromedp.EvalAwaitPromise))
+	ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression, chromedp.EvalAwaitPromise))
 	b.check(err)
 	return text
 }

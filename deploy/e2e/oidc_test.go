@@ -63,13 +63,18 @@ func signInAtProvider(b *tab, user, password string) {
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))
 	b.click(`a[href^="/sign-in/provider"]`)
 	b.see("#username")
+	submitAtProvider(b, user, password)
+}
+
+// submitAtProvider fills in the provider's page. What comes then must be waited for: the old page is still there.
+func submitAtProvider(b *tab, user, password string) {
+	b.t.Helper()
 	b.write("#username", user)
 	b.write("#password", password)
 	b.click("button[type=submit]")
 }
 
 func TestSignInThroughAProvider(t *testing.T) {
-	t.Skip("it waits for ever for a page that has changed: to be mended")
 	l := launchWithProvider(t)
 	client := l.client()
 	if _, err := client.PutAccount(t.Context(), "globex", api.PutAccount{Name: "Globex Inc."}); err != nil {
@@ -103,8 +108,8 @@ func TestSignInThroughAProvider(t *testing.T) {
 	t.Run("an editor of one account", func(t *testing.T) {
 		b := openBrowser(t, l.executor)
 		signInAtProvider(b, "test-user@localhost", "wrong")
-		b.see("#username") // the provider asks again
-		signInAtProvider(b, "test-user@localhost", "verysecure")
+		b.text("body", "username or password wrong")
+		submitAtProvider(b, "test-user@localhost", "verysecure")
 		b.page("Workflows")
 		b.text(".who", "Test User · editor of demo")
 		noTrace(b)
@@ -148,7 +153,6 @@ func TestSignInThroughAProvider(t *testing.T) {
 
 // A key is made in the console, shown once, and signs in there until it is revoked.
 func TestKeysInTheConsole(t *testing.T) {
-	t.Skip("to be mended: the page goes to the sign-in by itself while the test navigates, and the navigation never ends")
 	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(l.executor + "/sign-in"))
@@ -183,8 +187,7 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.text("dialog[open]", "CI of team A")
 	b.click(`dialog[open] [value="yes"]`)
 	b.text("[data-done]", "is revoked")
-	other.do(chromedp.Navigate(l.executor + "/workflows"))
-	other.page("Sign in")
+	other.page("Sign in") // its event stream has ended, and nothing else had to be asked for
 	b.contented()
 }
 

@@ -16,10 +16,7 @@ func (c *Console) observed(next http.Handler) http.Handler {
 	return weblog.Handler(c.Log, "console", next, failed, level)
 }
 
-func level(r *http.Request, e *weblog.Event) logrus.Level {
-	if r.Context().Err() != nil {
-		e.Err = nil // the client went away
-	}
+func level(_ *http.Request, e *weblog.Event) logrus.Level {
 	_, isPage := e.Fields["page"]
 	switch {
 	case e.Err != nil:

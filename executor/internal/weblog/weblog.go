@@ -3,6 +3,7 @@ package weblog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -53,14 +54,29 @@ func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, 
 					failed.ServeHTTP(w, r)
 				}
 			}
+			gone := e.gone(r)
 			important := level(r, e)
-			if p != nil {
+			switch {
+			case p != nil:
 				important = logrus.WarnLevel
+			case gone && important < logrus.InfoLevel: // lower is more important
+				important = logrus.InfoLevel
 			}
 			e.log(log, message, important)
 		}()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// gone says whether a request failed only because its client went away: a page was left before its parts had come. The
+// status that is logged then is one that nobody got.
+func (e *Event) gone(r *http.Request) bool {
+	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
+		return false
+	}
+	e.Err = nil
+	e.Fields["client_gone"] = true
+	return true
 }
 
 func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) {

@@ -1,6 +1,9 @@
 package weblog_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -56,6 +59,39 @@ func TestOneLineForEachRequest(t *testing.T) {
 		}
 		if strings.Count(line, "\n") != 1 {
 			t.Errorf("%s: %q", path, line)
+		}
+	}
+}
+
+// Who leaves a page before its parts have come is no error of the executor's. A change goes on without its client: what
+// becomes of it is logged as it is.
+func TestClientsThatGoAway(t *testing.T) {
+	for what, c := range map[string]struct {
+		cause error
+		want  []string
+		not   string
+	}{
+		"a read that ended with its client": {fmt.Errorf("read: %w", context.Canceled), []string{"level=info", "client_gone=true", "status=503"}, "error="},
+		"a change that failed by itself":    {errors.New("the cause"), []string{"level=warning", "the cause", "status=503"}, "client_gone"},
+	} {
+		var text logtest.Buffer
+		log := logrus.New()
+		log.SetOutput(&text)
+		ctx, leave := context.WithCancel(t.Context())
+		next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			leave()
+			weblog.Of(r.Context()).Err = c.cause
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		handler := weblog.Handler(log, "request", next, next, func(*http.Request, *weblog.Event) logrus.Level { return logrus.WarnLevel })
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		for _, part := range c.want {
+			if !strings.Contains(text.String(), part) {
+				t.Errorf("%s: no %s in %q", what, part, text.String())
+			}
+		}
+		if strings.Contains(text.String(), c.not) {
+			t.Errorf("%s: %s in %q", what, c.not, text.String())
 		}
 	}
 }
