@@ -1,0 +1,201 @@
+package alerts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/common/model"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hookstart/hookstart/deploy/local"
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+const adminToken = "the-admin-token-of-the-tests"
+
+// TestMain makes the programs: the test binary, started under a program's name, is that program.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"hookstart-local": func() {
+			var c local.Config
+			program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
+				c.Out = os.Stdout
+				return local.Run(ctx, c)
+			})
+		},
+		"executor": func() {
+			var c executor.Config
+			program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
+		},
+		"stuck-runner": func() {
+			if err := runStuck(os.Args[1]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		},
+	})
+}
+
+// runStuck is a runner of the queue "stuck".
+func runStuck(natsURL string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return runner.Run(ctx, nc, runner.Options{Queue: "stuck", Group: "group", OnReady: func() { fmt.Fprintln(os.Stdout, "ready") }},
+		func(context.Context, runner.Execution) (any, error) { return nil, nil })
+}
+
+// installation is hookstart-local or an executor, running.
+type installation struct {
+	client         *apiclient.Client
+	metrics        string // URL
+	link, executor string // of the console: the first signs in. Of hookstart-local alone
+	nats           string // of hookstart-local alone
+}
+
+func launch(t *testing.T, name string, args ...string) *childtest.Process {
+	t.Helper()
+	return childtest.Launch(t, exec.Command(name, args...))
+}
+
+// launchLocal starts hookstart-local with a token of its own making, as far as it knows: then it prints a link that
+// signs in.
+func launchLocal(t *testing.T) *installation {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "admin-token"), []byte(adminToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t, "hookstart-local", "--data-dir="+dir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
+		"--ops-addr=127.0.0.1:0", "--log-level=warn", "--no-demo")
+	l := &installation{nats: p.Await(`\nNATS +(\S+)`), metrics: p.Await(`\nMetrics +(\S+)`), link: p.Await(`\nConsole +(\S+)`)}
+	at, err := url.Parse(l.link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.executor = "http://" + at.Host
+	l.client = apiclient.New(l.executor, adminToken)
+	return l
+}
+
+func launchExecutor(t *testing.T, natsURLs string, flags ...string) *installation {
+	t.Helper()
+	p := launch(t, "executor", append([]string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + natsURLs, "--admin-token=" + adminToken,
+		"--database-url=sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+	}, flags...)...)
+	return &installation{
+		client:  apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken),
+		metrics: "http://" + p.Await(`executor is ready.*"ops_addr":"([^"]+)"`) + "/metrics",
+	}
+}
+
+// makeWorkflow makes a workflow with a node and a sample payload, on the queue of its name.
+func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
+	t.Helper()
+	if _, err := c.PutAccount(t.Context(), "tests", api.PutAccount{Name: "Tests", Plan: "ultra"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PutWorkflow(t.Context(), id, api.PutWorkflow{
+		AccountID: "tests", Name: id, Queue: id, Triggers: []api.PutTrigger{{NodeID: "node", SamplePayload: []byte("1")}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gauge is a metric's value; of one with the label state, that of a state.
+func (i *installation) gauge(t *testing.T, name, state string) float64 {
+	t.Helper()
+	samples, err := samplesOf(t.Context(), i.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range samples {
+		if string(sample.Metric[model.MetricNameLabel]) == name && string(sample.Metric["state"]) == state {
+			return float64(sample.Value)
+		}
+	}
+	t.Fatalf("there is no %s %s", name, state)
+	return 0
+}
+
+// queue is what the API says of a queue, and of how many runners it knows there.
+func (i *installation) queue(t *testing.T, name string) (q api.Queue, members int) {
+	t.Helper()
+	list, err := i.client.Queues(t.Context(), apiclient.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(list.Items, func(q api.Queue) bool { return q.Queue == name })
+	if at < 0 {
+		t.Fatalf("there is no queue %s in %+v", name, list.Items)
+	}
+	for _, group := range list.Items[at].Groups {
+		members += group.Members
+	}
+	return list.Items[at], members
+}
+
+// signIn signs in to the console; what it returns reads a page.
+func signIn(t *testing.T, i *installation) (read func(path string) string) {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	get := func(url string) string {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := browser.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		page, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK || bytes.Contains(page, []byte("Sign in")) {
+			t.Fatalf("%s: %s, %v\n%s", url, response.Status, err, page)
+		}
+		return string(page)
+	}
+	get(i.link)
+	return func(path string) string { t.Helper(); return get(i.executor + path) }
+}
+
+// within waits until something holds, for so long.
+func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(limit); !holds(); <-tick.C {
+		if time.Now().After(until) {
+			t.Fatalf("no %s within %v", what, limit)
+		}
+	}
+}
