@@ -83,7 +83,7 @@ type Watch struct {
 	at   time.Time
 }
 
-// lookTimeout bounds a look; fresh is for how long one will do for others.
+// lookTimeout bounds a look; fresh is for how long one will do for others, as long as the same queues are named.
 const (
 	lookTimeout = 4 * time.Second
 	fresh       = time.Second
@@ -113,12 +113,13 @@ func (w *Watch) Last() ([]Queue, time.Time) {
 func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
-	if last, at := w.Last(); last != nil && time.Since(at) < fresh {
+	named := w.config.Named()
+	if last, at := w.Last(); last != nil && time.Since(at) < fresh && slices.EqualFunc(last, named, func(q Queue, name string) bool { return q.Name == name }) {
 		return last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	found, err := w.look(ctx)
+	found, err := w.look(ctx, named)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-func (w *Watch) look(ctx context.Context) ([]Queue, error) {
+func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
@@ -138,7 +139,7 @@ func (w *Watch) look(ctx context.Context) ([]Queue, error) {
 		return nil, err
 	}
 	queues := []Queue{}
-	for _, name := range w.config.Named() {
+	for _, name := range named {
 		q := Queue{Name: name}
 		for _, c := range consumers {
 			if takes(c.Config, name) {

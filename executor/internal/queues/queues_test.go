@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,4 +216,26 @@ hookstart_executor_queue_members{group="",queue="default"} 0
 ` + waits + `hookstart_executor_queue_waiting_messages{queue="a"} 1
 hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
+}
+
+// A queue that a workflow has just named is in what is found from then on, however short ago the last look was.
+func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
+	r := start(t)
+	named := []string{"a"}
+	watch, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string { return named }, Recorder: "executor"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	for _, now := range [][]string{{"a"}, {"a", "b"}, {"b", "c"}, {}} {
+		named = now
+		found, err := watch.Look(t.Context())
+		var names []string
+		for _, q := range found {
+			names = append(names, q.Name)
+		}
+		if err != nil || !slices.Equal(names, now) {
+			t.Errorf("found %v, %v, want %v", names, err, now)
+		}
+	}
 }
