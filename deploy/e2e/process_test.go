@@ -44,7 +44,7 @@ func launchLocal(t *testing.T, dataDir string, args ...string) *localProgram {
 	l := &localProgram{process: p}
 	l.nats = p.Await(`\nNATS +(\S+)`)
 	l.ops = strings.TrimSuffix(p.Await(`\nMetrics +(\S+)`), "/metrics")
-	l.executor = p.Await(`\nConsole +(http://[^/\s]+)`)
+	l.executor = p.Await(`\nConsole +(https?://[^/\s]+)`)
 	l.webhook = p.Await(`\n  (http\S+/webhooks/\S+)`)
 	l.ingress, _, _ = strings.Cut(l.webhook, "/webhooks/")
 	return l

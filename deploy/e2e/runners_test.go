@@ -212,6 +212,10 @@ func TestNodeExample(t *testing.T) {
 	}
 	example := launch(t, "node", nodeExample+"/main.js")
 	example.Await("(runner is ready)")
+	members := func(n int) func() bool {
+		return func() bool { return membersOf(t, l.client(), "node") == n }
+	}
+	within(t, 20*time.Second, "member", members(1))
 	// What came before it did, too.
 	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
 
@@ -240,10 +244,42 @@ func TestNodeExample(t *testing.T) {
 		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
 		t.Errorf("%+v", c)
 	}
+	// It says that it is there, again and again: it would be forgotten after four heartbeats.
+	still := time.NewTimer(5 * stream.RunnerHeartbeat)
+	defer still.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-still.C:
+			waiting = false
+		case <-time.After(time.Second):
+			if !members(1)() {
+				t.Fatal("it is not a member any more")
+			}
+		}
+	}
 	example.Terminate()
+	// It says that it leaves: nobody has to wait until it is forgotten.
+	within(t, 2*stream.RunnerHeartbeat, "end of the member", members(0))
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.NumPending != 0 {
 		t.Errorf("left behind: %+v, %v", info, err)
 	}
+}
+
+// membersOf is how many runners of a queue are there.
+func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
+	t.Helper()
+	list, err := c.Queues(t.Context(), apiclient.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range list.Items {
+		for _, g := range q.Groups {
+			if q.Queue == queue {
+				n += g.Members
+			}
+		}
+	}
+	return n
 }
 
 // deadLetters are the kinds of the dead letters, by ID.
