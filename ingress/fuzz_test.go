@@ -128,7 +128,7 @@ func FuzzHeaders(f *testing.F) {
 			return // net/http refuses such names
 		}
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}}, nil, nil, nil, nil, nil, nil, nil, nil, nil)
+		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}}, handler{})
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -234,7 +234,10 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	log.SetOutput(logged)
 	h = newHandler(Config{
 		MaxBodyBytes: 1000, BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100, MaxBufferedBytes: 1 << 20,
-	}, admission.New(snapshot, admission.NewLimits()), l, messages, nil, refused, &seenSenders{}, probe.NewAnswerer(probe.NewKey()), newRequestMetrics(prometheus.NewRegistry()), log)
+	}, handler{
+		admission: admission.New(snapshot, admission.NewLimits()), lease: l, publisher: messages, refused: refused, seen: &seenSenders{},
+		probes: probe.NewAnswerer(probe.NewKey()), metrics: newRequestMetrics(prometheus.NewRegistry()), log: log,
+	})
 	return h, token, messages, refused, logged
 }
 

@@ -66,14 +66,14 @@ type senderCounter interface {
 	Count(workflowID, nodeID string, seen report.Seen)
 }
 
-func newHandler(c Config, a *admission.Admission, l lease, p publisher, d *report.Duplicates, refused refusalCounter, seen senderCounter, probes *probe.Answerer, m *requestMetrics, log *logrus.Logger) *handler {
-	h := &handler{
-		admission: a, lease: l, publisher: p, duplicates: d, refused: refused, seen: seen, probes: probes, metrics: m, log: log,
-		publicURL: strings.TrimSuffix(c.PublicURL, "/"), firstIDHeaders: canonical(webhook.FirstDeliveryIDHeaders()), otherIDHeaders: canonical(c.DeliveryIDHeaders),
-		maxBody: c.MaxBodyBytes, bodyTimeout: c.BodyTimeout,
-		minBodyRate: c.MinBodyRate, rateGrace: rateGrace, answerTimeout: answerTimeout, shares: newShares(c.MaxInFlight, c.MaxBufferedBytes),
-	}
-	return h
+// newHandler completes a handler, which has the parts that it works with, by what is configured.
+func newHandler(c Config, h handler) *handler {
+	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
+	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()), canonical(c.DeliveryIDHeaders)
+	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
+	h.rateGrace, h.answerTimeout = rateGrace, answerTimeout
+	h.shares = newShares(c.MaxInFlight, c.MaxBufferedBytes)
+	return &h
 }
 
 func canonical(headers []string) []string {

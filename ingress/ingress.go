@@ -18,16 +18,14 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
-	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/service"
 	"github.com/hookstart/hookstart/shared/stream"
-	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/tracing"
-	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
 // The bounds of a connection. Go's server reads 4 KB more than MaxHeaderBytes, so the
@@ -42,14 +40,6 @@ const (
 // Run serves until the context ends, then finishes what is in flight and returns nil.
 // Its errors are for people: one line that says what to do.
 func Run(ctx context.Context, c Config) error {
-	err := run(ctx, c)
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // ended by the caller while waiting at the start: not a failure
-	}
-	return err
-}
-
-func run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
@@ -57,132 +47,122 @@ func run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	o, log, opsAddr, stopOps, err := ops.Begin(ctx, "ingress", c.Ops, c.Log, c.LogLevel, c.OpsAddr)
-	if err != nil {
-		return err
-	}
-	defer stopOps()
-	if c.Ops == nil {
-		traces, stopTraces, err := otlp.Start(ctx, "ingress", log)
-		if err != nil {
-			return err
-		}
-		defer stopTraces()
-		o.Traces = traces
-	}
-	// Listen first: a port in use is reported at once. Requests are served when everything is ready.
-	listener := c.Listener
-	if listener == nil {
-		var err error
-		if listener, err = ops.Listen(ctx, c.Addr, "--addr"); err != nil {
-			return err
-		}
-	}
-	defer func() { _ = listener.Close() }()
-	serving, err := tlsfiles.Listen(listener, c.TLSCert, c.TLSKey, "ingress", o.Metrics, log)
-	if err != nil {
-		return err
-	}
-
-	starting, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
-	defer cancel()
-	nc, err := bus.Connect(starting, bus.Options{
-		URL: c.NATSURL, Name: "hookstart ingress", Timeout: c.ConnectTimeout,
-		CredsFile: c.NATSCreds, CAFile: c.NATSCA, Extra: c.NATSOptions, Log: log,
+	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
+		e := &endpoint{Service: s, config: c, keys: keys, snapshot: registry.NewSealedSnapshot(keys), probeKey: probe.NewKey()}
+		return e.run(ctx)
 	})
-	if err != nil {
+}
+
+func (c *Config) service() service.Config {
+	return service.Config{
+		Name: "ingress", Serves: "the webhook endpoint",
+		Addr: c.Addr, OpsAddr: c.OpsAddr, LogLevel: c.LogLevel, TLSCert: c.TLSCert, TLSKey: c.TLSKey,
+		NATSURL: c.NATSURL, NATSCreds: c.NATSCreds, NATSCA: c.NATSCA, NATSOptions: c.NATSOptions,
+		ConnectTimeout: c.ConnectTimeout, ShutdownGrace: c.ShutdownTimeout,
+		Listener: c.Listener, Log: c.Log, Ops: c.Ops,
+	}
+}
+
+// endpoint is the webhook endpoint as a service. Its methods fill it in the order in which they are here.
+type endpoint struct {
+	*service.Service
+	config   Config
+	keys     *seal.Keys
+	snapshot *registry.Snapshot
+	probeKey []byte
+
+	follower  *agree.Follower
+	lease     *agree.Lease
+	publisher *publish.Publisher
+	handler   *handler
+}
+
+func (e *endpoint) run(ctx context.Context) error {
+	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
+	defer cancel()
+	for _, step := range []func(context.Context) error{e.connect, e.followRegistry, e.makeHandler, e.announce} {
+		if err := step(starting); err != nil {
+			return err
+		}
+	}
+	var ready func(addr, opsAddr string)
+	if e.config.OnReady != nil {
+		ready = func(addr, opsAddr string) { e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr}) }
+	}
+	checks := checks(e.NATS, e.JetStream, e.lease, e.publisher)
+	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{"workflows": e.snapshot.Len()}, ready)
+}
+
+// connect connects to NATS, where bodies must fit into messages, and the executor must have made what is needed.
+func (e *endpoint) connect(ctx context.Context) error {
+	if err := e.Connect(ctx); err != nil {
 		return err
 	}
-	defer nc.Close()
-	bus.Register(o.Metrics, "ingress", nc)
-	if room := nc.MaxPayload() - messageOverhead; c.MaxBodyBytes > room {
+	maxBody, maxPayload := e.config.MaxBodyBytes, e.NATS.MaxPayload()
+	if room := maxPayload - messageOverhead; maxBody > room {
 		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's max_payload is %d; lower the one to %d or raise the other",
-			c.MaxBodyBytes, nc.MaxPayload(), room)
+			maxBody, maxPayload, room)
 	}
-	if room := nc.MaxPayload() - mostOverhead; c.MaxBodyBytes > room {
-		log.Warnf("--max-body-bytes %d leaves little room in a NATS message of %d bytes: a body of that length with thousands of query parameters is refused as too large; %d always fits",
-			c.MaxBodyBytes, nc.MaxPayload(), room)
+	if room := maxPayload - mostOverhead; maxBody > room {
+		e.Log.Warnf("--max-body-bytes %d leaves little room in a NATS message of %d bytes: a body of that length with thousands of query parameters is refused as too large; %d always fits",
+			maxBody, maxPayload, room)
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("JetStream: %w", err)
-	}
-	if err := waitForExecutor(starting, js, c.ConnectTimeout); err != nil {
-		return err
-	}
+	return waitForExecutor(ctx, e.JetStream, e.config.ConnectTimeout)
+}
 
-	snapshot := registry.NewSealedSnapshot(keys)
-	follower, err := agree.Follow(starting, js, snapshot, log)
-	if err != nil {
+func (e *endpoint) followRegistry(ctx context.Context) (err error) {
+	if e.follower, err = agree.Follow(ctx, e.JetStream, e.snapshot, e.Log); err != nil {
 		return err
 	}
-	defer follower.Stop()
-	publisher, err := publish.New(starting, nc, c.PublishTimeout)
-	if err != nil {
-		return err
-	}
-	defer publisher.Close()
-	duplicates := report.NewDuplicates(js, log) //nolint:contextcheck // the last report is sent after ctx has ended
-	defer duplicates.Stop()
-	refused := report.NewRefusals(js, log) //nolint:contextcheck // as above
-	defer refused.Stop()
+	e.Add(e.follower.Stop)
+	return nil
+}
 
-	seen := report.NewSenders(js, log) //nolint:contextcheck // as above
-	defer seen.Stop()
+// makeHandler makes the handler, and the parts that it works with. What they report last, they send after ctx has ended.
+func (e *endpoint) makeHandler(ctx context.Context) (err error) {
+	if e.publisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
+		return err
+	}
+	e.Add(e.publisher.Close)
+	duplicates := report.NewDuplicates(e.JetStream, e.Log) //nolint:contextcheck // see above
+	e.Add(duplicates.Stop)
+	refused := report.NewRefusals(e.JetStream, e.Log) //nolint:contextcheck // see above
+	e.Add(refused.Stop)
+	seen := report.NewSenders(e.JetStream, e.Log) //nolint:contextcheck // see above
+	e.Add(seen.Stop)
 
 	limits := admission.NewLimits()
-	talk, err := gossip.Start(nc, limits, snapshot, log)
+	talk, err := gossip.Start(e.NATS, limits, e.snapshot, e.Log)
 	if err != nil {
 		return err
 	}
-	defer talk.Stop()
+	e.Add(talk.Stop)
+	e.lease = agree.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last request is answered
+	e.Add(e.lease.Stop)
+	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease)
 
-	lease := agree.NewLease(nc, follower) //nolint:contextcheck // it is renewed until the last request is answered
-	defer lease.Stop()
-	probeKey := probe.NewKey()
-	h := newHandler(c, admission.New(snapshot, limits), lease, publisher, duplicates, refused, seen, probe.NewAnswerer(probeKey), newRequestMetrics(o.Metrics), log)
-	h.tracer = tracing.Tracer(o.Traces, "ingress")
-	h.sealer = func(workflowID, nodeID, secret string) ([]byte, error) {
-		return keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))
-	}
-	registerState(o.Metrics, snapshot, follower, lease)
-	server := h.server(log)
+	e.handler = newHandler(e.config, handler{
+		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: e.publisher,
+		duplicates: duplicates, refused: refused, seen: seen,
+		probes: probe.NewAnswerer(e.probeKey), metrics: newRequestMetrics(e.Ops.Metrics), tracer: tracing.Tracer(e.Ops.Traces, "ingress"), log: e.Log,
+		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
+			return e.keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))
+		},
+	})
+	return nil
+}
 
-	// From here on changes of the registry wait for this process.
-	announcer, err := agree.Announce(starting, nc, follower, agree.RoleIngress, &hookstartv1.IngressSettings{
-		PublicUrl: c.PublicURL, MaxBodyBytes: c.MaxBodyBytes, DeliveryIdHeaders: c.allDeliveryIDHeaders(), ProbeKey: probeKey,
-	}, log)
+// announce makes changes of the registry wait for this process, from then on.
+func (e *endpoint) announce(ctx context.Context) error {
+	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &hookstartv1.IngressSettings{
+		PublicUrl: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIdHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
+	}, e.Log)
 	if err != nil {
 		return err
 	}
-	defer announcer.Stop()
-	if n, why := snapshot.Unusable(); n > 0 {
+	e.Add(announcer.Stop)
+	if n, why := e.snapshot.Unusable(); n > 0 {
 		return fmt.Errorf("senders of %d workflows cannot be used here: %w; give this ingress the executor's --secrets-key-file, or set those senders anew", n, why)
-	}
-
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(serving) }()
-	stopChecks := o.Watch(ctx, log, checks(nc, js, lease, publisher)...)
-	defer stopChecks()
-	o.Ready.Ready("ingress")
-	where := Listening{Addr: listener.Addr().String(), OpsAddr: opsAddr}
-	log.WithFields(logrus.Fields{"addr": where.Addr, "ops_addr": where.OpsAddr, "workflows": snapshot.Len(), "version": ops.Version}).Info("ingress is ready")
-	if c.OnReady != nil {
-		c.OnReady(where)
-	}
-
-	select {
-	case err := <-failed:
-		return fmt.Errorf("the webhook endpoint ended: %w", err)
-	case <-ctx.Done():
-	}
-	o.Ready.NotReady("ingress", "stopping")
-	log.Info("ingress stops: it accepts no more and finishes what is in flight")
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(finishing); err != nil {
-		log.WithError(err).Warn("requests in flight took too long and were cut off")
-		_ = server.Close()
 	}
 	return nil
 }

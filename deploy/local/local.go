@@ -4,6 +4,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/lifecycle"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
@@ -113,154 +116,135 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	forIngress.SecretsKeyFile = forExecutor.SecretsKeyFile
-	// Listen on all addresses first: a port in use is reported before anything starts.
-	ingressListener, err := ops.Listen(ctx, c.IngressAddr, "--ingress-addr")
-	if err != nil {
+	l := &local{config: c, log: log, ops: ops.New(), executor: forExecutor, ingress: forIngress}
+	defer l.Stop()
+	if err := l.listen(ctx); err != nil {
 		return err
 	}
-	defer func() { _ = ingressListener.Close() }()
-	executorListener, err := ops.Listen(ctx, c.ExecutorAddr, "--executor-addr")
-	if err != nil {
+	if l.server, err = startNATS(c, log); err != nil {
 		return err
 	}
-	defer func() { _ = executorListener.Close() }()
-
-	o := ops.New()
-	o.Ready.NotReady("ingress", "starting")
-	o.Ready.NotReady("executor", "starting")
-	opsAddr, stopOps, err := o.Serve(ctx, c.OpsAddr, log)
-	if err != nil {
-		return err
-	}
-	defer stopOps()
-	traces, stopTraces, err := otlp.Start(ctx, "hookstart-local", log)
-	if err != nil {
-		return err
-	}
-	defer stopTraces()
-	o.Traces = traces
-	server, err := startNATS(c, log)
-	if err != nil {
-		return err
-	}
-	defer server.Shutdown()
-
-	started := Started{
-		IngressURL: reachable(ingressListener.Addr(), c.TLSCert), ExecutorURL: reachable(executorListener.Addr(), c.ExecutorTLSCert),
-		NATSURL: server.ClientURL(), OpsURL: "http://" + opsAddr, AdminToken: adminToken, AdminTokenMade: c.AdminToken == "",
-	}
-	if c.PublicURL == "" {
-		c.PublicURL = started.IngressURL
-	}
-	var signInOnce string
-	started.ConsoleURL = started.ExecutorURL + "/"
-	if started.AdminTokenMade { // otherwise the output may go to a journal that others can read
-		signInOnce = rand.Text()
-		started.ConsoleURL = started.ExecutorURL + "/sign-in?once=" + signInOnce
-	}
-	inProcess := []nats.Option{server.InProcess()}
-	forExecutor.Listener, forExecutor.NATSOptions, forExecutor.Ops, forExecutor.Log = executorListener, inProcess, o, log
-	forExecutor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
-	forExecutor.AdminToken, forExecutor.SignInOnce, forExecutor.PublicURL = adminToken, signInOnce, c.PublicURL
-	forExecutor.SendersFirst, forExecutor.FreshNATS = true, true
-	if !c.NoDemo {
-		forExecutor.DemoQueue = demoQueue
-	}
-	forIngress.Listener, forIngress.NATSOptions, forIngress.Ops, forIngress.Log = ingressListener, inProcess, o, log
-	forIngress.PublicURL = c.PublicURL
-
-	recording := start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
-		forExecutor.OnReady = func(executor.Listening) { ready() }
-		return executor.Run(ctx, forExecutor)
-	})
-	// It stops last: what the ingress has accepted is still recorded.
-	defer recording.stop()
-	if err := recording.waitReady(ctx); err != nil {
-		return err
-	}
-	accepting := start(ctx, func(ctx context.Context, ready func()) error {
-		forIngress.OnReady = func(ingress.Listening) { ready() }
-		return ingress.Run(ctx, forIngress)
-	})
-	defer accepting.stop()
-	if err := accepting.waitReady(ctx); err != nil {
-		return err
-	}
-
-	recovering := start(ctx, func(ctx context.Context, _ func()) error {
-		return recoverNATS(ctx, server, filepath.Join(c.DataDir, natsFolder), log)
-	})
-	defer recovering.stop()
-	stopChecks := o.Watch(ctx, log, ops.Check{Part: "NATS storage", Ask: func(context.Context) error { return server.Health() }})
-	defer stopChecks()
-
-	if !c.NoDemo {
-		if started.WebhookURL, err = makeDemo(ctx, started, c.ExecutorTLSCert); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
+	l.Add(l.server.Shutdown)
+	l.describe(adminToken)
+	for _, step := range []func(context.Context) error{l.startServices, l.watchNATS, l.startDemo} {
+		if err := step(ctx); ctx.Err() != nil {
+			return nil // ended by the caller at the start: not a failure
+		} else if err != nil {
+			return err
 		}
-		observe := runnermetrics.New(o.Metrics)
-		demo := start(ctx, func(ctx context.Context, _ func()) error { return runDemo(ctx, inProcess, observe, o.Traces, log) })
-		defer demo.stop()
 	}
-	started.print(c.Out, c.DataDir)
+	l.started.print(c.Out, c.DataDir)
 	if c.OnReady != nil {
-		c.OnReady(started)
+		c.OnReady(l.started)
 	}
-	select {
-	case <-ctx.Done():
-		accepting.stop()
-		recording.stop()
-	case <-accepting.ended:
-	case <-recording.ended:
-	case <-recovering.ended:
-		if recovering.err != nil {
-			return recovering.err
+	return l.Wait(ctx)
+}
+
+// local is what runs. Its methods fill it in the order in which they are here.
+type local struct {
+	lifecycle.Parts
+	config   Config
+	log      *logrus.Logger
+	ops      *ops.Ops
+	executor executor.Config
+	ingress  ingress.Config
+
+	opsAddr string
+	server  *embednats.Server
+	started Started
+}
+
+// listen listens on all addresses first: a port in use is reported before anything starts.
+func (l *local) listen(ctx context.Context) (err error) {
+	c := l.config
+	for _, one := range []struct {
+		listener   *net.Listener
+		addr, flag string
+	}{{&l.ingress.Listener, c.IngressAddr, "--ingress-addr"}, {&l.executor.Listener, c.ExecutorAddr, "--executor-addr"}} {
+		listener, err := ops.Listen(ctx, one.addr, one.flag)
+		if err != nil {
+			return err
 		}
-		accepting.stop() // ctx has ended, too
-		recording.stop()
+		l.Add(func() { _ = listener.Close() })
+		*one.listener = listener
 	}
-	if err := accepting.err; err != nil {
+	l.ops.Ready.NotReady("ingress", "starting")
+	l.ops.Ready.NotReady("executor", "starting")
+	var stopOps, stopTraces func()
+	if l.opsAddr, stopOps, err = l.ops.Serve(ctx, c.OpsAddr, l.log); err != nil {
 		return err
 	}
-	return recording.err
-}
-
-// service is a Run in the background.
-type service struct {
-	cancel context.CancelFunc
-	ready  chan struct{}
-	ended  chan struct{}
-	err    error // once ended is closed
-}
-
-func start(ctx context.Context, run func(ctx context.Context, ready func()) error) *service {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &service{cancel: cancel, ready: make(chan struct{}), ended: make(chan struct{})}
-	go func() {
-		defer close(s.ended)
-		s.err = run(ctx, func() { close(s.ready) })
-	}()
-	return s
-}
-
-// waitReady returns when the service is ready, or with its error, or when ctx ends.
-func (s *service) waitReady(ctx context.Context) error {
-	select {
-	case <-s.ready:
-		return nil
-	case <-s.ended:
-		return s.err
-	case <-ctx.Done():
-		return nil // the caller sees that ctx has ended
+	l.Add(stopOps)
+	if l.ops.Traces, stopTraces, err = otlp.Start(ctx, "hookstart-local", l.log); err != nil {
+		return err
 	}
+	l.Add(stopTraces)
+	return nil
 }
 
-func (s *service) stop() {
-	s.cancel()
-	<-s.ended
+// describe completes what is said of the start, and with it the services' configurations.
+func (l *local) describe(adminToken string) {
+	c := &l.config
+	l.started = Started{
+		IngressURL: reachable(l.ingress.Listener.Addr(), c.TLSCert), ExecutorURL: reachable(l.executor.Listener.Addr(), c.ExecutorTLSCert),
+		NATSURL: l.server.ClientURL(), OpsURL: "http://" + l.opsAddr, AdminToken: adminToken, AdminTokenMade: c.AdminToken == "",
+	}
+	l.started.ConsoleURL = l.started.ExecutorURL + "/"
+	if l.started.AdminTokenMade { // otherwise the output may go to a journal that others can read
+		l.executor.SignInOnce = rand.Text()
+		l.started.ConsoleURL += "sign-in?once=" + l.executor.SignInOnce
+	}
+	inProcess, publicURL := []nats.Option{l.server.InProcess()}, cmp.Or(c.PublicURL, l.started.IngressURL)
+	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.ops, l.log, publicURL
+	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
+	l.executor.AdminToken, l.executor.SendersFirst, l.executor.FreshNATS = adminToken, true, true
+	if !c.NoDemo {
+		l.executor.DemoQueue = demoQueue
+	}
+	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.ops, l.log, publicURL
+}
+
+// startServices starts the executor and then the ingress, and waits for both. The executor stops last: what the
+// ingress has accepted is still recorded.
+func (l *local) startServices(ctx context.Context) error {
+	recording := l.Start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
+		l.executor.OnReady = func(executor.Listening) { ready() }
+		return executor.Run(ctx, l.executor)
+	})
+	if err := recording.Ready(ctx); err != nil {
+		return err
+	}
+	accepting := l.Start(ctx, func(ctx context.Context, ready func()) error {
+		l.ingress.OnReady = func(ingress.Listening) { ready() }
+		return ingress.Run(ctx, l.ingress)
+	})
+	return accepting.Ready(ctx)
+}
+
+// watchNATS restarts the embedded server after its disk was full, and says when it cannot store anything.
+func (l *local) watchNATS(ctx context.Context) error {
+	l.Start(ctx, func(ctx context.Context, _ func()) error {
+		return recoverNATS(ctx, l.server, filepath.Join(l.config.DataDir, natsFolder), l.log)
+	})
+	l.Add(l.ops.Watch(ctx, l.log, ops.Check{Part: "NATS storage", Ask: func(context.Context) error { return l.server.Health() }}))
+	return nil
+}
+
+// startDemo makes and runs the demo workflow, if there is to be one.
+func (l *local) startDemo(ctx context.Context) (err error) {
+	if l.config.NoDemo {
+		return nil
+	}
+	if l.started.WebhookURL, err = makeDemo(ctx, l.started, l.config.ExecutorTLSCert); err != nil {
+		return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
+	}
+	observe := runnermetrics.New(l.ops.Metrics)
+	l.Go(ctx, func(ctx context.Context) {
+		if err := runDemo(ctx, l.executor.NATSOptions, observe, l.ops.Traces, l.log); err != nil {
+			l.log.WithError(err).Warn("the runner of the demo workflow has ended")
+		}
+	})
+	return nil
 }
 
 // reachable is the URL under which this machine reaches a listener, which has TLS if it has a certificate.

@@ -1,0 +1,74 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// readPlans reads the catalog, which must have the default plan if there is one.
+func readPlans(path, defaultPlan string) (*hookstartv1.PlanCatalog, error) {
+	catalog := edit.DefaultPlans
+	if path != "" {
+		var err error
+		if catalog, err = os.ReadFile(path); err != nil { //nolint:gosec // the operator's own file
+			return nil, fmt.Errorf("--plans: %w", err)
+		}
+	}
+	plans, err := edit.ParsePlans(catalog)
+	if err != nil || defaultPlan == "" {
+		return plans, err
+	}
+	if !slices.ContainsFunc(plans.GetPlans(), func(p *hookstartv1.Plan) bool { return p.GetId() == defaultPlan }) {
+		return nil, fmt.Errorf("--default-plan: there is no plan %q in the catalog", defaultPlan)
+	}
+	return plans, nil
+}
+
+// planTimeout is how long one attempt to put the plan catalog in force may take.
+const planTimeout = 5 * time.Second
+
+// putPlans puts the catalog in force, trying until the context ends: NATS may be away for a
+// moment.
+func putPlans(ctx context.Context, editor *edit.Editor, plans *hookstartv1.PlanCatalog) error {
+	for {
+		trying, cancel := context.WithTimeout(ctx, planTimeout)
+		err := editor.PutPlans(trying, plans)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the plan catalog: %w", err)
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// warnOfLostPlans says how many accounts have a plan that the catalog does not have: nothing
+// else tells an operator who left it out.
+func warnOfLostPlans(directory *edit.Directory, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) {
+	known := map[string]bool{}
+	for _, plan := range plans.GetPlans() {
+		known[plan.GetId()] = true
+	}
+	lost := map[string]int{}
+	for _, account := range directory.Accounts("", math.MaxInt) {
+		if !known[account.GetPlan()] {
+			lost[account.GetPlan()]++
+		}
+	}
+	if len(lost) > 0 {
+		log.WithField("accounts", lost).Warn("accounts have plans that are not in the catalog, so their webhooks are refused; " +
+			"put the plans back into it, or give the accounts other ones")
+	}
+}

@@ -1,0 +1,96 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/lifecycle"
+)
+
+// A part still has those before it when it stops, and is waited for.
+func TestPartsStopInReverse(t *testing.T) {
+	t.Parallel()
+	var (
+		parts lifecycle.Parts
+		order []string
+	)
+	parts.Add(func() { order = append(order, "connection") })
+	parts.Go(t.Context(), func(ctx context.Context) {
+		<-ctx.Done()
+		order = append(order, "recorder")
+	})
+	parts.Start(t.Context(), func(ctx context.Context, ready func()) error {
+		ready()
+		<-ctx.Done()
+		order = append(order, "server")
+		return nil
+	})
+	parts.Stop()
+	parts.Stop()
+	if want := []string{"server", "recorder", "connection"}; !slices.Equal(order, want) {
+		t.Errorf("%q, want %q", order, want)
+	}
+}
+
+var errBroken = errors.New("broken")
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	var parts lifecycle.Parts
+	defer parts.Stop()
+	well := parts.Start(t.Context(), func(ctx context.Context, ready func()) error {
+		ready()
+		<-ctx.Done()
+		return nil
+	})
+	if err := well.Ready(t.Context()); err != nil {
+		t.Errorf("a part that is ready: %v", err)
+	}
+	failed := parts.Start(t.Context(), func(context.Context, func()) error { return errBroken })
+	if err := failed.Ready(t.Context()); !errors.Is(err, errBroken) {
+		t.Errorf("a part that failed: %v", err)
+	}
+	slow := parts.Start(t.Context(), func(ctx context.Context, _ func()) error {
+		<-ctx.Done()
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := slow.Ready(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a part that is not ready when the context ends: %v", err)
+	}
+}
+
+// The end of one part is the end of all, and its error is what went wrong.
+func TestWaitForAPartThatFails(t *testing.T) {
+	t.Parallel()
+	var parts lifecycle.Parts
+	stopped := false
+	parts.Add(func() { stopped = true })
+	parts.Start(t.Context(), func(ctx context.Context, _ func()) error {
+		<-ctx.Done()
+		return nil
+	})
+	parts.Start(t.Context(), func(context.Context, func()) error { return errBroken })
+	if err := parts.Wait(t.Context()); !errors.Is(err, errBroken) || !stopped {
+		t.Errorf("%v; all stopped: %v", err, stopped)
+	}
+}
+
+func TestWaitForTheEnd(t *testing.T) {
+	t.Parallel()
+	var parts lifecycle.Parts
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := false
+	parts.Start(ctx, func(ctx context.Context, _ func()) error {
+		<-ctx.Done()
+		ended = true
+		return nil
+	})
+	cancel()
+	if err := parts.Wait(ctx); err != nil || !ended {
+		t.Errorf("%v; ended: %v", err, ended)
+	}
+}
