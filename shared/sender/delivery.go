@@ -51,20 +51,41 @@ func parseIDSource(text string, own bool) (idSource, error) {
 // maxSources bounds the sources that an operator sets.
 const maxSources = 16
 
-// deliverySources are the entry's own, or those that an operator set in their place.
-func (e *entry) deliverySources(settings map[string]string) ([]idSource, error) {
-	texts, own := e.Delivery, true
-	if set := settings[settingDeliveryID]; set != "" {
-		texts, own = strings.Split(set, ","), false
-	} else if header := settings["idHeader"]; header != "" { // of the preset hmac
-		texts, own = []string{"header:" + header}, false
+// DeliverySources says where the delivery IDs of a sender are, in order, in the words of the setting deliveryId. A
+// preset's own source may have several parts, joined by " + ", and after a "!" one that must not be there. The error
+// is a *ConfigError.
+func DeliverySources(preset string, settings map[string]string) ([]string, error) {
+	e, err := find(preset)
+	if err != nil {
+		return nil, err
 	}
+	texts, _ := e.deliveryTexts(settings)
+	return texts, nil
+}
+
+// deliveryTexts are the entry's own sources, or those that an operator set in their place.
+func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own bool) {
+	if set := settings[settingDeliveryID]; set != "" {
+		texts = strings.Split(set, ",")
+		for i := range texts {
+			texts[i] = strings.TrimSpace(texts[i])
+		}
+		return texts, false
+	}
+	if header := settings["idHeader"]; header != "" { // of the preset hmac
+		return []string{"header:" + header}, false
+	}
+	return e.Delivery, true
+}
+
+func (e *entry) deliverySources(settings map[string]string) ([]idSource, error) {
+	texts, own := e.deliveryTexts(settings)
 	if len(texts) > maxSources {
 		return nil, &ConfigError{"settings." + settingDeliveryID, "has too many sources"}
 	}
 	var sources []idSource
 	for _, text := range texts {
-		s, err := parseIDSource(strings.TrimSpace(text), own)
+		s, err := parseIDSource(text, own)
 		if err != nil {
 			return nil, &ConfigError{"settings." + settingDeliveryID, err.Error()}
 		}

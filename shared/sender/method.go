@@ -166,6 +166,8 @@ func (m *methodSpec) check() error {
 	}
 }
 
+func (m *method) signsURL() bool { return m.message.has(partURL) || m.scheme == schemeTwilio }
+
 // newHash is a hash by its name, nil for none.
 func newHash(name string) func() hash.Hash {
 	switch name {
@@ -324,7 +326,7 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	if absent := m.message.missing(r); absent != "" {
 		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + absent}
 	}
-	if (m.message.hasURL() || m.scheme == schemeTwilio) && r.URL == "" {
+	if m.signsURL() && r.URL == "" {
 		return Verdict{Code: webhook.SignatureInvalid, Reason: "the URL is signed, but the ingress has no --public-url"}
 	}
 	if m.scheme == schemeStatic && m.signature.kind == fromPointer {

@@ -184,7 +184,7 @@ func (s *Sender) Challenge() string { return s.challenge }
 
 // NeedsURL says that the URL is signed, so that the ingress must know its public URL.
 func (s *Sender) NeedsURL() bool {
-	return slices.ContainsFunc(s.methods, func(m method) bool { return m.message.hasURL() || m.scheme == schemeTwilio })
+	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 
 // Methods are the HTTP methods of handshakes, beside POST.

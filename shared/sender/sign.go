@@ -1,12 +1,10 @@
 package sender
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"maps"
 	"strconv"
@@ -14,7 +12,7 @@ import (
 	"time"
 )
 
-// Errors of Sign.
+// Errors of Sign. What they say is for the operator who tries a trigger out.
 var (
 	// ErrPublicKey means that only the provider can sign: hookstart has its public key.
 	ErrPublicKey = errors.New("only the provider itself can sign its requests: hookstart has just its public key")
@@ -22,8 +20,8 @@ var (
 	ErrNoSecret = errors.New("the sender has no secret that works")
 	// ErrNoURL means that the URL is signed and not known.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
-	// ErrSignedBody means that the signature belongs into the body, and that the body is no JSON object.
-	ErrSignedBody = errors.New("the signature of this sender is in the body, which has to be JSON of its form")
+	// ErrBody means that the sender signs bodies of its own form only, and that this is none.
+	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this body has another one")
 )
 
 // Signed is a request as the sender would send it.
@@ -33,8 +31,8 @@ type Signed struct {
 	Body   []byte              // changed where the signature is in the body
 }
 
-// Sign signs a request as the sender would, with its newest secret: to try a trigger out. Of a
-// preset that verifies nothing it changes nothing.
+// Sign signs a request as the sender would, with its newest secret: to try a trigger out. What it returns,
+// Verify accepts at that time. Of a preset that verifies nothing it changes nothing.
 func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	s, err := Compile(c)
 	if err != nil {
@@ -45,43 +43,50 @@ func Sign(c Config, r Request, now time.Time) (Signed, error) {
 
 // Sign signs a request: see the function.
 func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
-	signed := Signed{Header: map[string][]string{}, Query: r.Query, Body: r.Body}
-	maps.Copy(signed.Header, r.Header)
+	why := ErrNoSecret
 	if !s.Verifies() {
-		return signed, nil
+		why = nil
 	}
-	err := ErrNoSecret
 	for i := range s.keys {
 		k := &s.keys[i]
 		if !k.works(now) {
 			continue
 		}
-		m := &s.methods[k.method]
-		if m.scheme == schemeEd25519 || m.scheme == schemeECDSA {
-			err = ErrPublicKey
-			continue
+		try := r.changeable()
+		if why = s.methods[k.method].sign(&try, k, now); why == nil && !s.Verify(&try, now).OK() {
+			why = ErrBody
 		}
-		r.Header, r.document, r.form = signed.Header, nil, nil
-		if m.scheme == schemeTwilio {
-			r.addBodyHash()
+		if why == nil {
+			r = try
+			break
 		}
-		err := m.sign(&r, k, now)
-		signed.Body, signed.Query = r.Body, r.Query
-		return signed, err
 	}
-	return signed, err
+	return Signed{Header: r.Header, Query: r.Query, Body: r.Body}, why
+}
+
+// changeable is a copy of a request whose headers can be changed, and nothing of which was read yet.
+func (r *Request) changeable() Request {
+	c := Request{Method: r.Method, Header: maps.Clone(r.Header), Query: r.Query, URL: r.URL, Body: r.Body}
+	if c.Header == nil {
+		c.Header = map[string][]string{}
+	}
+	return c
 }
 
 // sign puts into a request what the method looks for.
 func (m *method) sign(r *Request, k *key, now time.Time) error {
-	if (m.message.hasURL() || m.scheme == schemeTwilio) && r.URL == "" {
+	if m.signsURL() && r.URL == "" {
 		return ErrNoURL
 	}
-	if m.scheme == schemeStatic {
+	switch m.scheme {
+	case schemeEd25519, schemeECDSA:
+		return ErrPublicKey
+	case schemeStatic:
 		return m.signature.put(r, m.spec.Prefix+string(k.bytes))
-	}
-	if m.scheme == schemeBasic {
+	case schemeBasic:
 		return m.signature.put(r, "Basic "+base64.StdEncoding.EncodeToString([]byte(m.user+":"+string(k.bytes))))
+	case schemeTwilio:
+		r.addBodyHash()
 	}
 	timeText := strconv.FormatInt(now.Unix(), 10)
 	if m.unit == "ms" {
@@ -157,63 +162,4 @@ func (r *Request) addBodyHash() {
 		r.URL += "?"
 	}
 	r.Query, r.URL = r.Query+added, r.URL+added
-}
-
-// put sets a value at a source.
-func (s source) put(r *Request, value string) error {
-	switch s.kind {
-	case fromHeader:
-		r.Header[s.name] = []string{value}
-		return nil
-	case fromPointer:
-		decoder := json.NewDecoder(bytes.NewReader(r.Body))
-		decoder.UseNumber()
-		var document any
-		if len(bytes.TrimSpace(r.Body)) == 0 {
-			document = map[string]any{}
-		} else if decoder.Decode(&document) != nil {
-			return ErrSignedBody
-		}
-		if !putAt(document, s.pointer, value) {
-			return ErrSignedBody
-		}
-		body, err := json.Marshal(document)
-		if err != nil {
-			return ErrSignedBody
-		}
-		r.Body, r.document, r.form = body, nil, nil
-		return nil
-	case fromForm, fromQuery, fromSignature:
-	}
-	return ErrSignedBody
-}
-
-// putAt sets a member, in every element where the pointer says so, and makes objects on its way.
-func putAt(in any, pointer []string, value string) bool {
-	object, is := in.(map[string]any)
-	if !is {
-		return false
-	}
-	name := pointer[0]
-	if len(pointer) == 1 {
-		object[name] = value
-		return true
-	}
-	if pointer[1] == "*" {
-		elements, _ := object[name].([]any)
-		if len(elements) == 0 {
-			elements = []any{map[string]any{}}
-			object[name] = elements
-		}
-		for _, element := range elements {
-			if len(pointer) < 3 || !putAt(element, pointer[2:], value) {
-				return false
-			}
-		}
-		return true
-	}
-	if object[name] == nil {
-		object[name] = map[string]any{}
-	}
-	return putAt(object[name], pointer[1:], value)
 }

@@ -96,8 +96,6 @@ func (t template) has(kind partKind) bool {
 	return false
 }
 
-func (t template) hasURL() bool { return t.has(partURL) }
-
 // covers says that all of the body is signed.
 func (t template) covers() bool { return t.has(partBody) || t.has(partPayload) }
 

@@ -1,0 +1,145 @@
+package sender
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// Identify puts a delivery ID where the sender puts its own: it changes the header or the body of a request that
+// is to be signed. Of several sources it takes the one that the request has, else the first that it can have. false:
+// it can have none, and nothing was changed.
+func (s *Sender) Identify(r *Request, id string) bool {
+	if id == "" {
+		return false
+	}
+	for _, there := range []bool{true, false} {
+		for i := range s.delivery {
+			if (s.delivery[i].value(r) != "") != there || len(s.delivery[i].absent) > 0 {
+				continue
+			}
+			if try := r.changeable(); s.delivery[i].put(&try, id) {
+				*r = try
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// put sets the part that names the delivery, and every other one that is not there.
+func (id *idSource) put(r *Request, value string) bool {
+	names := len(id.parts) - 1
+	for i, part := range id.parts {
+		if part.isID() {
+			names = i
+			break
+		}
+	}
+	for i, part := range id.parts {
+		if i != names && part.value(r) != "" {
+			continue
+		}
+		if part.put(r, value) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// isID says that a source is named as an ID is: id, uuid, Ce-Id, MessageSid.
+func (s source) isID() bool {
+	name := s.name
+	if s.kind == fromPointer {
+		name = s.pointer[len(s.pointer)-1]
+	}
+	return strings.HasSuffix(strings.ToLower(name), "id")
+}
+
+// put sets a value at a source. It fails with ErrBody where the body's form does not allow that.
+func (s source) put(r *Request, value string) error {
+	switch s.kind {
+	case fromHeader:
+		r.Header[s.name] = []string{value}
+		return nil
+	case fromPointer:
+		return s.putJSON(r, value)
+	case fromForm:
+		return s.putField(r, value)
+	case fromQuery, fromSignature: // no preset signs, or identifies, there
+	}
+	return ErrBody
+}
+
+func (s source) putJSON(r *Request, value string) error {
+	decoder := json.NewDecoder(bytes.NewReader(r.Body))
+	decoder.UseNumber()
+	var document any
+	if len(bytes.TrimSpace(r.Body)) == 0 {
+		document = map[string]any{}
+	} else if !r.json().Exists() || decoder.Decode(&document) != nil {
+		return ErrBody
+	}
+	if !putAt(document, s.pointer, s.every, value) {
+		return ErrBody
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(document) != nil {
+		return ErrBody
+	}
+	r.changeBody(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+	return nil
+}
+
+// putField replaces a field of an ordinary form, or adds it.
+func (s source) putField(r *Request, value string) error {
+	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(mediaType), formType) {
+		return ErrBody
+	}
+	var pairs []string
+	for pair := range strings.SplitSeq(string(r.Body), "&") {
+		rawName, _, _ := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(rawName); pair != "" && (err != nil || name != s.name) {
+			pairs = append(pairs, pair)
+		}
+	}
+	pairs = append(pairs, url.QueryEscape(s.name)+"="+url.QueryEscape(value))
+	r.changeBody([]byte(strings.Join(pairs, "&")))
+	return nil
+}
+
+func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
+
+// putAt sets a member, in every element where the pointer says so, and makes objects on its way.
+func putAt(in any, pointer []string, every bool, value string) bool {
+	object, is := in.(map[string]any)
+	if !is {
+		return false
+	}
+	name, rest := pointer[0], pointer[1:]
+	if len(rest) == 0 {
+		object[name] = value
+		return true
+	}
+	if rest[0] != "*" || !every {
+		if object[name] == nil {
+			object[name] = map[string]any{}
+		}
+		return putAt(object[name], rest, every, value)
+	}
+	elements, _ := object[name].([]any)
+	if len(elements) == 0 {
+		elements = []any{map[string]any{}}
+		object[name] = elements
+	}
+	for _, element := range elements {
+		if len(rest) < 2 || !putAt(element, rest[1:], every, value) {
+			return false
+		}
+	}
+	return true
+}

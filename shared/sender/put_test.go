@@ -1,0 +1,112 @@
+package sender_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// A delivery ID that is put into a request, where its sender has its own, is the one that is found, and the request
+// can be signed then.
+func TestIdentify(t *testing.T) {
+	const form = "application/x-www-form-urlencoded"
+	for _, c := range []struct {
+		preset, set, contentType, body string
+		want                           string // the body then; "": as before, the ID is in a header
+		id                             string // that is found
+	}{
+		{"github", "", "application/json", `{"id":1}`, "", "d-1"},
+		{"standard-webhooks", "", "application/json", `{}`, "", "d-1"},
+		{"stripe", "", "application/json", `{"z": 1, "id": "evt_1", "html": "<&>"}`, `{"html":"<&>","id":"d-1","z":1}`, "d-1"},
+		{"stripe", "", "application/json", ``, `{"id":"d-1"}`, "d-1"},
+		{"slack", "", "application/json", `{"trigger_id":"t"}`, `{"trigger_id":"d-1"}`, "d-1"},
+		{"slack", "", "application/json", `{}`, `{"event_id":"d-1"}`, "d-1"},
+		{"slack", "", form, `command=%2Fx&trigger_id=t&text=a`, `command=%2Fx&text=a&trigger_id=d-1`, "d-1"},
+		{"slack", "", form, `command=%2Fx`, `command=%2Fx&trigger_id=d-1`, "d-1"},
+		{"zoom", "", "application/json", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u"}}}`, `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"d-1"}}}`, "e|1|d-1"},
+		{"msgraph", "", "application/json", `{"value":[{"id":"a"},{"id":"b"}]}`, `{"value":[{"id":"d-1"},{"id":"d-1"}]}`, "d-1|d-1"},
+		{"meta", "", "application/json", `{}`, `{"entry":[{"changes":[{"value":{"messages":[{"id":"d-1"}]}}]}]}`, "d-1"},
+		{"meta", "", "application/json", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"a","status":"read"}]}}]}]}`, `{"entry":[{"changes":[{"value":{"statuses":[{"id":"d-1","status":"read"}]}}]}]}`, "d-1|read"},
+		{"twilio", "", form, `MessageSid=SM1&MessageStatus=sent`, `MessageStatus=sent&MessageSid=d-1`, "d-1|sent"},
+		{"twilio", "", form, `Body=x`, "", "d-1"},
+		{"mailgun", "", form, `event=x`, `event=x&token=d-1`, "d-1"},
+		{"mailgun", "", "application/json", `{"a":1}`, `{"a":1,"signature":{"token":"d-1"}}`, "d-1"},
+		{"plain", "ptr:/no/id, header:X-Own", "text/plain", `text`, "", "d-1"},
+		{"cloudevents", "", "application/json", `{}`, "", "d-1|d-1"},
+	} {
+		config := sender.Config{Preset: c.preset, Settings: map[string]string{}}
+		if p, _ := sender.Lookup(c.preset); p.Verifies {
+			config = configOf(t, c.preset)
+		} else if c.set != "" {
+			config.Settings["deliveryId"] = c.set
+		}
+		s := compile(t, config)
+		before := sender.Request{Method: "POST", URL: testURL, Header: map[string][]string{"Content-Type": {c.contentType}}, Body: []byte(c.body)}
+		r := before
+		if !s.Identify(&r, "d-1") {
+			t.Errorf("%+v: it can have no delivery ID", c)
+			continue
+		}
+		if len(before.Header) != 1 || string(before.Body) != c.body {
+			t.Errorf("%+v: the caller's request was changed", c)
+		}
+		if want := c.want; (want != "" && string(r.Body) != want) || (want == "" && string(r.Body) != c.body) {
+			t.Errorf("%+v: the body is %s", c, r.Body)
+		}
+		signed, err := s.Sign(r, noon)
+		if err != nil {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if d := s.Delivery(&sender.Request{Header: signed.Header, Body: signed.Body}); d.ID != c.id {
+			t.Errorf("%+v: the delivery ID is %q", c, d.ID)
+		}
+	}
+}
+
+// What cannot have a delivery ID where the sender puts it, or cannot be signed, stays as it is.
+func TestWhatCannotBeTried(t *testing.T) {
+	stripe := compile(t, configOf(t, "stripe"))
+	for _, body := range []string{`[1]`, `"text"`, `{"id":`, `text`} {
+		r := sender.Request{Method: "POST", Header: map[string][]string{}, Body: []byte(body)}
+		if stripe.Identify(&r, "d-1") || string(r.Body) != body {
+			t.Errorf("%s became %s", body, r.Body)
+		}
+	}
+	if r := (sender.Request{Body: []byte(`{}`)}); stripe.Identify(&r, "") {
+		t.Error("an empty ID is none")
+	}
+	for preset, want := range map[string]error{"mailgun": sender.ErrBody, "msgraph": sender.ErrBody, "square": sender.ErrNoURL, "twilio": sender.ErrNoURL, "discord": sender.ErrPublicKey} {
+		s := compile(t, configOf(t, preset))
+		if _, err := s.Sign(sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"text/plain"}}, Body: []byte("text")}, noon); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", preset, err, want)
+		}
+	}
+	if _, err := sender.Sign(sender.Config{Preset: "notion"}, sender.Request{}, noon); !errors.Is(err, sender.ErrNoSecret) {
+		t.Errorf("notion without its secret: %v", err)
+	}
+}
+
+func TestDeliverySources(t *testing.T) {
+	for _, c := range []struct {
+		preset   string
+		settings map[string]string
+		want     string
+	}{
+		{"stripe", nil, "ptr:/id"},
+		{"svix", nil, "header:Webhook-Id header:Svix-Id"},
+		{"stripe", map[string]string{"deliveryId": "header:X-One , form:two"}, "header:X-One form:two"},
+		{"hmac", map[string]string{"idHeader": "X-Id"}, "header:X-Id"},
+		{"hmac", nil, ""},
+		{"cloudevents", nil, "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
+	} {
+		if got, err := sender.DeliverySources(c.preset, c.settings); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+	if _, err := sender.DeliverySources("nobody", nil); err == nil {
+		t.Error("there is no such preset")
+	}
+}
