@@ -25,6 +25,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/measured"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/executor/internal/tryout"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -201,7 +202,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	calls := operate.New(operate.Config{
 		Editor: e.editor, Directory: e.directory, Roll: e.roll, Store: e.records, JetStream: e.JetStream, Queues: e.waits, Changes: e.changed, Keyring: e.keyring,
 		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, e.JetStream) },
-		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, e.roll), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
+		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, e.roll), Tryout: tryout.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	signIn := signin.New(signin.Config{
 		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: e.keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(e.Ops.Metrics),

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ func TestConnectSlack(t *testing.T) {
 		t.Error("the secret is in the page")
 	}
 	picture(b, "set")
+	tryOut(b)
 
 	b.click("[data-remove-sender]")
 	b.click("[data-remove-sender-dialog] button.danger")
@@ -81,6 +83,33 @@ func TestConnectSlack(t *testing.T) {
 	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`, "another-signing-secret"); status != http.StatusOK {
 		t.Errorf("with the token alone: %d %s", status, answer)
 	}
+}
+
+// tryOut sends tests: signed, each a delivery of its own, and recorded as verified; refused while the workflow is
+// inactive, when the way past the endpoint is open.
+func tryOut(b *tab) {
+	b.t.Helper()
+	first := ""
+	for range 2 {
+		b.click("[data-send-test]")
+		b.text("[data-sample-said]", "Sent as Slack does, and accepted.")
+		b.wait(`document.querySelector("[data-sample-said] a").href !== ` + strconv.Quote(first))
+		first = b.evaluate(`document.querySelector("[data-sample-said] a").href`)
+	}
+	picture(b, "sent")
+	b.click("[data-switch]")
+	b.text("#state", "Inactive")
+	b.click("[data-send-test]")
+	b.text("[data-sample-said].bad", "the workflow is inactive")
+	b.click("[data-run-past]")
+	b.text("[data-sample-said]", "Started on the sample payload.")
+	b.click("[data-switch]")
+	b.text("#state", "Active")
+	b.do(chromedp.Navigate(first))
+	b.text("main", "slack · verified")
+	b.do(chromedp.Navigate(b.base + "/workflows/demo"))
+	b.page("Demo")
+	b.text(".headers", "/event_id in the JSON")
 }
 
 // picture is for the eyes of who changes the page: HOOKSTART_SCREENSHOTS=FOLDER.

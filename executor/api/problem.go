@@ -42,6 +42,8 @@ const (
 	CodeTooManySecrets       = "too_many_secrets"
 	CodeLastSecret           = "last_secret"
 	CodeSecretsKeyMissing    = "secrets_key_missing"
+	CodeSenderCannotSign     = "sender_cannot_sign"
+	CodeEndpointUnreachable  = "endpoint_unreachable"
 	CodeNotFailed            = "not_failed"
 	CodeInputExpired         = "input_expired"
 	CodeNotFinished          = "not_finished"

@@ -14,6 +14,7 @@ type Trigger struct {
 	Tokens            []Token         `json:"tokens" nullable:"false" doc:"All tokens that work now, the newest first."`
 	SamplePayload     json.RawMessage `json:"samplePayload" doc:"Any JSON value. null: none is configured."`
 	DeliveryIDHeaders []string        `json:"deliveryIdHeaders" nullable:"false" doc:"The headers that may hold the delivery ID; the first that is not empty counts." example:"[\"X-Webhook-Delivery-Id\"]"`
+	DeliveryIDSources []string        `json:"deliveryIdSources" nullable:"false" doc:"All places of a delivery ID, the sender's own among them; the first that is not empty counts. Several parts that are joined by + are needed together." example:"[\"header:X-Webhook-Delivery-Id\", \"ptr:/id\"]"`
 	MaxBodyBytes      int64           `json:"maxBodyBytes" doc:"The largest body that is accepted, in bytes." example:"102400"`
 	Sender            *Sender         `json:"sender,omitempty" doc:"Who calls the node. Absent: the token alone opens it."`
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
@@ -30,6 +31,26 @@ type Token struct {
 // RotateToken says how a token is rotated.
 type RotateToken struct {
 	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the current tokens stay valid." example:"3600"`
+}
+
+// SendTest is what is sent to a node's own webhook URL, as its sender would send it.
+type SendTest struct {
+	Body         *string             `json:"body,omitempty" doc:"Absent: the sample payload." example:"{\"hello\": \"world\"}"`
+	BodyEncoding string              `json:"bodyEncoding,omitempty" enum:"base64" doc:"Absent: the body is text."`
+	ContentType  string              `json:"contentType,omitempty" doc:"Absent: application/json if the body is JSON, else none."`
+	DeliveryID   string              `json:"deliveryId,omitempty" doc:"Put where the sender puts its own. Absent: what is in the body and the headers stays." example:"test-1"`
+	Headers      map[string][]string `json:"headers,omitempty" doc:"Further headers."`
+}
+
+// SentTest is what the endpoint answered.
+type SentTest struct {
+	Success      bool   `json:"success" doc:"Whether it was accepted."`
+	Status       int    `json:"status" doc:"Of the endpoint's answer." example:"200"`
+	ExecutionID  string `json:"executionId,omitempty" format:"uuid" doc:"Absent: none was started or rejected, as with a handshake."`
+	Deduplicated bool   `json:"deduplicated,omitempty" doc:"The execution is the one of an earlier delivery with the same ID. Not known (false) where the sender gets no answer in JSON."`
+	Code         string `json:"code,omitempty" doc:"Why it was refused." example:"workflow_inactive"`
+	Detail       string `json:"detail,omitempty" doc:"The same in words."`
+	RetryAfter   int64  `json:"retryAfter,omitempty" doc:"After how many seconds it can succeed."`
 }
 
 // Started names an execution that was started.

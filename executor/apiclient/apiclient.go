@@ -224,6 +224,12 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (s
 	return s, err
 }
 
+// SendTest lets the executor post to a node's webhook URL as its sender would. A refusal by the endpoint is no error.
+func (c *Client) SendTest(ctx context.Context, workflowID, nodeID string, test api.SendTest) (sent api.SentTest, err error) {
+	err = c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/send-test", nil, test, &sent)
+	return sent, err
+}
+
 // RerunExecution starts the same trigger again, on its sample payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (s api.Started, err error) {
 	err = c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil, nil, &s)

@@ -67,6 +67,7 @@ var operations = map[string]operation{
 	"put-sample-payload": {operate.Editor, aWorkflow, `{"a":1}`, ""},
 	"rotate-token":       {operate.Editor, aWorkflow, `{}`, ""},
 	"rerun-trigger":      {operate.Editor, aWorkflow, "", ""},
+	"send-test":          {operate.Editor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid},
 
 	"list-executions":   {operate.Viewer, nothing, "", ""},
 	"get-execution":     {operate.Viewer, anExecution, "", ""},

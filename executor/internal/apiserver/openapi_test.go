@@ -72,6 +72,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"PUT /workflows/{id}/triggers/{nodeId}/sample-payload": "200 404 413 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rotate-token":  "200 404 409 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rerun":         "200 404 409",
+		"POST /workflows/{id}/triggers/{nodeId}/send-test":     "200 404 409 413 422 502",
 		"GET /refusals":   "200 422",
 		"GET /public-url": "200", "GET /queues": "200 422",
 		"GET /executions": "200 422", "GET /executions/{id}": "200 404", "POST /executions/{id}/rerun": "200 404 409",

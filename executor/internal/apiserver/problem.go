@@ -67,6 +67,8 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Secrets key missing",
 		detail: "There is no key to seal the secret with. Give the executors and ingresses --secrets-key-file: hookstart admin secrets-key makes a key.",
 	},
+	api.CodeSenderCannotSign:    {status: http.StatusConflict, title: "Sender cannot sign"},
+	api.CodeEndpointUnreachable: {status: http.StatusBadGateway, title: "Endpoint unreachable"},
 	api.CodeNotFailed: {
 		status: http.StatusConflict, title: "Not failed",
 		detail: "Only an execution that has failed can be requeued.",

@@ -176,3 +176,55 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 		}
 	}
 }
+
+// Where the delivery ID is looked for: the first headers, then the sender's own places, then the other headers.
+func TestDeliveryIDsInForce(t *testing.T) {
+	t.Parallel()
+	r := sealed(t)
+	inForce := func(put string) (headers, sources string) {
+		t.Helper()
+		if put != "" {
+			r.put(senderAt, put)
+		}
+		of := decode[api.Trigger](r.get("/workflows/wf/triggers/node").is(200))
+		if len(of.DeliveryIDSources) < 14 {
+			t.Fatalf("%v", of.DeliveryIDSources)
+		}
+		return strings.Join(of.DeliveryIDHeaders[:4], " "), strings.Join(of.DeliveryIDSources[:4], " ")
+	}
+	const first, firstSources = "X-Webhook-Delivery-Id X-Partner-Delivery ", "header:X-Webhook-Delivery-Id header:X-Partner-Delivery "
+	for _, c := range []struct{ put, headers, sources string }{
+		{"", "X-GitHub-Delivery X-Gitea-Delivery", "header:X-GitHub-Delivery header:X-Gitea-Delivery"},
+		{`{"preset":"stripe","secrets":["it's-a-secret"]}`, "X-GitHub-Delivery X-Gitea-Delivery", "ptr:/id header:X-GitHub-Delivery"},
+		{`{"preset":"gitlab","secrets":["it's-a-secret"]}`, "Idempotency-Key Webhook-Id", "header:Idempotency-Key header:Webhook-Id"},
+		{`{"preset":"plain","settings":{"deliveryId":"header:X-Mine, form:id"}}`, "X-Mine X-GitHub-Delivery", "header:X-Mine form:id"},
+		{`{"preset":"cloudevents"}`, "X-GitHub-Delivery X-Gitea-Delivery", "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
+	} {
+		if headers, sources := inForce(c.put); headers != first+c.headers || sources != firstSources+c.sources {
+			t.Errorf("%s: %q, %q", c.put, headers, sources)
+		}
+	}
+}
+
+// What cannot be sent as a test is refused before anything is sent, and says what to do.
+func TestSendTestRefused(t *testing.T) {
+	t.Parallel()
+	r := sealed(t)
+	const at = "/workflows/wf/triggers/node/send-test"
+	r.post("/workflows/wf/triggers/none/send-test", "").refused(404, api.CodeNotFound)
+	r.post(at, "").refused(409, api.CodeSamplePayloadMissing)
+	r.post(at, `{"body":"!","bodyEncoding":"base64"}`).refused(422, api.CodeInvalid)
+	r.post(at, `{"body":"1","headers":{"A b":["c"]}}`).refused(422, api.CodeInvalid)
+	r.post(at, `{"body":"1","headers":{"A":["c\r\nd"]}}`).refused(422, api.CodeInvalid)
+	r.post(at, `{"body":"1","contentType":"a\nb"}`).refused(422, api.CodeInvalid)
+	for _, c := range []struct{ put, says string }{
+		{`{"preset":"discord","secrets":["d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"]}`, "Only Discord can sign"},
+		{`{"preset":"standard-webhooks","secrets":["whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="]}`, "hookstart trigger rerun"},
+		{`{"preset":"notion","secrets":[]}`, "no secret yet"},
+	} {
+		r.put(senderAt, c.put)
+		if detail := r.post(at, `{"body":"{}"}`).refused(409, api.CodeSenderCannotSign).Detail; !strings.Contains(detail, c.says) {
+			t.Errorf("%s: %s", c.put, detail)
+		}
+	}
+}

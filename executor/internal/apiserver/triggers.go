@@ -38,6 +38,13 @@ func (s *server) routeTriggers(to huma.API) {
 		description: "Neither the plan nor `active` keeps it from starting: a workflow can be tried before it is activated.",
 		codes:       []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, s.rerunTrigger)
+	register(to, call{
+		method: http.MethodPost, path: triggerPath + "/send-test", id: "send-test", tag: tagTriggers,
+		summary: "Post to the webhook URL as the sender would",
+		description: "The executor posts the sample payload, or what is given, to the public URL, signed with the sender's newest secret, which nobody sees. " +
+			"Refusals of the endpoint are answers, too: `status` and `code` say them.",
+		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing, api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable},
+	}, s.sendTest)
 }
 
 // TriggerID is the path of a trigger node.
@@ -72,4 +79,16 @@ func (s *server) rotateToken(ctx context.Context, in *struct {
 
 func (s *server) rerunTrigger(ctx context.Context, in *TriggerID) (*output[api.Started], error) {
 	return answered(s.Operate.RerunTrigger(ctx, signin.Caller(ctx), in.ID, in.NodeID))
+}
+
+func (s *server) sendTest(ctx context.Context, in *struct {
+	TriggerID
+	Body *api.SendTest
+},
+) (*output[api.SentTest], error) {
+	var test api.SendTest
+	if in.Body != nil {
+		test = *in.Body
+	}
+	return answered(s.Operate.SendTest(ctx, signin.Caller(ctx), in.ID, in.NodeID, test))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/executor/internal/tryout"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -63,7 +64,7 @@ func start(t *testing.T) *rig {
 	t.Cleanup(waits.Stop)
 	calls := operate.New(operate.Config{
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Queues: waits, Changes: changed,
-		PublicURL: "https://hooks.example.com", Reach: checker, Consumer: recorder.Durable, Keyring: keyring,
+		PublicURL: "https://hooks.example.com", Reach: checker, Tryout: tryout.New(), Consumer: recorder.Durable, Keyring: keyring,
 	})
 	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Once: nonce})
 	api := apiserver.New(apiserver.Config{

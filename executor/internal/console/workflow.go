@@ -50,7 +50,7 @@ type trigger struct {
 	URL                      string // up to and with "token="
 	Loopback                 string // the public URL, if only this machine can reach it
 	Tokens                   []api.Token
-	DeliveryIDHeaders        []string
+	DeliveryIDs              [][]place // where a delivery ID may be: all places of one are needed together
 	MaxBodyBytes             int64
 	Rate                     string
 	Sample                   string
@@ -146,7 +146,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	}
 	t := trigger{
 		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID), URL: strings.TrimSuffix(got.URL, got.Token),
-		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens, DeliveryIDHeaders: got.DeliveryIDHeaders, MaxBodyBytes: got.MaxBodyBytes,
+		Loopback: operate.Loopback(got.URL), Tokens: got.Tokens, DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit),
 	}
 	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
@@ -167,6 +167,29 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		t.Tokens[i].Token = "" // a template must not be able to show it
 	}
 	return t, nil
+}
+
+// place is where something is in a request.
+type place struct {
+	Name  string // of a header or a field; a JSON pointer
+	Where string // "": it is a header
+}
+
+// deliveryIDs are sources of delivery IDs for people.
+func deliveryIDs(sources []string) [][]place {
+	all := make([][]place, len(sources))
+	for i, source := range sources {
+		for part := range strings.SplitSeq(source, " + ") {
+			part, absent := strings.CutPrefix(part, "!")
+			kind, name, _ := strings.Cut(part, ":")
+			where := map[string]string{"ptr": "in the JSON", "form": "in the form"}[kind]
+			if absent {
+				where = "must not be there"
+			}
+			all[i] = append(all[i], place{Name: name, Where: where})
+		}
+	}
+	return all
 }
 
 // maxLaidOut is how many brackets a text may open to be laid out: nested in each other,

@@ -9,6 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -34,6 +36,7 @@ func Loopback(of string) string {
 // endpoint is the webhook endpoint as senders meet it.
 type endpoint struct {
 	publicURL         string // without a slash at its end
+	known             bool   // somebody has said the public URL: an ingress can verify signatures over it
 	deliveryIDHeaders []string
 	maxBodyBytes      int64
 }
@@ -67,11 +70,39 @@ func (s *Service) endpoint() endpoint {
 			at.deliveryIDHeaders = settings.GetDeliveryIdHeaders()
 		}
 		if settings.GetPublicUrl() != "" {
-			at.publicURL = strings.TrimRight(settings.GetPublicUrl(), "/")
+			at.publicURL, at.known = strings.TrimRight(settings.GetPublicUrl(), "/"), true
 		}
 	}
 	if s.config.PublicURL != "" {
-		at.publicURL = s.config.PublicURL
+		at.publicURL, at.known = s.config.PublicURL, true
 	}
 	return at
 }
+
+// deliveryIDs are the places of a delivery ID at a node, in order: the first headers, the sender's own, and the other
+// headers. headers are those that are one header alone.
+func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) {
+	first := 0
+	for first < len(at.deliveryIDHeaders) && slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
+		first++
+	}
+	for _, name := range at.deliveryIDHeaders {
+		sources = append(sources, headerSource+name)
+	}
+	if of != nil {
+		own, _ := sender.DeliverySources(of.Preset, of.Settings) // of a preset that this version does not have, none are known
+		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
+			return slices.ContainsFunc(own, func(o string) bool { return strings.EqualFold(o, source) })
+		})
+		sources = slices.Concat(sources[:first], own, rest)
+	}
+	for _, source := range sources {
+		if name, is := strings.CutPrefix(source, headerSource); is && !strings.Contains(name, " ") {
+			headers = append(headers, name)
+		}
+	}
+	return headers, sources
+}
+
+// headerSource begins a source that is a header.
+const headerSource = "header:"

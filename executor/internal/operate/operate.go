@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reach"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/tryout"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -52,6 +53,8 @@ type Config struct {
 	PublicURL string
 	// Reach checks where the public URL leads.
 	Reach *reach.Checker
+	// Tryout posts to the endpoint what a sender would.
+	Tryout *tryout.Client
 
 	// DefaultPlan is the plan of new accounts that name none. Empty: they must name one.
 	DefaultPlan string

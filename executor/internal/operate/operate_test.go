@@ -21,7 +21,7 @@ var mayCall = map[string]operate.Role{
 	"AddSenderSecret": operate.Editor, "PutSender": operate.Editor, "RemoveSender": operate.Editor, "RemoveSenderSecret": operate.Editor,
 	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
 	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
-	"SetSamplePayload": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
+	"SetSamplePayload": operate.Editor, "SendTest": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
 	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,
 
 	"Audit": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,

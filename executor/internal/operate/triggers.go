@@ -120,13 +120,14 @@ func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, 
 
 func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 	at := s.endpoint()
+	headers, sources := at.deliveryIDs(info.Sender)
 	wire := api.Trigger{
 		NodeID: info.NodeID, Name: info.Name,
 		Tokens:            make([]api.Token, 0, len(info.Tokens)),
 		SamplePayload:     info.SamplePayload,
-		DeliveryIDHeaders: at.deliveryIDHeaders,
-		MaxBodyBytes:      at.maxBodyBytes,
-		RateLimit:         api.RateLimit{Requests: info.RateLimit.Requests, WindowSeconds: int64(info.RateLimit.Window / time.Second)},
+		DeliveryIDHeaders: headers, DeliveryIDSources: sources,
+		MaxBodyBytes: at.maxBodyBytes,
+		RateLimit:    api.RateLimit{Requests: info.RateLimit.Requests, WindowSeconds: int64(info.RateLimit.Window / time.Second)},
 	}
 	if info.Sender != nil {
 		sender := senderOf(info.Sender, of.sender)

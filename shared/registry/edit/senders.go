@@ -65,6 +65,20 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 	return senderInfo(w.Record, node, e.now()), nil
 }
 
+// OpenSender returns a node's sender with its secrets in clear, to sign as it would; nil: it has none. It fails with
+// ErrNotFound, or as seal.Keys.Open does.
+func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*sender.Config, error) {
+	if err := e.Current(ctx); err != nil {
+		return nil, err
+	}
+	_, node, err := e.findTrigger(workflowID, nodeID)
+	if err != nil || node.GetSender() == nil {
+		return nil, err
+	}
+	config, err := registry.OpenSender(e.keys, workflowID, nodeID, node.GetSender())
+	return &config, err
+}
+
 func senderInfo(w *hookstartv1.Workflow, node *hookstartv1.TriggerNode, now time.Time) *SenderInfo {
 	record := node.GetSender()
 	if record == nil {

@@ -1,5 +1,5 @@
 // The sample payload: checked as one types, saved as it was written, sent as a test.
-import { busy, call } from "./api.js";
+import { Problem, busy, call, send } from "./api.js";
 import { fail, succeed } from "./failures.js";
 import { started } from "./run-again.js";
 
@@ -14,6 +14,7 @@ export function watchSample() {
   const area = form.elements.sample;
   const said = form.querySelector("[data-sample-said]");
   const [test, save, format, unsaved] = ["[data-send-test]", "[data-save-sample]", "[data-format-sample]", "[data-unsaved]"].map((s) => form.querySelector(s));
+  const past = form.querySelector("[data-run-past]"); // of a node with a sender
   let saved = area.value;
 
   const say = (text, bad) => {
@@ -26,6 +27,9 @@ export function watchSample() {
     unsaved.classList.toggle("on", area.value !== saved);
     area.setAttribute("aria-invalid", String(wrong !== ""));
     test.disabled = save.disabled = empty || wrong !== "";
+    if (past) {
+      past.disabled = test.disabled;
+    }
     format.disabled = empty || wrong !== "";
     test.textContent = area.value === saved ? "Send test" : "Save and send test";
     say(wrong || (empty ? "None yet. Send test and Run again need one." : area.value === saved ? "" : "Valid JSON, not saved yet."), wrong);
@@ -34,6 +38,14 @@ export function watchSample() {
     const text = area.value;
     await call("PUT", path + "/sample-payload", text);
     saved = text;
+  };
+  const run = async () => {
+    if (area.value !== saved) {
+      await store();
+    }
+    const { executionId } = await call("POST", path + "/rerun");
+    check();
+    started(said, executionId);
   };
   const doing = (button, work) => async (event) => {
     event.preventDefault();
@@ -61,15 +73,33 @@ export function watchSample() {
     check();
     say("Saved.");
   }));
-  form.addEventListener("submit", doing(test, async () => {
+  const sign = async () => {
     if (area.value !== saved) {
       await store();
     }
-    const { executionId } = await call("POST", path + "/rerun");
+    // Each test is a delivery of its own: with the ID of the one before, it would start nothing.
+    const sent = await send("POST", path + "/send-test", { deliveryId: "test-" + Date.now() });
     check();
-    started(said, executionId);
-  }));
+    if (!sent.success) {
+      throw new Problem(sent.status, sent.code, refusalOf(sent));
+    }
+    if (sent.executionId) {
+      started(said, sent.executionId, "Sent as " + form.dataset.signed + " does, and accepted.");
+    } else {
+      say("Answered as a handshake. It starts nothing.");
+    }
+  };
+  form.addEventListener("submit", doing(test, "signed" in form.dataset ? sign : run));
+  past?.addEventListener("click", doing(past, run));
   check();
+}
+
+// refusalOf says what the endpoint has answered, and what to do.
+function refusalOf(sent) {
+  if (sent.code === "workflow_inactive") {
+    return "Its signature was right, but the workflow is inactive: the test was recorded as rejected. Activate it, or run without the endpoint.";
+  }
+  return `The endpoint refused it: ${sent.status} ${sent.code}. ${sent.detail ?? ""}`;
 }
 
 // whatIsWrong says it with line and column; "": nothing.

@@ -149,6 +149,13 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	if !e.DismissedAt.IsZero() {
 		add("Dismissed", both(e.DismissedAt, s.now()))
 	}
+	if e.Sender != "" {
+		verified := ", not verified"
+		if e.Verified {
+			verified = ", verified"
+		}
+		add("Sender", e.Sender+verified)
+	}
 	add("Delivery ID", e.DeliveryID)
 	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
 	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))

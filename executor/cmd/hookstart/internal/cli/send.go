@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ type triggerSend struct {
 func (*triggerSend) Help() string {
 	return `Without --file and --data the sample payload is sent. A refusal's exit code is 1.
 
+To a node with a sender the executor sends it, signed with the newest secret, which
+nobody else has, and with the delivery ID where the sender puts its own.
+
 Examples:
 
   hookstart trigger send demo
@@ -49,6 +53,9 @@ func (v *triggerSend) Run(s *session) error {
 	body, err := v.body(s, t)
 	if err != nil {
 		return err
+	}
+	if t.Sender != nil {
+		return v.asSender(s, t, body)
 	}
 	request, err := v.request(s, t, body)
 	if err != nil {
@@ -85,6 +92,40 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	}
 }
 
+// asSender lets the executor send it as the node's sender would.
+func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
+	text := base64.StdEncoding.EncodeToString(body)
+	test := api.SendTest{Body: &text, BodyEncoding: "base64", ContentType: v.ContentType, DeliveryID: v.DeliveryID, Headers: map[string][]string{}}
+	for _, header := range v.Header {
+		name, value, err := cutHeader(header)
+		if err != nil {
+			return err
+		}
+		test.Headers[name] = append(test.Headers[name], value)
+	}
+	sent, err := s.client.SendTest(s.ctx, v.Workflow, t.NodeID, test)
+	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeSenderCannotSign {
+		return &hintError{err, "hookstart trigger rerun " + v.Workflow + " " + t.NodeID}
+	}
+	if err != nil {
+		return err
+	}
+	status := fmt.Sprintf("%d %s", sent.Status, http.StatusText(sent.Status))
+	return v.say(s, status, webhookAnswer{
+		Success: sent.Success, ExecutionID: sent.ExecutionID, Deduplicated: sent.Deduplicated, Code: sent.Code, Detail: sent.Detail, RetryAfter: sent.RetryAfter,
+	}, sent.Status)
+}
+
+// cutHeader reads NAME:VALUE.
+func cutHeader(text string) (name, value string, err error) {
+	name, value, has := strings.Cut(text, ":")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !has || name == "" {
+		err = &usageError{fmt.Sprintf("--header must be like X-Name:value, but got %q", text), "hookstart trigger send --help"}
+	}
+	return name, value, err
+}
+
 func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, t.URL, bytes.NewReader(body))
 	if err != nil {
@@ -106,10 +147,9 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 		request.Header.Set(name, v.DeliveryID)
 	}
 	for _, header := range v.Header {
-		name, value, has := strings.Cut(header, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !has || name == "" {
-			return nil, &usageError{fmt.Sprintf("--header must be like X-Name:value, but got %q", header), "hookstart trigger send --help"}
+		name, value, err := cutHeader(header)
+		if err != nil {
+			return nil, err
 		}
 		if strings.EqualFold(name, "Host") {
 			request.Host = value
@@ -122,6 +162,7 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 
 // webhookAnswer is what the endpoint says, of a success and of a refusal.
 type webhookAnswer struct {
+	Success      bool   `json:"success"`
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
 	Code         string `json:"code"`
@@ -138,19 +179,27 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 		}
 	}
 	s.answer = text
+	return v.say(s, response.Status, a, response.StatusCode)
+}
+
+// say prints what the endpoint has answered. A refusal is an error.
+func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) error {
 	if err := s.print(func() error {
-		table := [][]string{{"Status", response.Status}}
-		if a.ExecutionID != "" {
+		table := [][]string{{"Status", status}}
+		switch {
+		case a.ExecutionID != "":
 			table = append(table, []string{"Execution", a.ExecutionID})
+		case a.Success:
+			table = append(table, []string{"Execution", "none: this is a handshake"})
 		}
-		if response.StatusCode == http.StatusOK {
+		if a.Success && a.ExecutionID != "" {
 			table = append(table, []string{"Deduplicated", yesNo(a.Deduplicated)})
 		}
 		return s.rows(table)
-	}); err != nil || response.StatusCode == http.StatusOK {
+	}); err != nil || a.Success {
 		return err
 	}
-	return v.refused(s, &api.Problem{Status: response.StatusCode, Code: a.Code, Detail: a.Detail, RetryAfter: a.RetryAfter})
+	return v.refused(s, &api.Problem{Status: code, Code: a.Code, Detail: a.Detail, RetryAfter: a.RetryAfter})
 }
 
 // refused adds what to do about a refusal.
@@ -171,6 +220,8 @@ func (v *triggerSend) refused(s *session, p *api.Problem) error {
 		return s.planHint(p, v.Workflow)
 	case webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.BodyUnreadable:
 		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
+	case webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired:
+		hint = "hookstart sender show " + v.Workflow + " says why, in a moment"
 	case webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing, webhook.TokenMissing, webhook.BodyTooLarge, webhook.Internal:
 		// The problem's detail says what to do.
 	}

@@ -148,7 +148,7 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			{"Sample", sample},
 			{"Rate limit", rate(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
-			{"Delivery ID", wrapped(t.DeliveryIDHeaders)},
+			{"Delivery ID", deliveryIDs(t)},
 		}); err != nil {
 			return err
 		}
@@ -182,11 +182,23 @@ func (k secrecy) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// wrapped names the first headers of a list that may be long.
-func wrapped(headers []string) string {
-	const first = 2
-	if len(headers) <= first {
-		return strings.Join(headers, ", ")
+// deliveryIDs names the first places of a delivery ID: the headers before all others, and, of a node with a sender,
+// the first of its own.
+func deliveryIDs(t api.Trigger) string {
+	places := t.DeliveryIDSources
+	if len(places) == 0 { // an older executor says the headers alone
+		places = t.DeliveryIDHeaders
 	}
-	return strings.Join(headers[:first], ", ") + fmt.Sprintf(" and %d more", len(headers)-first)
+	first := 2
+	if t.Sender != nil {
+		first = 3
+	}
+	said := make([]string, 0, first)
+	for _, place := range places[:min(first, len(places))] {
+		said = append(said, strings.TrimPrefix(place, "header:"))
+	}
+	if more := len(places) - len(said); more > 0 {
+		return strings.Join(said, ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(said, ", ")
 }
