@@ -17,20 +17,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	l := launchLocal(t, t.TempDir())
 	b := openBrowser(t, l.executor)
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
-	// to goes on by Tab until the focus is there.
-	to := func(selector string) {
-		t.Helper()
-		for range 80 {
-			if b.evaluate(`String(document.activeElement.matches(`+quote(selector)+`))`) == "true" {
-				if b.evaluate(`getComputedStyle(document.activeElement).outlineStyle`) == "none" {
-					t.Errorf("one cannot see that the focus is on %s", selector)
-				}
-				return
-			}
-			press(kb.Tab)
-		}
-		t.Fatalf("the focus does not come to %s", selector)
-	}
+	to := func(selector string) { t.Helper(); focus(b, selector) }
 
 	b.do(chromedp.Navigate(b.base + "/sign-in"))
 	b.wait(`document.activeElement.id === "token"`)

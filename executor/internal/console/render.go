@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"html/template"
 	"io/fs"
@@ -57,6 +58,10 @@ func parsePages(assetsPath string, of reader) pages {
 		"asset": func(name string) string { return assetsPath + "/" + name },
 		"may":   func(role string) bool { return of.role.Includes(operate.Role(role)) },
 		"wide":  func() bool { return of.wide },
+		"json": func(value any) (string, error) {
+			text, err := json.Marshal(value)
+			return string(text), err
+		},
 	}
 	maps.Copy(functions, formats)
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/parts/*.html"))

@@ -39,12 +39,16 @@ function watchChoice(form) {
       fail(refusal, problem);
       return;
     }
-    const preset = presets.find((p) => p.id === form.elements.preset.value || p.aliases?.includes(form.elements.preset.value));
+    const text = form.elements.preset.value.trim().toLowerCase();
+    const preset = presets.find((p) => [p.id, p.title.toLowerCase(), ...p.aliases ?? []].includes(text));
+    const begins = presets.some((p) => p.id.includes(text) || p.title.toLowerCase().includes(text));
+    form.querySelector("[data-no-preset]").hidden = begins;
     if (fields.dataset.of !== preset?.id) {
       fields.dataset.of = preset?.id ?? "";
-      fields.replaceChildren(...(preset ? fieldsOf(preset) : []));
+      fields.replaceChildren(...(preset ? fieldsOf(preset, preset.id === form.dataset.now, settingsNow) : []));
     }
   };
+  const settingsNow = JSON.parse(form.dataset.settingsNow ?? "{}");
   form.elements.preset.addEventListener("input", choose);
   form.elements.preset.addEventListener("change", choose);
   form.addEventListener("submit", async (event) => {
@@ -59,7 +63,7 @@ function watchChoice(form) {
     const secret = fields.querySelector("[data-secret]")?.value;
     try {
       await busy(form.querySelector("button"), () => send("PUT", at, {
-        preset: form.elements.preset.value, settings, secrets: secret ? [secret] : undefined,
+        preset: fields.dataset.of || form.elements.preset.value, settings, secrets: secret ? [secret] : undefined,
       }));
       goOn(here(), "The sender is set: from the next request on.");
     } catch (problem) {
@@ -68,24 +72,24 @@ function watchChoice(form) {
   });
 }
 
-// fieldsOf is what a preset asks for, below the steps that connect it.
-function fieldsOf(preset) {
-  const parts = [element("ol", { class: "steps" }, ...preset.setup.map((step) => element("li", {}, step)))];
-  for (const note of preset.notes) {
-    parts.push(element("p", { class: "muted hint" }, note));
+// fieldsOf is what a preset asks for, below the steps that connect it. Of the preset that the node has now, the
+// secrets stay unless there is another one.
+function fieldsOf(preset, has, settingsNow) {
+  const parts = has ? [] : [element("ol", { class: "steps" }, ...preset.setup.map((step) => element("li", {}, step)))];
+  if (!has) {
+    parts.push(...preset.notes.map((note) => element("p", { class: "muted hint" }, note)));
   }
   if (preset.secret) {
-    const input = element("input", { id: "sender-secret", "data-secret": "", autocomplete: "off", spellcheck: "false" });
-    input.type = preset.secret.public ? "text" : "password";
-    input.required = !preset.secret.captured;
-    parts.push(element("label", { for: "sender-secret" }, preset.secret.label + (preset.secret.captured ? " (leave it empty: the sender brings it)" : "")), input);
+    const input = element("input", { id: "sender-secret", "data-secret": "", autocomplete: "off", spellcheck: "false", type: preset.secret.public ? "text" : "password" });
+    input.required = !preset.secret.captured && !has;
+    const optional = has ? " (empty: those that are there stay)" : preset.secret.captured ? " (leave it empty: the sender brings it)" : "";
+    parts.push(element("label", { for: "sender-secret" }, preset.secret.label + optional), input);
   }
   const more = element("details", { class: "rotate" }, element("summary", {}, "More settings"));
   for (const setting of preset.settings) {
-    const id = "setting-" + setting.name;
-    const label = element("label", { for: id }, setting.label);
-    const input = element("input", { id, "data-setting": setting.name, autocomplete: "off", spellcheck: "false", placeholder: setting.default ?? "" });
-    input.required = setting.required;
+    const label = element("label", { for: "setting-" + setting.name }, setting.label);
+    const input = settingInput(setting, has ? settingsNow[setting.name] : undefined);
+    input.required = setting.required && !(has && setting.secret);
     if (setting.required) {
       parts.push(label, input);
     } else {
@@ -93,6 +97,18 @@ function fieldsOf(preset) {
     }
   }
   return [...parts, more];
+}
+
+function settingInput(setting, now) {
+  const attributes = { id: "setting-" + setting.name, "data-setting": setting.name };
+  if (setting.values) {
+    const select = element("select", attributes, ...setting.values.map((value) => element("option", { value }, value)));
+    select.value = now ?? setting.default ?? "";
+    return select;
+  }
+  const input = element("input", { ...attributes, type: setting.secret ? "password" : "text", autocomplete: "off", spellcheck: "false", placeholder: setting.default ?? "" });
+  input.value = now ?? "";
+  return input;
 }
 
 function watchSecrets() {
@@ -114,7 +130,7 @@ function watchSecrets() {
   });
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-end-secret]");
-    if (!button) {
+    if (!button || !await confirmed(document.querySelector("[data-end-secret-dialog]"))) {
       return;
     }
     try {

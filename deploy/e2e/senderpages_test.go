@@ -1,0 +1,276 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// senderState is a state of the section "Sender" of a workflow's page.
+type senderState struct {
+	name, workflow string
+	do             func(*tab)
+}
+
+// choose opens the choice and writes a name.
+func choose(name string) func(*tab) {
+	return func(b *tab) {
+		b.evaluate(`document.querySelector("[data-set-sender]").parentElement.open = true; ""`)
+		b.write("#preset", name)
+	}
+}
+
+func senderStates() []senderState {
+	open := func(*tab) {}
+	dialog := func(button string) func(*tab) {
+		return func(b *tab) {
+			b.click(button)
+			b.see("dialog[open]")
+		}
+	}
+	return []senderState{
+		{"none", "none", func(b *tab) { choose("")(b) }},
+		{"choose-github", "none", func(b *tab) { choose("GitHub")(b); b.text("[data-preset-fields] .steps", "Payload URL") }},
+		{"choose-meta", "none", func(b *tab) { choose("meta")(b); b.see("#setting-verifyToken") }},
+		{"choose-hmac", "none", func(b *tab) {
+			choose("hmac")(b)
+			b.see("#setting-header")
+			b.click("[data-preset-fields] details summary")
+		}},
+		{"choose-nobody", "none", func(b *tab) { choose("Nobody's")(b); b.see("[data-no-preset]") }},
+		{"choose-refused", "none", func(b *tab) {
+			choose("discord")(b)
+			b.write("#sender-secret", "no key")
+			b.click("[data-set-sender] .primary")
+			b.text("[data-set-sender] [data-refusal]", "the secret must be hex")
+		}},
+		{"stripe", "stripe", open},
+		{"stripe-rotate", "stripe", func(b *tab) {
+			b.evaluate(`document.querySelectorAll(".sender details").forEach((each) => { each.open = true }) ?? ""`)
+			choose("stripe")(b)
+			b.see("#sender-secret")
+		}},
+		{"stripe-end", "stripe", dialog("[data-end-secret]")},
+		{"stripe-remove", "stripe", dialog("[data-remove-sender]")},
+		{"discord", "discord", open},
+		{"discord-test", "discord", func(b *tab) {
+			b.click("[data-send-test]")
+			b.text("[data-sample-said].bad", "Only Discord can sign")
+		}},
+		{"notion-waits", "notion", open},
+		{"notion-shown", "captured", func(b *tab) {
+			b.click("[data-show-captured]")
+			b.text("[data-captured]", "")
+		}},
+		{"plain", "plain", open},
+	}
+}
+
+// sendersToShow makes a workflow for each kind of state.
+func sendersToShow(t *testing.T, l *localProgram) {
+	t.Helper()
+	client, ctx := l.client(), t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, put := range map[string]api.PutSender{
+		"none":     {},
+		"stripe":   {Preset: "stripe", Secrets: []string{"whsec_the-secret-of-stripe"}, Settings: map[string]string{"toleranceSeconds": "600"}},
+		"discord":  {Preset: "discord", Secrets: []string{"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"}},
+		"notion":   {Preset: "notion"},
+		"captured": {Preset: "notion"},
+		"plain":    {Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:/event/id, header:X-Mine"}},
+	} {
+		_, err := client.PutWorkflow(ctx, id, api.PutWorkflow{AccountID: "demo", Name: id, Triggers: []api.PutTrigger{{NodeID: "node", SamplePayload: []byte(`{"hello":"world"}`)}}})
+		must(err)
+		_, err = client.Activate(ctx, id)
+		must(err)
+		if put.Preset != "" {
+			_, err = client.PutSender(ctx, id, "node", put)
+			must(err)
+		}
+	}
+	kept := int64(86_400)
+	_, err := client.AddSenderSecret(ctx, "stripe", "node", api.AddSenderSecret{Secret: "whsec_the-next-of-stripe", EndOthersAfterSeconds: &kept})
+	must(err)
+	for _, body := range []string{`{"id":"evt_1"}`, `{"none":1}`} {
+		sent, err := client.SendTest(ctx, "stripe", "node", api.SendTest{Body: &body})
+		must(err)
+		if !sent.Success {
+			t.Fatalf("%+v", sent)
+		}
+	}
+	forged := sender.Request{Method: "POST", Body: []byte(`{}`)}
+	signed, err := sender.Sign(sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "whsec_another"}}}, forged, time.Now())
+	must(err)
+	trigger, err := client.Trigger(ctx, "stripe", "node")
+	must(err)
+	a, err := post(ctx, trigger.URL, map[string]string{"Stripe-Signature": signed.Header["Stripe-Signature"][0]}, strings.NewReader(`{}`))
+	must(err)
+	if a.status != 401 {
+		t.Fatalf("forged: %+v", a)
+	}
+	brings, err := client.Trigger(ctx, "captured", "node")
+	must(err)
+	first, err := http.NewRequestWithContext(ctx, http.MethodPost, brings.URL, strings.NewReader(`{"verification_token":"secret_of-notion-0123"}`))
+	must(err)
+	first.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(first)
+	must(err)
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("notion's first post: %s", answer.Status)
+	}
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		seen, err := client.Sender(ctx, "stripe", "node")
+		must(err)
+		brought, err := client.Trigger(ctx, "captured", "node") // which does not show the secret, and Sender would
+		must(err)
+		if seen.LastRefusal != nil && seen.DeliveriesWithoutID == 1 && len(brought.Sender.Secrets) == 1 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("the executor was not told: %+v, %+v", seen, brought.Sender)
+		}
+	}
+}
+
+// Every state of the section "Sender", and each dialog: axe-core finds nothing, nothing is wider than the window, the
+// browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER each is a picture for people to look at.
+func TestSenderPages(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	axe, installed := readAxe(t)
+	if !installed {
+		t.Skip("axe is not installed: npm ci --ignore-scripts --prefix deploy/e2e/testdata/axe")
+	}
+	l := launchLocal(t, t.TempDir())
+	sendersToShow(t, l)
+	b := openBrowser(t, l.executor)
+	b.do(chromedp.Navigate(b.base + "/workflows/none"))
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("none")
+	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
+	for _, state := range senderStates() {
+		for i, look := range []struct {
+			scheme string
+			width  int64
+		}{{"light", 1440}, {"dark", 375}, {"light", 375}, {"dark", 1440}} {
+			if i > 1 && folder == "" {
+				break // two of the four are enough to find what axe-core can find
+			}
+			_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+				{Name: "prefers-color-scheme", Value: look.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+			}})
+			b.check(err)
+			b.do(chromedp.EmulateViewport(look.width, 900))
+			b.visit("/workflows/" + state.workflow)
+			state.do(b)
+			b.do(chromedp.Evaluate[chromedp.Void](axe))
+			if found := violations(b); found != "" {
+				t.Errorf("%s, %s, %d px wide:\n%s", state.name, look.scheme, look.width, found)
+			}
+			checkWidth(t, b, state.name, look.width)
+			if folder != "" {
+				// Only the section, so that one sees something of it.
+				b.evaluate(`for (const each of document.querySelectorAll(".top, .toolbar, .jump, .crumbs, #executions, #settings")) { each.hidden = true; each.style.display = "none" }; ""`)
+				b.check(os.WriteFile(folder+"/senders-"+state.name+"-"+look.scheme+"-"+strconv.Itoa(int(look.width))+".png", (&camera{b, folder}).picture(look.width), 0o600))
+			}
+		}
+	}
+	b.contented()
+}
+
+// A sender is chosen, tried, rotated and removed without a mouse.
+func TestSenderByKeyboard(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
+	to := func(selector string) { t.Helper(); focus(b, selector) }
+	b.do(chromedp.Navigate(b.base + "/workflows/demo"))
+	b.wait(`document.activeElement.id === "token"`)
+	press(adminToken + kb.Enter)
+	b.page("Demo")
+
+	to("[data-choose] summary")
+	press(kb.Enter)
+	to("#preset")
+	press("Stripe")
+	b.see("#sender-secret")
+	to("#sender-secret")
+	press("whsec_the-first-secret" + kb.Enter)
+	b.text("[data-done]", "The sender is set")
+	b.text("#sender-seen", "cret")
+
+	to("[data-send-test]")
+	press(kb.Enter)
+	b.text("[data-sample-said]", "Sent as Stripe does, and accepted.")
+	b.wait(`document.activeElement.matches("[data-send-test]")`)
+
+	b.visit("/workflows/demo")
+	to("details:has([data-add-secret]) summary")
+	press(kb.Enter)
+	to("#new-secret")
+	press("whsec_the-next-one" + kb.Enter)
+	b.text("[data-done]", "The new secret works")
+	to("li:nth-child(2) [data-end-secret]")
+	press(kb.Enter)
+	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+	press(kb.Escape)
+	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-end-secret]")`)
+	press(kb.Enter)
+	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+	to("dialog[open] [value=yes]")
+	press(kb.Enter)
+	b.text("[data-done]", "The secret has ended")
+
+	to("[data-remove-sender]")
+	press(kb.Enter)
+	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+	press(kb.Escape)
+	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-remove-sender]")`)
+	press(kb.Enter)
+	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+	to("dialog[open] [value=yes]")
+	press(kb.Enter)
+	b.text("[data-done]", "The sender is removed")
+	b.see("[data-choose]")
+	b.contented()
+}
+
+// focus goes on by Tab until the focus is on an element, where one must see it.
+func focus(b *tab, selector string) {
+	b.t.Helper()
+	for range 80 {
+		if b.evaluate(`String(document.activeElement.matches(`+quote(selector)+`))`) == "true" {
+			if b.evaluate(`getComputedStyle(document.activeElement).outlineStyle`) == "none" {
+				b.t.Errorf("one cannot see that the focus is on %s", selector)
+			}
+			return
+		}
+		b.do(chromedp.KeyEvent(kb.Tab))
+	}
+	b.t.Fatalf("the focus does not come to %s", selector)
+}
