@@ -44,28 +44,6 @@ const (
 	suspected // the database refused it; it is tried again before it is put aside
 )
 
-// gather waits for a message and takes those that are there already. It returns none when no
-// more will come: all is closed.
-func gather(arrived <-chan jetstream.Msg) []jetstream.Msg {
-	first, open := <-arrived
-	if !open {
-		return nil
-	}
-	messages := []jetstream.Msg{first}
-	for len(messages) < maxBatch {
-		select {
-		case msg, open := <-arrived:
-			if !open {
-				return messages
-			}
-			messages = append(messages, msg)
-		default:
-			return messages
-		}
-	}
-	return messages
-}
-
 // decode reads messages, and puts them in the order in which they are applied: a start comes
 // before the progress of its execution.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {

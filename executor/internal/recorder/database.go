@@ -67,6 +67,13 @@ func (d *database) fails(err error) {
 		Warn("the database does not record; it is tried again for as long as it takes, and the stream keeps what is not recorded")
 }
 
+// isFailing says that the last attempt failed.
+func (d *database) isFailing() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.since.IsZero()
+}
+
 // expect says that the recorder is not ready when a transaction takes longer than that. The
 // transaction's end calls done.
 func (d *database) expect(limit time.Duration) (done func()) {

@@ -9,3 +9,9 @@ func (r *Recorder) Hurry() {
 	r.watchEvery = 50 * time.Millisecond
 	r.lostAfter, r.lostAgain = 100*time.Millisecond, 10*time.Millisecond
 }
+
+// DeliverAgain shortens after how long the server gives a message again that is not acknowledged, and lets transactions
+// take longer than that. It is to be called before Run.
+func (r *Recorder) DeliverAgain(after time.Duration) {
+	r.deliverAgain, r.applyTimeout = after, applyTimeout
+}

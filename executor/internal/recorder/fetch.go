@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/stream"
@@ -16,7 +16,6 @@ import (
 type source struct {
 	stream   string
 	consumer jetstream.ConsumerConfig
-	pull     int // how many messages are asked for at once
 }
 
 // sources are the streams that feed the batches. Their messages are recorded in the same
@@ -26,38 +25,46 @@ func (r *Recorder) sources() []source {
 		Durable:       Durable,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       ackWait,
-		MaxAckPending: 20 * maxBatch,
+		AckWait:       r.deliverAgain,
+		MaxAckPending: 10 * maxBatch,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
-	return []source{{stream.Name, consumer, 4 * maxBatch}, {stream.ProgressName, consumer, maxBatch}}
+	return []source{{stream.Name, consumer}, {stream.ProgressName, consumer}}
 }
 
 // maxAhead is how many starts may wait before reports are held back.
-const maxAhead = 4 * maxBatch
+const maxAhead = 2 * maxBatch
 
 // letStartsPass slows reports down while many starts wait, as after an outage of the database:
 // otherwise most would come before their starts, and more than can be kept. What it lets
-// through keeps a queue's reports from waiting for ever behind starts that never end.
-func (r *Recorder) letStartsPass(ctx context.Context, from source) {
-	if from.stream == stream.ProgressName && r.startsWaiting.Load() > maxAhead {
-		pause(ctx, 10*time.Millisecond)
+// through keeps a queue's reports from waiting for ever behind starts that never end. It says whether they wait.
+func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
+	if from.stream != stream.ProgressName || r.startsWaiting.Load() <= maxAhead {
+		return false
 	}
+	pause(ctx, 10*time.Millisecond)
+	return true
 }
 
+// watchEvery is how often a consumer's state is asked for.
+const watchEvery = 5 * time.Second
+
+// Messages are recorded as they come while they are few. While many come they are fetched in bursts, with a pause between two:
+// what comes in the pause costs the NATS server and the executor far less than if it was sent one by one, and so does one
+// transaction in place of several.
 const (
-	// heartbeat is how often the server says that a request for messages still stands.
-	heartbeat = 5 * time.Second
-	// watchEvery is how often a consumer's state is asked for.
-	watchEvery = 5 * time.Second
-	// silence is how long nothing may come while messages wait: nats.go asks anew when it
-	// has missed two heartbeats.
-	silence = 3 * heartbeat
+	// few is how many messages are asked for at once while they are few.
+	few = 250
+	// manyPerSecond is at how many bursts begin. They end below a quarter of it.
+	manyPerSecond = 1_000
+	// burstPause is how much later a message is recorded for that, at most.
+	burstPause = 50 * time.Millisecond
+	fewInBurst = int(manyPerSecond * burstPause / time.Second / 4)
 )
 
-// fetch passes messages on until the consumer fails or the context ends; then what the
-// server has sent already is still passed on.
-func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstream.Msg) error {
+// fetch passes messages on until the consumer fails or the context ends. Each request to the server ends by itself: to end one
+// early may lose messages on their way, which come again after deliverAgain.
+func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
 	connection := r.connection()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil && existing.CachedInfo().Paused {
@@ -72,42 +79,68 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived chan<- jetstr
 	if err := r.rewind(ctx, from, consumer); err != nil {
 		return err
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(from.pull), jetstream.PullHeartbeat(heartbeat))
-	if err != nil {
-		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
-	}
-	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Drain)()
-
-	var waiting atomic.Int64 // since when, in nanoseconds; 0: not now
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
-	go r.watch(watching, from.stream, consumer, &waiting, func(why error) {
-		stopWatching(why)
-		if errors.Is(why, errReconnected) {
-			messages.Drain() // what the server has sent already is recorded
-			// Lost again at this moment, the connection cannot be told to drain.
-			time.AfterFunc(heartbeat, messages.Stop)
-			return
+	go r.watch(watching, from.stream, consumer, stopWatching, connection)
+	for many := false; ; {
+		most := few
+		switch {
+		case r.letStartsPass(watching, from):
+			most = 1
+		case many:
+			most = maxBatch
 		}
-		messages.Stop()
-	}, connection)
-	for {
-		r.letStartsPass(ctx, from)
-		waiting.Store(time.Now().UnixNano())
-		msg, err := stream.Next(messages)
-		waiting.Store(0)
-		if why := context.Cause(watching); err != nil && why != nil {
-			err = why
+		arrived.room(watching)
+		began := time.Now()
+		n, err := r.request(watching, from, consumer, most, many, arrived)
+		switch why := context.Cause(watching); {
+		case why != nil:
+			return why
+		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // that is asked for anew
+			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
+		case !many:
+			many = n == few && time.Since(began) < few*time.Second/manyPerSecond
+		case most == 1:
+		case n < fewInBurst:
+			many = false
+		case n < most:
+			pause(watching, burstPause)
 		}
-		if err != nil {
-			return err
-		}
-		if from.stream == stream.Name {
-			r.startsWaiting.Store(pending(msg))
-		}
-		arrived <- msg
 	}
+}
+
+// request asks the server for messages and passes them on. It waits for more unless it is to be a burst.
+func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.Consumer, most int, burst bool, arrived *arrivals) (n int, err error) {
+	var batch jetstream.MessageBatch
+	if burst {
+		batch, err = consumer.FetchNoWait(most)
+	} else {
+		batch, err = consumer.Fetch(most, jetstream.FetchContext(ctx))
+	}
+	if err != nil {
+		return 0, err
+	}
+	var messages []jetstream.Msg
+	for msg := range batch.Messages() {
+		n++
+		if messages = append(messages, msg); !burst {
+			r.pass(from, messages, arrived)
+			messages = nil
+		}
+	}
+	r.pass(from, messages, arrived)
+	return n, batch.Error()
+}
+
+// pass passes messages on, and notes what the last one says about those that wait.
+func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals) {
+	if len(messages) == 0 {
+		return
+	}
+	if from.stream == stream.Name {
+		r.startsWaiting.Store(pending(messages[len(messages)-1]))
+	}
+	arrived.add(messages...)
 }
 
 // lag notes how much of a stream is not recorded.
@@ -121,15 +154,13 @@ func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
 	}
 }
 
-var (
-	errSilent      = errors.New("nothing comes although messages wait")
-	errReconnected = errors.New("the connection was lost, and the stream may be another one")
-)
+var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
 // watch asks how much is not recorded yet, and how much there is. It lets the consumer be
-// made anew when it is gone or silent, for nats.go itself goes on asking for ever, and after the connection was
-// lost, so that it is rewound if the stream was taken back meanwhile.
-func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, waiting *atomic.Int64, anew func(why error), connection uint64) {
+// made anew when it is gone, and after the connection was lost, so that it is rewound if the stream was taken back meanwhile.
+func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, anew func(why error), connection uint64) {
+	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
+	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
 		if r.js.Conn().IsConnected() && r.connection() != connection {
 			anew(errReconnected)
@@ -140,13 +171,8 @@ func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Co
 		switch {
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			anew(err)
-		case err != nil:
-		default:
+		case err == nil:
 			r.lag(name, info)
-			since := waiting.Load()
-			if info.NumPending > 0 && !info.Paused && info.NumAckPending < info.Config.MaxAckPending && since != 0 && time.Since(time.Unix(0, since)) > silence {
-				anew(errSilent)
-			}
 		}
 		if s, err := r.js.Stream(asking, stream.Name); err == nil && name == stream.Name {
 			info := s.CachedInfo()
@@ -155,6 +181,12 @@ func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Co
 			r.metrics.observeReplicas(info.Cluster)
 		}
 		cancel()
-		pause(ctx, r.watchEvery)
+		timer := time.NewTimer(r.watchEvery)
+		select {
+		case <-ctx.Done():
+		case <-connected:
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
 }

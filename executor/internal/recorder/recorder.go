@@ -24,7 +24,8 @@ import (
 const Durable = "executor"
 
 const (
-	maxBatch = 500
+	// maxBatch is how many messages one transaction may hold, about: the larger, the less each one costs.
+	maxBatch = 1_000
 	// ackWait is after how long another executor gets what this one did not acknowledge:
 	// how late a record can be when its executor was killed.
 	ackWait = 5 * time.Second
@@ -58,8 +59,8 @@ type Recorder struct {
 	// startsWaiting is how many messages of EXECUTIONS nobody was given when it was last heard.
 	startsWaiting atomic.Uint64
 
-	// Constants of this name, but in tests.
-	ackWait, applyTimeout, suspectPause, watchEvery, lostAfter, lostAgain time.Duration
+	// Constants of this name, but in tests; deliverAgain is ackWait as the consumers have it.
+	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, lostAfter, lostAgain time.Duration
 }
 
 // New records what is on the stream into s.
@@ -67,9 +68,9 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 	m := newMetrics(o.Metrics)
 	return &Recorder{
 		js: js, store: s, changes: c, metrics: m, tracer: tracing.Tracer(o.Traces, "executor"), log: log,
-		database: &database{ready: o.Ready, failures: m.failures, log: log},
-		suspects: suspects{tries: suspectTries, time: suspectTime, seen: map[origin]*suspect{}},
-		ackWait:  ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
+		database:     &database{ready: o.Ready, failures: m.failures, log: log},
+		suspects:     suspects{tries: suspectTries, time: suspectTime, seen: map[origin]*suspect{}},
+		deliverAgain: ackWait, ackWait: ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
 		lostAfter: lostAfter, lostAgain: lostAgain,
 	}
 }
@@ -83,18 +84,21 @@ func (r *Recorder) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWait, giveUp) })()
 
 	// While one batch is recorded, the next one arrives.
-	arrived := make(chan jetstream.Msg, maxBatch)
-	var fetching sync.WaitGroup
+	var arrived arrivals
+	var fetching, keeping sync.WaitGroup
 	for _, from := range r.sources() {
 		fetching.Go(func() {
-			r.keepOn(ctx, "the recorder", func(ctx context.Context) error { return r.fetch(ctx, from, arrived) })
+			r.keepOn(ctx, "the recorder", func(ctx context.Context) error { return r.fetch(ctx, from, &arrived) })
 		})
 	}
 	go func() {
 		fetching.Wait()
-		close(arrived)
+		arrived.end()
 	}()
-	for messages := gather(arrived); messages != nil; messages = gather(arrived) {
+	keeping.Go(func() { r.keepAlive(recording, &arrived) })
+	defer keeping.Wait()
+	defer giveUp()
+	for messages := arrived.gather(); messages != nil; messages = arrived.gather() {
 		began := time.Now()
 		r.record(recording, messages)
 		if r.SendersFirst {

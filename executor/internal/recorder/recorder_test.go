@@ -34,6 +34,9 @@ type faulty struct {
 	mu     sync.Mutex
 	away   bool // nothing works
 	tooBig int  // Apply hangs for a batch with more records than that; 0: for none
+	// Apply takes that long, and counts.
+	slow    time.Duration
+	applied int
 }
 
 var errAway = errors.New("the database is away")
@@ -78,6 +81,8 @@ func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.Applied, error
 		<-ctx.Done()
 		return store.Applied{}, ctx.Err()
 	}
+	f.applied++
+	<-time.After(f.slow)
 	return f.Store.Apply(ctx, b)
 }
 
@@ -92,6 +97,8 @@ type rig struct {
 	told  <-chan changes.Batch
 	stop  func()
 	again func() (stop func()) // runs another recorder
+
+	deliverAgain time.Duration // of recorders that run from now on; 0: as it is
 }
 
 func start(t *testing.T) *rig {
@@ -126,6 +133,9 @@ func start(t *testing.T) *rig {
 		r.ops = ops.New()
 		rec := recorder.New(r.js, r.store, changed, r.ops, log)
 		rec.Hurry()
+		if r.deliverAgain != 0 {
+			rec.DeliverAgain(r.deliverAgain)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { rec.Run(ctx) })

@@ -1,0 +1,138 @@
+package recorder
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// arrivals are the messages that this process has been given: those that wait for the next batch, and those of the batch
+// that is being recorded. It is safe for concurrent use.
+type arrivals struct {
+	mu      sync.Mutex
+	waiting []arrival
+	batch   []arrival
+	ended   bool          // no more will come
+	moved   chan struct{} // closed at the next change of the others; nil: nobody waits for that
+}
+
+// arrival is a message and when it came.
+type arrival struct {
+	msg jetstream.Msg
+	at  time.Time
+}
+
+// hasMoved is to be called with mu held.
+func (a *arrivals) hasMoved() {
+	if a.moved != nil {
+		close(a.moved)
+		a.moved = nil
+	}
+}
+
+// untilMoved is to be called with mu held.
+func (a *arrivals) untilMoved() <-chan struct{} {
+	if a.moved == nil {
+		a.moved = make(chan struct{})
+	}
+	return a.moved
+}
+
+// add takes messages. It never waits: room does, before more are fetched.
+func (a *arrivals) add(messages ...jetstream.Msg) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, msg := range messages {
+		a.waiting = append(a.waiting, arrival{msg, now})
+	}
+	a.hasMoved()
+}
+
+// end says that no more will come.
+func (a *arrivals) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.hasMoved()
+}
+
+// gather waits for a message and takes those that are there, at most maxBatch. It returns none when no more will come.
+// What it returned before is done.
+func (a *arrivals) gather() []jetstream.Msg {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.batch = nil
+	for len(a.waiting) == 0 {
+		if a.ended {
+			return nil
+		}
+		moved := a.untilMoved()
+		a.mu.Unlock()
+		<-moved
+		a.mu.Lock()
+	}
+	n := min(len(a.waiting), maxBatch)
+	a.batch, a.waiting = a.waiting[:n:n], a.waiting[n:]
+	if len(a.waiting) == 0 {
+		a.waiting = nil
+	}
+	a.hasMoved()
+	messages := make([]jetstream.Msg, n)
+	for i, one := range a.batch {
+		messages[i] = one.msg
+	}
+	return messages
+}
+
+// room waits until less than a batch waits, or the context ends.
+func (a *arrivals) room(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.waiting) >= maxBatch && ctx.Err() == nil {
+		moved := a.untilMoved()
+		a.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
+	}
+}
+
+// before are those that came before a time.
+func (a *arrivals) before(t time.Time) (messages []jetstream.Msg) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, some := range [][]arrival{a.batch, a.waiting} {
+		for _, one := range some {
+			if one.at.Before(t) {
+				messages = append(messages, one.msg)
+			}
+		}
+	}
+	return messages
+}
+
+// keepAlive tells the server of messages that wait for a slow database, so that they do not come again. It does not while the
+// database fails: another executor may reach it.
+func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
+	every := r.deliverAgain / 4
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if r.database.isFailing() {
+				continue
+			}
+			for _, msg := range arrived.before(now.Add(-every)) {
+				_ = msg.InProgress() // one that gets lost, or comes after the acknowledgement: no harm
+			}
+		}
+	}
+}

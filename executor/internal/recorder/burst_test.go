@@ -1,0 +1,86 @@
+package recorder_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/recorder"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// beginMany publishes starts, as fast as it can, and returns their IDs.
+func (r *rig) beginMany(count int) (ids []string) {
+	r.t.Helper()
+	for range count {
+		id := uuid.NewString()
+		ids = append(ids, id)
+		msg, err := stream.StartMessage(execution.Start{
+			ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", Source: execution.Webhook,
+			AcceptedAt: time.Now(), Payload: execution.Payload{Kind: execution.Text, Body: []byte("x")},
+		})
+		if err == nil {
+			_, err = r.js.PublishMsgAsync(msg, jetstream.WithStallWait(time.Minute))
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	<-r.js.PublishAsyncComplete()
+	return ids
+}
+
+// allRecorded waits until executions are recorded and acknowledged, and checks that the server has given each message once.
+func (r *rig) allRecorded(ids []string) {
+	r.t.Helper()
+	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
+	for some := ids; len(some) > 0; some = some[min(len(some), store.MaxGetMany):] {
+		records, err := r.store.GetMany(r.t.Context(), some[:min(len(some), store.MaxGetMany)])
+		if want := min(len(some), store.MaxGetMany); err != nil || len(records) != want {
+			r.t.Fatalf("%d records, want %d, %v", len(records), want, err)
+		}
+	}
+	consumer, err := r.js.Consumer(r.t.Context(), stream.Name, recorder.Durable)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if given := consumer.CachedInfo().Delivered; given.Consumer != given.Stream {
+		r.t.Errorf("the server gave %d messages for %d", given.Consumer, given.Stream)
+	}
+}
+
+// Many messages are recorded in few transactions, each once, and what comes after them at once.
+func TestBursts(t *testing.T) {
+	r := start(t)
+	const count = 3_000
+	r.allRecorded(r.beginMany(count))
+	r.store.mu.Lock()
+	applied := r.store.applied
+	r.store.mu.Unlock()
+	if applied > count/20 {
+		t.Errorf("%d transactions for %d messages", applied, count)
+	}
+	r.allRecorded([]string{r.begin("wf")})
+}
+
+// What waits while the database is slow does not come again, neither what is being recorded nor what comes meanwhile.
+func TestASlowDatabase(t *testing.T) {
+	r := start(t)
+	r.stop()
+	r.deliverAgain = time.Second
+	r.store.mu.Lock()
+	r.store.slow = 2200 * time.Millisecond
+	r.store.mu.Unlock()
+	r.stop = r.again()
+	ids := r.beginMany(3)
+	r.await("the first is being recorded", func() bool {
+		r.store.mu.Lock() // held while it is
+		defer r.store.mu.Unlock()
+		return r.store.applied > 0
+	})
+	r.allRecorded(append(ids, r.beginMany(500)...))
+}
