@@ -159,3 +159,54 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.visit("/queues")
 	b.text(".queues", "1 member")
 }
+
+// An account that is empty is deleted, one that is not is refused, and what was rejected is replayed, without a mouse:
+// the focus goes into the dialog, Escape does nothing but close it, and the focus returns.
+func TestDialogsByKeyboard(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	if _, err := l.client().PutAccount(t.Context(), "empty", api.PutAccount{Name: "Empty", Plan: "free"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.client().Deactivate(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	a, err := post(t.Context(), l.webhook, nil, strings.NewReader("while it was off"))
+	if err != nil || a.status != 403 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "rejected" })
+	b := openBrowser(t, l.executor)
+	b.do(chromedp.Navigate(b.base + "/sign-in?next=/accounts"))
+	b.write("#token", adminToken)
+	b.do(chromedp.Submit(chromedp.CSS("#token")))
+	b.page("Accounts")
+	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
+	// asked opens the dialog of a button twice: the first time, Escape closes it.
+	asked := func(button, title string) {
+		t.Helper()
+		b.wait(`document.documentElement.dataset.ready !== undefined`)
+		b.do(chromedp.Focus(chromedp.CSS(button)))
+		press(kb.Enter)
+		b.text("dialog[open]", title)
+		b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+		press(kb.Escape)
+		b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches(` + quote(button) + `)`)
+		press(" ")
+		b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
+		press(kb.Tab)
+		b.wait(`document.activeElement.matches("dialog[open] [value=yes]")`)
+		press(kb.Enter)
+	}
+	asked(`[data-delete-account$="/demo"]`, "Delete “Demo”?")
+	b.text("#account-demo [data-refusal]", "workflow")
+	asked(`[data-delete-account$="/empty"]`, "Delete “Empty”?")
+	b.text("[data-done]", "“Empty” is deleted.")
+	b.visit("/executions?status=rejected")
+	asked("[data-replay-all-do]", "Replay all rejected executions that match?")
+	b.text("[data-done]", "1 replayed.")
+	b.visit("/executions?status=succeeded")
+	b.see(".execution")
+	b.contented()
+}

@@ -25,7 +25,7 @@ type Execution struct {
 	FinishedAt     time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded or failed."`
 	DismissedAt    time.Time `json:"dismissedAt,omitzero" doc:"When it was taken off the dead letters. Absent: it was not."`
 	ContentType    string    `json:"contentType" doc:"Of the body, as sent."`
-	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected: as declared, because it was not read."`
+	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected before it was read: as declared."`
 	Duplicates     int64     `json:"duplicates" doc:"How many repeats of its delivery were suppressed."`
 	StreamSequence uint64    `json:"streamSequence" doc:"Of its message in the stream EXECUTIONS."`
 }
@@ -35,6 +35,7 @@ type ExecutionDetail struct {
 	Execution
 	Input        json.RawMessage     `json:"input" doc:"The workflow's input: any JSON value. null: rejected, its body was not read; or see inputExpired."`
 	InputExpired bool                `json:"inputExpired,omitempty" doc:"True: the stream no longer has the message, so input, headers and query are lost. Absent: false."`
+	StoredAt     time.Time           `json:"storedAt,omitzero" doc:"When the stream stored the message, before the request was answered. Absent: inputExpired."`
 	Headers      map[string][]string `json:"headers" doc:"Of the request, without secrets."`
 	Query        map[string][]string `json:"query" doc:"Of the request, without the token."`
 	Error        *string             `json:"error" doc:"Why it failed, or the code with which it was rejected. null: neither."`

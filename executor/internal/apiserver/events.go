@@ -35,8 +35,8 @@ func (s *server) routeEvents(to huma.API) {
 			"the key is revoked or expires, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
 			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
 		responses: map[string]*huma.Response{"200": {
-			Description: "Events, until one side ends the stream.",
-			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+			Description: "Events, until one side ends the stream. The schema is that of an event's data, from which generators make its type.",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: schemaOf[api.Execution](to)}},
 		}},
 	}, s.streamExecutions)
 }

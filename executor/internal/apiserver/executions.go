@@ -92,7 +92,7 @@ func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api
 		return nil, err
 	}
 	detail := api.ExecutionDetail{
-		Execution: found.Execution.Execution, Output: found.Output, Input: found.Input, InputExpired: found.InputExpired,
+		Execution: found.Execution.Execution, Output: found.Output, Input: found.Input, InputExpired: found.InputExpired, StoredAt: found.StoredAt.Truncate(time.Microsecond),
 		Headers: valuesOnWire(found.Headers), Query: valuesOnWire(found.Query),
 	}
 	if found.Error != "" {

@@ -113,7 +113,10 @@ func TestExecutionRecord(t *testing.T) {
 		`"deliveryId":"d-1","verified":false,"acceptedAt":"2026-03-01T12:00:00.123456Z","recordedAt":"2026-03-01T12:00:00.124456Z",` +
 		`"startedAt":"2026-03-01T12:00:01.123456Z","finishedAt":"2026-03-01T12:00:02.123456Z","contentType":"application/json",` +
 		fmt.Sprintf(`"bodyBytes":15,"duplicates":3,"streamSequence":%d`, sequence)
-	detail := want + `,"headers":{"X-Multi":["1","2"]},"query":{"q":[""]},"error":null,"input":{ "a" : "<&>" },"output":{ "out" : 1.50 }}`
+	message, err := r.streamHandle().GetMsg(t.Context(), sequence)
+	r.check(err)
+	stored := message.Time.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
+	detail := want + `,"storedAt":"` + stored + `","headers":{"X-Multi":["1","2"]},"query":{"q":[""]},"error":null,"input":{ "a" : "<&>" },"output":{ "out" : 1.50 }}`
 	if got := string(r.get("/executions/" + id(1)).is(200).body); got != detail {
 		t.Errorf("detail\n got %s\nwant %s", got, detail)
 	}

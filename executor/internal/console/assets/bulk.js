@@ -50,7 +50,7 @@ function watchLetters(bar) {
     dialog.querySelector("[data-bulk-title]").textContent = `${verb} ${what()}`;
     dialog.querySelector("[data-bulk-text]").textContent = requeue
       ? "Each starts once more on its original input, the oldest first. What cannot be requeued stays on the list."
-      : "They leave this list. Executions stay failed, and can still be replayed.";
+      : "What is dismissed leaves this list. An execution stays failed, and can still be replayed.";
     dialog.querySelector("[data-bulk-yes]").textContent = verb;
     if (!await confirmed(dialog)) {
       return;

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type step struct {
 	Name   string    `json:"step"`
 	OK     bool      `json:"ok"`
 	At     time.Time `json:"at,omitzero"`
+	When   string    `json:"-"` // in place of a time that no program writes down
 	Detail string    `json:"detail"`
 }
 
@@ -103,11 +105,11 @@ func stepsOf(e verified) []step {
 	if e.DeliveryID != "" {
 		received.Detail = "delivery " + e.DeliveryID
 	}
-	stored := step{Name: "stored", OK: e.kept(), Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence)}
+	stored := step{Name: "stored", OK: e.kept(), At: e.StoredAt, Detail: fmt.Sprintf("in the stream EXECUTIONS, sequence %d", e.StreamSequence)}
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"
 	}
-	consumed := step{Name: "consumed", OK: true, Detail: "by the executor, which acknowledges with the record"}
+	consumed := step{Name: "consumed", OK: true, When: "before the record", Detail: "by the executor, which acknowledges with the record"}
 	recorded := step{Name: "recorded", OK: true, At: e.RecordedAt, Detail: precise(e.RecordedAt.Sub(e.AcceptedAt)) + " after it was received"}
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
@@ -119,6 +121,7 @@ func stateOf(e api.ExecutionDetail) step {
 	state := step{Name: "state", OK: true, Detail: e.Status}
 	switch e.Status {
 	case "queued":
+		state.When = "now"
 		state.Detail += ": no runner has said yet that it started"
 	case "running":
 		state.At = e.StartedAt
@@ -158,7 +161,7 @@ func (s *session) showSteps(id string, steps []step, complete bool) error {
 	}
 	var table [][]string
 	for _, step := range steps {
-		mark, at := "✗", "–"
+		mark, at := "✗", cmp.Or(step.When, "–")
 		if step.OK {
 			mark = "✓"
 		}
