@@ -72,15 +72,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 		}
 	}()
 	var given flags
-	parser := kong.Must(&given,
-		kong.Name("hookstart"), kong.Description(description),
-		ownVariables, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
-		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"version": ops.Version},
-		kong.Writers(std.Out, std.Err),
-		kong.Exit(func(code int) { panic(exited(code)) }),
-	)
+	parser := newParser(&given, std)
 	command, err := parser.Parse(args)
 	if err != nil {
 		return explain(std.Err, parseFailure(err))
@@ -93,6 +85,19 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 		return explain(std.Err, given.hinted(ctx, command.Command(), err))
 	}
 	return 0
+}
+
+// newParser reads arguments into flags. It ends by a panic with exited when it has printed help or the version.
+func newParser(into *flags, std Streams) *kong.Kong {
+	return kong.Must(into,
+		kong.Name("hookstart"), kong.Description(description),
+		ownVariables, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
+		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"version": ops.Version},
+		kong.Writers(std.Out, std.Err),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+	)
 }
 
 // session is what a verb works with.
