@@ -201,7 +201,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	e.keyring = operate.NewKeyring(e.editor, e.directory, e.records, e.Log)
 	calls := operate.New(operate.Config{
 		Editor: e.editor, Directory: e.directory, Roll: e.roll, Store: e.records, JetStream: e.JetStream, Queues: e.waits, Changes: e.changed, Keyring: e.keyring,
-		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, e.JetStream) },
+		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, e.JetStream); recorder.CaughtUp(ctx, e.JetStream) },
 		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, e.roll), Tryout: tryout.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	signIn := signin.New(signin.Config{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
@@ -26,9 +27,21 @@ func isClosed(done <-chan struct{}) bool {
 // audit exactly once; what was not is done if and only if it is in the audit.
 func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		auditOnce(t, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		auditOnce(t, pgtest.StartServer(t).URL())
+	})
+}
+
+// auditOnce makes the changes with a database.
+func auditOnce(t *testing.T, database string) {
+	t.Helper()
 	const perActor, kills = 167, 5
 	nats := natstest.Start(t)
-	database := "sqlite:" + filepath.Join(t.TempDir(), "executions.db")
 	start := func() (*process, string) {
 		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+nats.URL(), "--database-url="+database, "--admin-token="+adminToken)
 		return p, "http://" + p.Await(`"addr":"([^"]+)".*executor is ready`)
@@ -37,6 +50,9 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	admin := apiclient.New(steady, adminToken)
 	for n := range 3 {
 		makeWorkflow(t, admin, fmt.Sprint("workflow-", n))
+		if _, err := admin.SetSamplePayload(t.Context(), fmt.Sprint("workflow-", n), "node", []byte(`{"a":1}`)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	secrets := []string{adminToken}
 	tokens := []string{adminToken}
@@ -62,16 +78,18 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 		}
 	}()
 
-	// Each actor gives its own workflow one name after the other, through the executors in turn.
+	// Each actor gives its own workflow one name after the other, through the executors in turn, and now and then starts it.
 	type change struct {
 		name      string
 		confirmed bool
 	}
 	changes := make([][]change, 3)
+	started := make([]map[string]bool, 3) // IDs of executions, by actor
 	var working sync.WaitGroup
 	for actor := range changes {
 		working.Go(func() {
 			id := fmt.Sprint("workflow-", actor)
+			started[actor] = map[string]bool{}
 			for n := 0; n < perActor || !isClosed(killing); n++ {
 				base := steady
 				if n%2 == 1 {
@@ -82,13 +100,21 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 				name := fmt.Sprintf("name %d of %d", n, actor)
 				_, err := apiclient.New(base, tokens[actor]).PutWorkflow(t.Context(), id, api.PutWorkflow{AccountID: "tests", Name: name, Triggers: []api.PutTrigger{{NodeID: "node"}}})
 				changes[actor] = append(changes[actor], change{name, err == nil})
+				if n%10 > 1 {
+					continue
+				}
+				if one, err := apiclient.New(base, tokens[actor]).RerunTrigger(t.Context(), id, "node"); err == nil {
+					started[actor][one.ExecutionID] = true
+				}
 			}
 		})
 	}
 	working.Wait()
 
+	wantAllTaken(t, admin)
 	entries := map[string]int{}
-	var last [3]string // the newest name in the audit
+	reruns := map[string]api.AuditEntry{} // by the execution
+	var last [3]string                    // the newest name in the audit
 	page, all := apiclient.Page{Limit: api.MaxLimit}, 0
 	seen := map[string]bool{}
 	for {
@@ -102,6 +128,9 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 			seen[e.ID] = true
+			if e.Action == "execution.rerun" {
+				reruns[e.ID] = e
+			}
 			text := fmt.Sprintf("%+v", e)
 			for _, secret := range secrets {
 				if strings.Contains(text, secret) {
@@ -134,6 +163,7 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 			break
 		}
 	}
+	wantReruns(t, admin, reruns, started)
 	confirmed, unconfirmed := 0, 0
 	for actor, list := range changes {
 		for _, c := range list {
@@ -156,8 +186,65 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	if confirmed < 3*perActor/2 {
 		t.Errorf("only %d changes were confirmed", confirmed)
 	}
-	t.Logf("%d changes confirmed, %d not, %d entries in all", confirmed, unconfirmed, all)
+	t.Logf("%d changes confirmed, %d not, %d reruns, %d entries in all", confirmed, unconfirmed, len(reruns), all)
 	if _, err := apiclient.New(steady, tokens[1]).Audit(t.Context(), apiclient.AuditFilter{}, apiclient.Page{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("an editor reads the audit: %v", err)
+	}
+}
+
+// wantAllTaken starts one more execution and makes one more workflow, and waits until both are in the audit: so is all
+// that was done before.
+func wantAllTaken(t *testing.T, admin *apiclient.Client) {
+	t.Helper()
+	makeWorkflow(t, admin, "the-end")
+	last, err := admin.RerunTrigger(t.Context(), "workflow-0", "node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := func() bool {
+		_, err := admin.Execution(t.Context(), last.ExecutionID)
+		return err == nil
+	}
+	audited := func() bool {
+		list, err := admin.Audit(t.Context(), apiclient.AuditFilter{WorkflowID: "the-end"}, apiclient.Page{Limit: 1})
+		return err == nil && len(list.Items) == 1
+	}
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if recorded() && audited() {
+			return
+		}
+	}
+	t.Fatal("what was done last is not in the audit")
+}
+
+// wantReruns: what was started, confirmed or not, is in the audit, and nothing else; with who started it.
+func wantReruns(t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry, started []map[string]bool) {
+	t.Helper()
+	for actor, ids := range started {
+		for id := range ids {
+			e, exists := reruns[id]
+			if want := fmt.Sprint("CI ", actor-1); !exists || e.WorkflowID != fmt.Sprint("workflow-", actor) || (actor > 0 && e.Actor.Name != want) || (actor == 0 && e.Actor.Kind != "admin-token") {
+				t.Errorf("%s by %d: %v, %+v", id, actor, exists, e)
+			}
+		}
+	}
+	page, recorded := apiclient.Page{Limit: api.MaxLimit}, 0
+	for {
+		list, err := admin.Executions(t.Context(), apiclient.ExecutionFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			recorded++
+			if _, exists := reruns[e.ExecutionID]; !exists {
+				t.Errorf("%s is recorded, and not in the audit", e.ExecutionID)
+			}
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	if recorded != len(reruns) || recorded < 50 {
+		t.Errorf("%d executions, %d in the audit", recorded, len(reruns))
 	}
 }

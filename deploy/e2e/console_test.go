@@ -58,7 +58,7 @@ func TestConsole(t *testing.T) {
 	t.Run("accessibility", func(t *testing.T) {
 		checkAccessibility(t, b, []string{
 			"/", "/workflows", "/workflows?q=nothing", "/workflows/new-orders", "/workflows/invoices", "/workflows/demo", "/new-workflow", "/executions", "/executions?status=failed", "/executions?status=broken",
-			"/executions/" + arrived, "/dead-letters", "/queues", "/executions?status=rejected", "/refusals", "/accounts", "/keys", "/no/such/page",
+			"/executions/" + arrived, "/dead-letters", "/queues", "/executions?status=rejected", "/refusals", "/accounts", "/keys", "/audit", "/no/such/page",
 		})
 	})
 	deleteIt(t, b, l)

@@ -48,6 +48,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "accounts", path: "/accounts"},
 			{name: "new-workflow", path: "/new-workflow"},
 			{name: "keys", path: "/keys"},
+			{name: "audit", path: "/audit"},
 		})
 	})
 	t.Run("busy", func(t *testing.T) {
@@ -145,6 +146,8 @@ func TestScreenshots(t *testing.T) {
 				b.click("[data-revoke]")
 				b.see("dialog[open]")
 			}},
+			{name: "audit", path: "/audit"},
+			{name: "audit-filtered", path: "/audit?within=24h&account=none"},
 			{name: "not-found", path: "/no/such/page"},
 			{name: "execution-not-found", path: "/executions/none"},
 		})

@@ -29,6 +29,10 @@ const (
 // anybody else.
 const HeaderNonce = "Hookstart-Nonce"
 
+// HeaderActor is the header of a start that an operator asked for. It says who that was, for the audit; it means nothing
+// to runners.
+const HeaderActor = "Hookstart-Actor"
+
 // contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 

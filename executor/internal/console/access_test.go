@@ -13,7 +13,7 @@ import (
 func TestEveryPageRequiresSignIn(t *testing.T) {
 	r := start(t)
 	for _, path := range []string{
-		"/", "/workflows", "/workflows/any", "/new-workflow", "/executions", "/executions/any", "/dead-letters", "/refusals", "/accounts", "/no/such/page",
+		"/", "/workflows", "/workflows/any", "/new-workflow", "/executions", "/executions/any", "/dead-letters", "/refusals", "/accounts", "/keys", "/audit", "/no/such/page",
 		"/workflows?q=a+b&account=x", "/assets/old/console.js",
 	} {
 		a := r.get(path)

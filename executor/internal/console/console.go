@@ -53,6 +53,7 @@ func (c *Console) routes() http.Handler {
 		"GET /refusals":              c.listRefusals,
 		"GET /accounts":              c.listAccounts,
 		"GET /keys":                  c.listKeys,
+		"GET /audit":                 c.listAudit,
 		"GET /fragments/execution":   c.executionFragment,
 		"GET /fragments/executions":  c.executionsFragment,
 		"GET /fragments/numbers":     c.numbersFragment,

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/auditor"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // restoreTimeout is how long one part may take to be written.
@@ -56,6 +58,11 @@ func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, fi
 			if !empty {
 				return none, &Error{Code: api.CodeNotEmpty, Detail: "The database has records. A backup is restored into an installation in which nothing was done yet."}
 			}
+		}
+		if first {
+			entry := edit.NewEntry(edit.ActorOf(ctx), "installation.restore")
+			entry.At = time.Now()
+			read.Audit = append(read.Audit, auditor.Stored(entry)) // in the same transaction
 		}
 		return none, s.databaseError(ctx, s.config.Store.Restore(ctx, read))
 	})

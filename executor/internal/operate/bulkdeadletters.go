@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -219,7 +222,22 @@ func (s *Service) dismissFiltered(ctx context.Context, filter DeadLetterFilter) 
 }
 
 func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.MessageKey) (int, error) {
-	dismissed, of, err := s.config.Store.Dismiss(ctx, ids, messages, time.Now())
+	records, err := s.config.Store.GetMany(ctx, ids)
+	if err != nil {
+		return 0, s.databaseError(ctx, err)
+	}
+	about := make(map[string]store.Record, len(records))
+	for _, r := range records {
+		about[r.ID] = r
+	}
+	now := time.Now()
+	dismissed, of, err := s.config.Store.Dismiss(ctx, ids, messages, now, func(id string, message store.MessageKey) store.AuditEntry {
+		letter := id
+		if letter == "" {
+			letter = letterID(message)
+		}
+		return recorder.Deed(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx), recorder.ActionDismiss, about[id], edit.Changed{Field: recorder.FieldDeadLetter, To: letter})
+	})
 	if err != nil {
 		return 0, s.databaseError(ctx, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -48,12 +49,17 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	} else {
 		executionID = batch.Progress[0].ID
 	}
+	about := store.Record{ID: executionID}
+	if len(batch.New) > 0 {
+		about = batch.New[0]
+	}
 	if !known || len(batch.Progress) > 0 {
 		// What is no dead letter any more was recorded; and progress needs its execution.
-		if _, err := s.record(ctx, executionID); err != nil || !known {
+		if about, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}
 	}
+	batch.Audit = append(batch.Audit, recorder.RequeueOf(id, aside.At, time.Now(), edit.ActorOf(ctx), about))
 	applied, err := s.config.Store.Apply(ctx, batch)
 	if store.IsDataError(err) {
 		return none, false, &Error{Code: api.CodeRefused, Detail: "The database still refuses it: " + err.Error(), Cause: err}

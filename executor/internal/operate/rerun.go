@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -90,6 +91,7 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 	if err != nil {
 		return false, err
 	}
+	recorder.NoteActor(msg.Header, edit.ActorOf(ctx))
 	if once {
 		msg.Header[jetstream.MsgIDHeader] = []string{start.ID}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -22,6 +23,7 @@ type entry struct {
 	record     store.Record // start, rejection
 	progress   execution.Progress
 	unreadable store.Unreadable
+	audit      []store.AuditEntry // whose deed a start is; of a sender's none
 }
 
 // kind says what a message is. Entries are applied in this order.
@@ -69,18 +71,19 @@ func (e *entry) decode(now time.Time) {
 		e.unreadable = e.aside(err.Error())
 		return
 	}
-	e.take(event, bodyBytes, now)
+	e.take(event, bodyBytes, e.msg.Headers(), now)
 }
 
 // executionID is that of the execution that a message is about, by its header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
 // take makes an entry of what a message says.
-func (e *entry) take(event stream.Event, bodyBytes int, now time.Time) {
+func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now time.Time) {
 	switch {
 	case event.Start != nil:
 		e.kind = start
 		e.record = queued(event.Start, bodyBytes, e.meta, now)
+		e.audit = deedOf(header, e.record, store.Time(e.meta.Timestamp))
 	case event.Rejection != nil:
 		e.kind = rejection
 		e.record = rejected(event.Rejection, e.meta, now)
@@ -105,6 +108,7 @@ func batchOf(entries []*entry) store.Batch {
 		switch e.kind {
 		case start, rejection:
 			b.New = append(b.New, e.record)
+			b.Audit = append(b.Audit, e.audit...)
 		case progress:
 			b.Progress = append(b.Progress, e.progress)
 		case unreadable:

@@ -17,7 +17,7 @@ func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error)
 		return store.Batch{}, err
 	}
 	e := &entry{meta: &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Stream: msg.Sequence}, Timestamp: msg.Time}}
-	e.take(event, bodyBytes, store.Time(now))
+	e.take(event, bodyBytes, msg.Header, store.Time(now))
 	batch := batchOf([]*entry{e})
 	batch.Recovered = []store.MessageKey{{StreamSequence: msg.Sequence, Progress: stream.IsProgress(msg.Subject)}}
 	return batch, nil

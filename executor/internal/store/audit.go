@@ -32,6 +32,18 @@ type AuditPosition struct {
 	ID string
 }
 
+// DismissedEntries are what Dismiss keeps of what it took.
+func DismissedEntries(ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry) []AuditEntry {
+	entries := make([]AuditEntry, 0, len(ids)+len(messages))
+	for _, id := range ids {
+		entries = append(entries, audit(id, MessageKey{}))
+	}
+	for _, key := range messages {
+		entries = append(entries, audit("", key))
+	}
+	return entries
+}
+
 // Storable is the entry with every value as it is stored.
 func (e AuditEntry) Storable() AuditEntry {
 	for _, text := range []*string{&e.ID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID, &e.WorkflowID, &e.NodeID, &e.Changes} {

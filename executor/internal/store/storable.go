@@ -51,7 +51,7 @@ func Sequence(n uint64) int64 {
 }
 
 // Storable is the batch with every value as it is stored and in the order in which it is
-// to be written: New and Unreadable by their keys, so that executors that write the same
+// to be written: New, Unreadable and Audit by their keys, so that executors that write the same
 // rows at the same time wait for each other in one order and never in a circle. The
 // caller's batch is not touched. Output is bytes, kept as they are.
 func (b Batch) Storable() Batch {
@@ -60,6 +60,10 @@ func (b Batch) Storable() Batch {
 		New:        make([]Record, len(b.New)),
 		Progress:   make([]execution.Progress, len(b.Progress)),
 		Unreadable: make([]Unreadable, len(b.Unreadable)),
+		Audit:      make([]AuditEntry, len(b.Audit)),
+	}
+	for i, e := range b.Audit {
+		s.Audit[i] = e.Storable()
 	}
 	for i, r := range b.New {
 		s.New[i] = r.storable()
@@ -78,6 +82,7 @@ func (b Batch) Storable() Batch {
 	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
 		return cmp.Or(cmp.Compare(a.StreamSequence, b.StreamSequence), strings.Compare(a.Subject, b.Subject))
 	})
+	slices.SortStableFunc(s.Audit, func(a, b AuditEntry) int { return strings.Compare(a.ID, b.ID) })
 	return s
 }
 

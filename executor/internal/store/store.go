@@ -84,6 +84,8 @@ type Batch struct {
 	// Recovered are the unreadable messages that the rest of the batch records: they are no longer
 	// kept as unreadable.
 	Recovered []MessageKey
+	// Audit are entries of the audit about what the batch records. One whose ID is there already is left as it is.
+	Audit []AuditEntry
 }
 
 // Applied is what a batch did.
@@ -256,8 +258,9 @@ type Store interface {
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
 	// Dismiss takes failed records and unreadable messages off the dead letters, and returns those
-	// that it took: not what is none. What they say stays as it is.
-	Dismiss(ctx context.Context, ids []string, messages []MessageKey, at time.Time) (dismissed []string, of []MessageKey, err error)
+	// that it took: not what is none. What they say stays as it is. In the same transaction it keeps an entry of the
+	// audit for each, which audit makes of the ID, or of the key of a message.
+	Dismiss(ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(id string, message MessageKey) AuditEntry) (dismissed []string, of []MessageKey, err error)
 
 	// CountDeadLetters counts the dead letters, up to a limit.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)

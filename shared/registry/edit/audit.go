@@ -50,7 +50,8 @@ func By(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-func actorOf(ctx context.Context) Actor {
+// ActorOf says who that is: hookstart itself, if nobody was named.
+func ActorOf(ctx context.Context) Actor {
 	if actor, is := ctx.Value(actorKey{}).(Actor); is {
 		return actor
 	}
@@ -86,8 +87,25 @@ const (
 )
 
 // EncodeEntry is an entry as it is in a header.
-func EncodeEntry(e Entry) string {
-	text, err := json.Marshal(e)
+func EncodeEntry(e Entry) string { return encodeHeader(e) }
+
+// EncodeActor is an actor as it is in a header.
+func EncodeActor(a Actor) string { return encodeHeader(a) }
+
+// DecodeActor reads what EncodeActor has written.
+func DecodeActor(encoded string) (a Actor, err error) {
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		return Actor{}, fmt.Errorf("an actor of the audit cannot be read: %w", err)
+	}
+	return a, nil
+}
+
+func encodeHeader(value any) string {
+	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // texts, numbers and booleans always marshal
 	}
@@ -119,7 +137,7 @@ func NewEntry(actor Actor, action string) Entry {
 // entryOf is the entry of a record that takes the place of another one; nil: there is none. It returns false for a
 // change that is nobody's.
 func (e *Editor) entryOf(ctx context.Context, key string, after proto.Message) (entry Entry, audited bool) {
-	entry = NewEntry(actorOf(ctx), "")
+	entry = NewEntry(ActorOf(ctx), "")
 	var before proto.Message
 	kind, id, _ := strings.Cut(key, ".")
 	switch kind + "." {

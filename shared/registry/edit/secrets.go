@@ -156,7 +156,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	if have.SamplePayload != nil && bytes.Equal(have.SamplePayload, sample) {
 		return nil
 	}
-	entry := NewEntry(actorOf(ctx), "sample-payload.set")
+	entry := NewEntry(ActorOf(ctx), "sample-payload.set")
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
 	if w, exists := e.directory.Workflow(workflowID); exists {
 		entry.AccountID = w.Record.GetAccountId()

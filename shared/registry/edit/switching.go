@@ -54,7 +54,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *hooks
 		}
 		next := proto.CloneOf(account.Record)
 		next.LastTransition = &hookstartv1.Transition{
-			Number: last.GetNumber() + 1, WorkflowId: id, Active: active, At: timestamppb.New(e.now()), By: actorRecord(actorOf(ctx)),
+			Number: last.GetNumber() + 1, WorkflowId: id, Active: active, At: timestamppb.New(e.now()), By: actorRecord(ActorOf(ctx)),
 		}
 		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.GetId(), next, account.Revision); err != nil {
 			return 0, err

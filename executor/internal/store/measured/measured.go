@@ -137,9 +137,9 @@ func (m *measured) MarkRequeued(ctx context.Context, requeued []store.Requeue) (
 	return m.Store.MarkRequeued(ctx, requeued)
 }
 
-func (m *measured) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+func (m *measured) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, audit func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
 	defer func(began time.Time) { m.observe(ctx, "dismiss", began, err) }(time.Now())
-	return m.Store.Dismiss(ctx, ids, messages, at)
+	return m.Store.Dismiss(ctx, ids, messages, at, audit)
 }
 
 func (m *measured) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {

@@ -38,7 +38,7 @@ const (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered) == 0 {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
@@ -58,6 +58,11 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		}
 		if len(batch.Unreadable) > 0 {
 			if _, err := tx.Exec(ctx, insertUnreadable, unreadableArrays(batch.Unreadable)...); err != nil {
+				return err
+			}
+		}
+		if len(batch.Audit) > 0 {
+			if _, err := tx.Exec(ctx, insertAudit, auditArrays(batch.Audit)...); err != nil {
 				return err
 			}
 		}

@@ -48,17 +48,23 @@ func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (mar
 }
 
 // Dismiss implements store.Store.
-func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, audit func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
 	if len(ids)+len(messages) == 0 {
 		return nil, nil, nil
 	}
 	err = s.write(ctx, "dismiss", func(tx pgx.Tx) (err error) {
-		if dismissed, err = updated(ctx, tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), store.Time(at)); err != nil || len(messages) == 0 {
+		if dismissed, err = updated(ctx, tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), store.Time(at)); err != nil {
 			return err
 		}
-		of, err = updated(ctx, tx, messageKey, dismissMessages,
-			column(messages, func(key store.MessageKey) int64 { return store.Sequence(key.StreamSequence) }),
-			column(messages, func(key store.MessageKey) bool { return key.Progress }), store.Time(at))
+		if len(messages) > 0 {
+			of, err = updated(ctx, tx, messageKey, dismissMessages,
+				column(messages, func(key store.MessageKey) int64 { return store.Sequence(key.StreamSequence) }),
+				column(messages, func(key store.MessageKey) bool { return key.Progress }), store.Time(at))
+			if err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, insertAudit, auditArrays(store.DismissedEntries(dismissed, of, audit))...)
 		return err
 	})
 	if err != nil {

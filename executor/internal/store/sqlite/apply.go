@@ -21,7 +21,7 @@ const (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered) == 0 {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
@@ -41,6 +41,9 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`, batch.Recovered, func(key store.MessageKey) []any {
 			return []any{store.Sequence(key.StreamSequence), key.Progress}
 		}); err != nil {
+			return err
+		}
+		if err := each(ctx, tx, insertAudit, batch.Audit, auditValues); err != nil {
 			return err
 		}
 		kept, err := takeKept(ctx, tx, batch.New)

@@ -39,7 +39,7 @@ func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (mar
 }
 
 // Dismiss implements store.Store.
-func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, audit func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
 	if len(ids)+len(messages) == 0 {
 		return nil, nil, nil
 	}
@@ -52,7 +52,10 @@ func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.Mess
 		of, err = changed(ctx, tx, dismissMessage, messages, func(key store.MessageKey) []any {
 			return []any{micros, store.Sequence(key.StreamSequence), key.Progress}
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		return each(ctx, tx, insertAudit, store.DismissedEntries(dismissed, of, audit), auditValues)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,6 +16,15 @@ func audited(n int, account, workflow string) store.AuditEntry {
 		ID: id(n), At: epoch.Add(time.Duration(n) * time.Second), ActorKind: "key", ActorID: fmt.Sprint("key_", n%2), ActorName: fmt.Sprint("CI ", n%2),
 		Action: "workflow.update", AccountID: account, WorkflowID: workflow, NodeID: "node", Changes: `[{"field":"name","to":"x"}]`,
 	}
+}
+
+// dismissal is what the audit says of a dead letter that is dismissed.
+func dismissal(id string, message store.MessageKey) store.AuditEntry {
+	e := store.AuditEntry{ID: fmt.Sprint("of ", id), At: epoch.Add(time.Hour), ActorKind: "admin-token", Action: "dead-letter.dismiss", Changes: `[]`}
+	if id == "" {
+		e.ID = fmt.Sprintf("message %d %v", message.StreamSequence, message.Progress)
+	}
+	return e
 }
 
 func addAudit(t *testing.T, s store.Store, entries ...store.AuditEntry) {
@@ -52,6 +62,24 @@ var auditTests = map[string]func(*testing.T, store.Store){
 		got, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
 		if err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("%+v, %v", got, err)
+		}
+	},
+	"an entry of a batch is there with its record, once": func(t *testing.T, s store.Store) {
+		batch := store.Batch{New: []store.Record{queued(1)}, Audit: []store.AuditEntry{audited(2, "a", "w"), audited(1, "a", "w")}}
+		apply(t, s, batch)
+		other := audited(2, "b", "other")
+		apply(t, s, store.Batch{New: batch.New, Audit: []store.AuditEntry{other, audited(1, "a", "w")}})
+		got, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
+		if err != nil || len(got) != 2 || got[0] != audited(2, "a", "w") || got[1] != audited(1, "a", "w") {
+			t.Errorf("%+v, %v", got, err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Apply(ended, store.Batch{New: []store.Record{queued(3)}, Audit: []store.AuditEntry{audited(3, "a", "w")}}); err == nil {
+			t.Error("a batch whose time is up was recorded")
+		}
+		if got := auditOf(t, s, store.AuditFilter{}); !slices.Equal(got, []string{id(2), id(1)}) {
+			t.Errorf("%q", got)
 		}
 	},
 	"the newest first, filtered, by pages": func(t *testing.T, s store.Store) {

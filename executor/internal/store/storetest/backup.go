@@ -87,7 +87,7 @@ func fill(t *testing.T, s store.Store) {
 		Progress:   []execution.Progress{running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"), running(7000, epoch)},
 		Unreadable: []store.Unreadable{{StreamSequence: 8, Subject: "executions.start.q.w.n", Reason: "garbage", At: epoch}, {StreamSequence: 8, Subject: "executions.progress.q.w.n", Reason: "garbage", At: epoch}},
 	})
-	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{{StreamSequence: 8, Progress: true}}, epoch.Add(time.Hour)); err != nil {
+	if _, _, err := s.Dismiss(t.Context(), []string{id(3)}, []store.MessageKey{{StreamSequence: 8, Progress: true}}, epoch.Add(time.Hour), dismissal); err != nil {
 		t.Fatal(err)
 	}
 	addAudit(t, s, audited(1, "a", "w"), audited(2, "b", "v"))

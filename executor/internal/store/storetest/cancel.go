@@ -32,7 +32,7 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 			},
 			"MarkRequeued": func() error { _, err := s.MarkRequeued(ctx, []store.Requeue{{ID: id(1), As: "again"}}); return err },
 			"Dismiss": func() error {
-				_, _, err := s.Dismiss(ctx, []string{id(1)}, []store.MessageKey{{StreamSequence: 1}}, epoch)
+				_, _, err := s.Dismiss(ctx, []string{id(1)}, []store.MessageKey{{StreamSequence: 1}}, epoch, dismissal)
 				return err
 			},
 			"ListOldest":       func() error { _, err := s.ListOldest(ctx, store.Filter{}, store.Position{}, 5); return err },

@@ -84,7 +84,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		at := epoch.Add(time.Hour)
 		dismiss := func(ids []string, messages []store.MessageKey) ([]string, []store.MessageKey) {
 			t.Helper()
-			dismissed, of, err := s.Dismiss(t.Context(), ids, messages, at)
+			dismissed, of, err := s.Dismiss(t.Context(), ids, messages, at, dismissal)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,6 +101,12 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("again: %q, %v", got, of)
 		}
 		wantCount(100, 3)
+		// Each that was taken is in the audit, once; what was not is not.
+		entries := auditOf(t, s, store.AuditFilter{})
+		slices.Sort(entries)
+		if want := []string{dismissal("", report).ID, dismissal(id(0), store.MessageKey{}).ID, dismissal(id(1), store.MessageKey{}).ID}; !slices.Equal(entries, want) {
+			t.Errorf("in the audit: %q, want %q", entries, want)
+		}
 		if got, want := deadLetters(t, s, store.DeadLetterFilter{}, 2), []string{id(2), "12", "11"}; !slices.Equal(got, want) {
 			t.Errorf("left: %q, want %q", got, want)
 		}
