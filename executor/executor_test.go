@@ -40,6 +40,7 @@ func run(t *testing.T, c executor.Config) error {
 }
 
 func TestRunSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	noPlans := filepath.Join(t.TempDir(), "plans.json")
 	if err := os.WriteFile(noPlans, []byte("[]"), 0o600); err != nil {
@@ -55,7 +56,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
 		"PostgreSQL away": {func(c *executor.Config) {
 			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 2*time.Second
-		}, "refused"},
+		}, "cannot open the database x on 127.0.0.1 port 1 as me"},
 		"a wrong URL is not waited for": {func(c *executor.Config) {
 			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim%zz@127.0.0.1:1/x", time.Hour
 		}, "escaped as %XX"},
@@ -84,6 +85,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 
 // A catalog that lacks a plan which accounts have is in force, and is told of.
 func TestPlansThatTheCatalogLacks(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	for id, plan := range map[string]string{"a": "pro", "b": "pro", "c": "free"} {
@@ -113,6 +115,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 }
 
 func TestRunTwice(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	c := config(t, server.URL())
 	for range 2 { // new code runs with yesterday's streams and records
@@ -135,6 +138,7 @@ func TestRunTwice(t *testing.T) {
 
 // net/http itself answers OPTIONS * with 200 unless it is told not to.
 func TestOptionsOfAllIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -159,6 +163,7 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 
 // The store of NATS is lost while an executor runs: it makes everything anew, and works.
 func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	js, err := jetstream.New(server.Connect(t))
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 )
 
 func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	body := " {\"a\":\"<&>\"}\r\n"
 	a := s.send(request{
@@ -84,6 +85,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 
 // Whatever repeats the token, in no message of either kind is it to be found.
 func TestTheTokenIsInNoMessage(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	for _, workflow := range []string{"active", "inactive"} {
 		token := s.token[workflow]
@@ -100,6 +102,7 @@ func TestTheTokenIsInNoMessage(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	deep := strings.Repeat("[", 51_200) + strings.Repeat("]", 51_200)
 	for _, c := range []struct {
@@ -133,6 +136,7 @@ func TestBodies(t *testing.T) {
 }
 
 func TestDeliveryIDs(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	send := func(headers ...string) answer {
 		r := request{header: map[string]string{}}
@@ -187,6 +191,7 @@ func TestDeliveryIDs(t *testing.T) {
 }
 
 func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	addrs := []string{s.addr, s.startIngress()}
 	before := s.messages()
@@ -223,6 +228,7 @@ func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
 }
 
 func TestSuppressedRepeatsAreReported(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	r := request{header: map[string]string{"Webhook-Id": "1"}}
 	id := s.to("active", r).executionID()
@@ -250,6 +256,7 @@ func TestSuppressedRepeatsAreReported(t *testing.T) {
 }
 
 func TestHeadersOfOtherBytesAreRefused(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	if a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 0", "X-\xe9: 1"), false); a.status != 400 {
 		t.Errorf("%+v", a)
@@ -257,6 +264,7 @@ func TestHeadersOfOtherBytesAreRefused(t *testing.T) {
 }
 
 func TestHeadersHaveBounds(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	request := func(size int) string {
 		head := s.head("/webhooks/active", s.token["active"], "Content-Length: 0", "X-Fill: ")
@@ -285,12 +293,14 @@ func TestHeadersThatDoNotComeEndTheConnection(t *testing.T) {
 }
 
 func TestABodyThatIsTooLargeIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	a := s.raw(s.head("/webhooks/active", s.token["active"], "Content-Length: 102401", "Expect: 100-continue"), false)
 	s.expect("too large, and not asked for", a, 413, "body_too_large")
 }
 
 func TestRunSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	f := start(t)
 	for name, c := range map[string]struct {
 		change func(*ingress.Config)
@@ -322,6 +332,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 
 // Who has much to send that nobody reads is told, with the answer, that the connection ends.
 func TestALongBodyThatIsRefusedEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	a := s.raw(s.head("/webhooks", "", "Content-Length: 262145"), false)
 	s.expect("2", a, 400, "workflow_id_missing")
@@ -331,6 +342,7 @@ func TestALongBodyThatIsRefusedEndsTheConnection(t *testing.T) {
 }
 
 func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	conn, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -368,6 +380,7 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 
 // The time that a body has ends with it: the connection is good for more.
 func TestABodyThatWasInTime(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
 	conn, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -391,6 +404,7 @@ func TestABodyThatWasInTime(t *testing.T) {
 
 // At the end no more is accepted, and what is in flight is answered.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	finish := s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 1", "Expect: 100-continue"))
 	s.stop[s.addr]()

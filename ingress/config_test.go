@@ -12,6 +12,7 @@ import (
 
 // The defaults in the flags' tags are those that all programs agree on.
 func TestDefaultsAreTheSharedOnes(t *testing.T) {
+	t.Parallel()
 	for field, want := range map[string]string{
 		"DeliveryIDHeaders": strings.Join(webhook.DefaultDeliveryIDHeaders(), ","),
 		"MaxBodyBytes":      strconv.Itoa(webhook.MaxBodyBytes),

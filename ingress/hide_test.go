@@ -21,6 +21,7 @@ func escapeAll(text string) string {
 }
 
 func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
+	t.Parallel()
 	token := registry.NewToken()
 	half := strings.Replace(token, "_", "%5F", 1)
 	another := registry.NewToken()
@@ -48,6 +49,7 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 }
 
 func TestTokensTravelOnNowhere(t *testing.T) {
+	t.Parallel()
 	token := registry.NewToken()
 	half := strings.Replace(token, "_", "%5F", 1)
 	query := "token=" + half + "&token=second-secret&u=" + url.QueryEscape("https://x/?t="+half) + "&" + half + "=1"
@@ -64,6 +66,7 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 }
 
 func TestAUserAgentShowsNoToken(t *testing.T) {
+	t.Parallel()
 	half := strings.Replace(registry.NewToken(), "_", "%5F", 1)
 	for text, want := range map[string]string{
 		"agent wrong%2Dsecret": "agent [token]", "agent " + half: "agent [token]", "of hst%5Fshort": "[token]", "curl/8.1": "curl/8.1",

@@ -15,6 +15,7 @@ func (neverValid) Valid(time.Time) bool { return false }
 // What a process knows that was frozen, or cut from NATS, may be past. The workflow may be
 // switched off by now, or exist, or have another token.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		path          string
 		with, without int
@@ -44,6 +45,7 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 
 // What a process that was frozen knows may be past: the workflow may be switched off.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
+	t.Parallel()
 	for want, l := range map[int]lease{http.StatusOK: alwaysValid{}, http.StatusServiceUnavailable: neverValid{}} {
 		h, token, messages, _, _ := tryHandler(t, l)
 		answer := httptest.NewRecorder()

@@ -11,6 +11,7 @@ import (
 // An executor that asks gets the answer that everybody gets, and one header more. Nobody
 // else does.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	var keys [][]byte
 	for _, settings := range s.Roll.Ingress() {

@@ -117,6 +117,7 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 // One request holds all that there is, with a body that does not come: its place, or the
 // bytes that it may need.
 func TestOverloaded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		option func(*ingress.Config)
 		length string
@@ -142,6 +143,7 @@ func TestOverloaded(t *testing.T) {
 
 // All workflows of an account share the bytes of its day, at all ingresses.
 func TestBytesPerDay(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	plans, err := edit.ParsePlans([]byte(`[{"id": "small", "webhookTriggers": true, "rateLimit": {"requests": 100000, "windowSeconds": 1}, "bytesPerDay": 100000},
 		{"id": "any", "webhookTriggers": true, "rateLimit": {"requests": 100, "windowSeconds": 1}}]`))
@@ -196,6 +198,7 @@ func TestBytesPerDay(t *testing.T) {
 // What one account holds, in requests or in bytes that it has announced and sent, leaves
 // room for others.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
 	for name, option := range map[string]func(*ingress.Config){
 		"requests": func(c *ingress.Config) { c.MaxInFlight = 8 },
 		"bytes":    func(c *ingress.Config) { c.MaxBodyBytes, c.MaxBufferedBytes = 9, 8*9 },
@@ -221,6 +224,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 
 // Bytes that are announced and do not come are not held.
 func TestAnnouncedBytesAreNotHeld(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBufferedBytes = 150_000 })
 	const length = "Content-Length: 102400"
 	finish := s.begin(s.head("/webhooks/active", s.token["active"], length, "Expect: 100-continue"))
@@ -235,6 +239,7 @@ func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 // A message that NATS does not take, because of the headers and parameters that go with a
 // long body, will not be taken later either.
 func TestATooLongMessage(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBodyBytes = 1<<20 - 64<<10 })
 	var query strings.Builder
 	for i := range 7900 {
@@ -249,6 +254,7 @@ func TestATooLongMessage(t *testing.T) {
 }
 
 func TestStorageFull(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	config := stream.DefaultSettings.Config()
 	config.MaxBytes = 200_000
@@ -279,6 +285,7 @@ func TestStorageFull(t *testing.T) {
 }
 
 func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	s.workflow("two", "pro", true, &registry.RateLimit{Requests: 2, Window: 2 * time.Hour})
 	for range 2 {
@@ -308,6 +315,7 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 // A change is in force from the very next request: what was admitted under the limit before
 // does not count.
 func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	for _, requests := range []int64{1, 2, 1} {
 		s.workflow("changed", "pro", true, &registry.RateLimit{Requests: requests, Window: time.Duration(requests) * 12 * time.Hour})
@@ -325,6 +333,7 @@ func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
 }
 
 func TestRejectedExecutions(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	withID := func(id string) request {
 		return request{header: map[string]string{"X-Webhook-Delivery-Id": id}, body: "never read"}
@@ -366,6 +375,7 @@ func TestRejectedExecutions(t *testing.T) {
 }
 
 func TestIngressesShareARateLimit(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	second := s.startIngress()
 	s.workflow("shared", "pro", true, &registry.RateLimit{Requests: 1000, Window: 24 * time.Hour})

@@ -38,6 +38,7 @@ func (f *fixture) refusals(want int64) map[[2]string]stream.RefusalCount {
 }
 
 func TestRefusalsAreReported(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	right := s.token["active"]
 	agent := func(text string) map[string]string { return map[string]string{"User-Agent": text} }

@@ -59,6 +59,7 @@ func (s *situations) reportedOfSenders(workflow string, enough func(stream.Sende
 // Executors learn what operators want to know of a sender: when it was last verified and shook hands, why it
 // was refused, and how many deliveries had no ID.
 func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{"the-bearer-token"}}); err != nil {
 		t.Fatal(err)
@@ -81,6 +82,7 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 
 // A secret that the provider brings travels sealed, and nothing is started.
 func TestACapturedSecretTravelsSealed(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	if _, _, err := s.PutSender(t.Context(), "inactive", "node", edit.SenderSpec{Preset: "notion"}); err != nil {
 		t.Fatal(err)
@@ -104,6 +106,7 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 
 // An ingress that cannot open a node's secrets lets nothing pass there, and says that it is for now.
 func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	addr := s.startIngress(func(c *ingress.Config) { c.SecretsKeyFile = "" })
 	if _, _, err := s.PutSender(t.Context(), "active", "node", edit.SenderSpec{Preset: "bearer", Secrets: []string{"the-bearer-token"}}); err != nil {
@@ -127,6 +130,7 @@ const turns = 100
 
 // What is set, rotated and removed holds at every ingress from the very next request.
 func TestSendersHoldFromTheNextRequest(t *testing.T) {
+	t.Parallel()
 	s := startSituations(t)
 	addrs := []string{s.addr, s.startIngress()}
 	ctx := t.Context()

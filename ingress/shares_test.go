@@ -3,6 +3,7 @@ package ingress
 import "testing"
 
 func TestShares(t *testing.T) {
+	t.Parallel()
 	s := newShares(12, 1200)
 	taken := func(account string, bytes int64) (n int) {
 		for s.enter(account, bytes) {

@@ -53,6 +53,7 @@ func dial(t *testing.T, addr string) net.Conn {
 
 // A long body that does not come is given up long before the time is up that a body has.
 func TestABodyMustKeepUpARate(t *testing.T) {
+	t.Parallel()
 	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
 		addr, token, _ := serveSlow(t, func(h *handler) { h.rateGrace = 10 * time.Millisecond })
 		conn := dial(t, addr)
@@ -70,6 +71,7 @@ func TestABodyMustKeepUpARate(t *testing.T) {
 }
 
 func TestHowLongABodyMayTake(t *testing.T) {
+	t.Parallel()
 	h := &handler{bodyTimeout: 30 * time.Second, minBodyRate: 1024, rateGrace: 5 * time.Second}
 	for _, c := range []struct {
 		most int64
@@ -94,6 +96,7 @@ func TestHowLongABodyMayTake(t *testing.T) {
 
 // Who sends requests and never reads an answer loses the connection.
 func TestAnswersAreNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
 	addr, _, ended := serveSlow(t, func(h *handler) { h.answerTimeout = 50 * time.Millisecond })
 	conn := dial(t, addr)
 	requests := strings.Repeat("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 1000)
@@ -113,6 +116,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 
 // What is late because the body was has all the time that an answer has.
 func TestALateAnswerIsRead(t *testing.T) {
+	t.Parallel()
 	addr, token, _ := serveSlow(t, func(h *handler) { h.answerTimeout = 100 * time.Millisecond })
 	conn := dial(t, addr)
 	reader := bufio.NewReader(conn)

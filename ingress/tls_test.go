@@ -20,6 +20,7 @@ import (
 )
 
 func TestHTTPS(t *testing.T) {
+	t.Parallel()
 	certFile, keyFile, pool := selfSigned(t)
 	s := startSituations(t)
 	addr := s.startIngress(func(c *ingress.Config) { c.TLSCert, c.TLSKey = certFile, keyFile })

@@ -91,7 +91,7 @@ func TestTheCommandLineTrustsAnAuthority(t *testing.T) {
 	}
 	run := func(env string, args ...string) (stdout, stderr string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, bin, append([]string{"workflow", "list"}, args...)...)
 		cmd.Env = append(os.Environ(), "HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_API_URL="+l.executor, env)

@@ -130,7 +130,7 @@ func (b *tab) contented() {
 
 // stepLimit is how long one thing that is done in the browser may take. A navigation whose page goes elsewhere by itself
 // meanwhile, or an element that never comes, would else wait until the whole test is killed.
-const stepLimit = 30 * time.Second
+const stepLimit = time.Minute
 
 // check fails the test on an error, and says what is on the page.
 func (b *tab) check(err error) {
@@ -186,7 +186,7 @@ func (b *tab) write(selector, text string) {
 // which makes asking it fail.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
 // buildCommandLine builds the program hookstart and returns the folder that it is in.
@@ -57,6 +59,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
 			l := launchLocal(t, t.TempDir())
 			testscript.Run(t, testscript.Params{
 				Files:               []string{script},
@@ -75,7 +78,6 @@ func TestCommandLine(t *testing.T) {
 			})
 		})
 	}
-	t.Run("help", func(t *testing.T) { testHelpExamples(t, bin) })
 }
 
 // publish puts a message into the stream as it is: "publish SUBJECT DATA".
@@ -109,7 +111,7 @@ func retry(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: retry PROGRAM ARGUMENT…")
 	}
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -131,34 +133,32 @@ var (
 	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// testHelpExamples proves that the help of every verb has an example that works with the
-// demo, and fits on a terminal.
-func testHelpExamples(t *testing.T, bin string) {
+// The help of every verb has an example that works with the demo, and fits on a terminal.
+func TestHelpExamples(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := launchLocal(t, data)
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	t.Setenv("HOOKSTART_API_URL", l.executor)
-	t.Setenv("HOOKSTART_ADMIN_TOKEN", adminToken)
-	t.Setenv("HOOKSTART_NATS_URL", l.nats)
-	t.Setenv("GORACE", raceOptions)
-	t.Chdir(t.TempDir())
-	if err := os.Symlink(filepath.Join(data, "secrets.key"), "secrets.key"); err != nil {
+	sh := shell{t, t.TempDir(), append(os.Environ(),
+		"PATH="+buildCommandLine(t)+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"HOOKSTART_API_URL="+l.executor, "HOOKSTART_ADMIN_TOKEN="+adminToken, "HOOKSTART_NATS_URL="+l.nats, "GORACE="+raceOptions,
+	)}
+	if err := os.Symlink(filepath.Join(data, "secrets.key"), filepath.Join(sh.dir, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}
 
 	// There is something to show, to run again and to requeue.
-	shell(t, `hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
-	deadline := time.Now().Add(20 * time.Second)
-	for !strings.Contains(shell(t, "hookstart dead-letter list"), "on purpose") && time.Now().Before(deadline) {
+	sh.run(`hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") && time.Now().Before(deadline) {
 		continue // each time it is a program that is started
 	}
-	shell(t, "hookstart trigger send demo && hookstart execution verify latest --wait 20s")
-	verbs := verbLine.FindAllStringSubmatch(shell(t, "hookstart --help"), -1)
+	sh.run("hookstart trigger send demo && hookstart execution verify latest --wait 20s")
+	verbs := verbLine.FindAllStringSubmatch(sh.run("hookstart --help"), -1)
 	if len(verbs) < 20 {
 		t.Fatalf("verbs: %q", verbs)
 	}
 	for _, verb := range verbs {
-		help := shell(t, "hookstart "+verb[1]+" --help")
+		help := sh.run("hookstart " + verb[1] + " --help")
 		for line := range strings.Lines(help) {
 			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 82 { // a pipe of examples is longer
 				t.Errorf("%s --help: a line of more than 80 columns: %s", verb[1], line)
@@ -172,7 +172,7 @@ func testHelpExamples(t *testing.T, bin string) {
 		}
 		for _, example := range examples {
 			if verb[1] == "execution tail" { // it never ends
-				watching := launch(t, "sh", "-c", "exec "+example[1])
+				watching := childtest.Launch(t, sh.command("exec "+example[1]))
 				watching.Await("(Watching)")
 				watching.Terminate()
 				continue
@@ -186,20 +186,33 @@ func testHelpExamples(t *testing.T, bin string) {
 			if strings.HasSuffix(example[1], " message-12") { // there is such a dead letter only after a fault of the database
 				continue
 			}
-			shell(t, example[1])
+			sh.run(example[1])
 		}
 	}
 }
 
-// shell runs a command line that must succeed, and returns what it writes to stdout.
-func shell(t *testing.T, line string) string {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "sh", "-c", line)
+// shell runs command lines in a folder, with an environment.
+type shell struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func (s shell) command(line string) *exec.Cmd {
+	command := exec.CommandContext(s.t.Context(), "sh", "-c", line)
+	command.Dir, command.Env = s.dir, s.env
+	return command
+}
+
+// run runs a command line that must succeed, and returns what it writes to stdout.
+func (s shell) run(line string) string {
+	s.t.Helper()
+	command := s.command(line)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	stdout, err := command.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s%s", line, err, stdout, stderr.String())
+		s.t.Fatalf("%s: %v\n%s%s", line, err, stdout, stderr.String())
 	}
 	return string(stdout)
 }

@@ -63,6 +63,7 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 // Five times kill -9 under load: each acknowledged ID is recorded exactly once, and
 // deliveries from before are still recognised.
 func TestKillUnderLoad(t *testing.T) {
+	t.Parallel()
 	const kills, senders, perRun = 5, 8, 150
 	dir := t.TempDir()
 	l := &ledger{acknowledged: map[string]string{}}

@@ -39,6 +39,7 @@ func documents(t *testing.T) map[string]string {
 }
 
 func TestREADMEIsShort(t *testing.T) {
+	t.Parallel()
 	if lines := strings.Count(string(file(t, repository+"/README.md")), "\n"); lines > maxREADME {
 		t.Errorf("README.md has %d lines; at most %d: move details to deploy/docs", lines, maxREADME)
 	}
@@ -46,6 +47,7 @@ func TestREADMEIsShort(t *testing.T) {
 
 // The type of a problem is a URL with its code as the fragment, which the README must explain.
 func TestEveryCodeIsExplained(t *testing.T) {
+	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
 	codes := []string{
 		api.CodeUnauthorized, api.CodeForbidden, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
@@ -69,6 +71,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 
 // Links between documents lead somewhere, also to a heading or an anchor.
 func TestDocumentsLinkToWhatIsThere(t *testing.T) {
+	t.Parallel()
 	all := documents(t)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for path, text := range all {
@@ -105,6 +108,7 @@ func hasHeading(text, fragment string) bool {
 
 // A promise names the test that shows it; a test that was renamed is found here.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	tests := map[string]bool{}
 	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
@@ -135,6 +139,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 
 // The page on delivery IDs lists the headers that an ingress looks at, in their order.
 func TestDefaultDeliveryHeadersAreDocumented(t *testing.T) {
+	t.Parallel()
 	want := "`" + strings.Join(webhook.DefaultDeliveryIDHeaders(), "`, `") + "`"
 	if !strings.Contains(string(file(t, repository+"/deploy/docs/delivery-ids.md")), want) {
 		t.Errorf("delivery-ids.md does not list %s", want)

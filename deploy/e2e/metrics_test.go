@@ -23,6 +23,7 @@ import (
 // Whatever strangers and senders send, there is no series more than there was at the
 // start.
 func TestNoRequestAddsASeries(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	before := scraped(t, l.ops)
 	client := l.client()
@@ -95,6 +96,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 
 // The check above sees a label that a request makes.
 func TestALabelOfARequestIsSeen(t *testing.T) {
+	t.Parallel()
 	o := ops.New()
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "requests_total", Help: "By workflow: too many."}, []string{"workflow"})
 	o.Metrics.MustRegister(requests)
@@ -132,6 +134,7 @@ func documented(t *testing.T) map[string]string {
 // The table of all metrics is complete, and says of each what it is; names are as they
 // are said to be.
 func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	s := scraped(t, l.ops)
 	have, want := map[string]string{}, documented(t)

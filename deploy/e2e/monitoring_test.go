@@ -144,6 +144,7 @@ func (q *queries) selector(where string, s *parser.VectorSelector) {
 // Prometheus reads the rules; what they ask for is served; for each alert the runbook says
 // what it means, what to look at and what to do.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	q := newQueries(t)
 	var rules struct {
 		Groups []struct {
@@ -204,6 +205,7 @@ func TestAlerts(t *testing.T) {
 // Grafana can decode the dashboard; what it asks for is served, and it shows every metric of
 // ours.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	q := newQueries(t)
 	type source struct {
 		UID string `json:"uid"`

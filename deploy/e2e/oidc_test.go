@@ -75,6 +75,7 @@ func submitAtProvider(b *tab, user, password string) {
 }
 
 func TestSignInThroughAProvider(t *testing.T) {
+	t.Parallel()
 	l := launchWithProvider(t)
 	client := l.client()
 	if _, err := client.PutAccount(t.Context(), "globex", api.PutAccount{Name: "Globex Inc."}); err != nil {
@@ -153,6 +154,7 @@ func TestSignInThroughAProvider(t *testing.T) {
 
 // A key is made in the console, shown once, and signs in there until it is revoked.
 func TestKeysInTheConsole(t *testing.T) {
+	t.Parallel()
 	l := launchLocalWithLink(t)
 	b := openBrowser(t, l.executor)
 	b.do(chromedp.Navigate(l.executor + "/sign-in"))
@@ -221,7 +223,7 @@ func traffic(t *testing.T, l *localProgram, workflow string) {
 // executionOf waits for a workflow's newest execution.
 func executionOf(t *testing.T, client *apiclient.Client, workflow string) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		found, err := client.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflow}, apiclient.Page{Limit: 1})
 		if err != nil {
 			t.Fatal(err)

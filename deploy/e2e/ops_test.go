@@ -24,6 +24,7 @@ func get(t *testing.T, url string) (status int, body string) {
 
 // What is for those who run a program is on its ops listener, and on no other.
 func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	for path, marker := range map[string]string{
 		"/metrics": "hookstart_ingress_requests_total", "/healthz": "ok\n", "/readyz": "ready\n", "/log-level": "debug\n",
@@ -48,6 +49,7 @@ func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 
 // The log gets louder and quieter while the process runs; at no level does it say a token.
 func TestLogLevelWhileItRuns(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=error")
 	send := func(token string) {
 		t.Helper()

@@ -24,7 +24,15 @@ type process = childtest.Process
 // launch starts a program. It is killed at the end of the test if it still runs.
 func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	return childtest.Launch(t, exec.Command(name, args...))
+	return launchIn(t, nil, name, args...)
+}
+
+// launchIn is launch with more variables in the environment.
+func launchIn(t *testing.T, env []string, name string, args ...string) *process {
+	t.Helper()
+	command := exec.Command(name, args...)
+	command.Env = append(os.Environ(), env...)
+	return childtest.Launch(t, command)
 }
 
 const adminToken = "the-admin-token-of-the-tests"
@@ -37,7 +45,12 @@ type localProgram struct {
 
 func launchLocal(t *testing.T, dataDir string, args ...string) *localProgram {
 	t.Helper()
-	p := launch(t, "hookstart-local", append([]string{
+	return launchLocalIn(t, nil, dataDir, args...)
+}
+
+func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *localProgram {
+	t.Helper()
+	p := launchIn(t, env, "hookstart-local", append([]string{
 		"--data-dir", dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--admin-token=" + adminToken, "--log-level=debug",
 	}, args...)...)
@@ -124,7 +137,7 @@ func post(ctx context.Context, url string, header map[string]string, body io.Rea
 // recorded waits until an execution is recorded and satisfies ok, and returns it.
 func recorded(t *testing.T, c *apiclient.Client, id string, ok func(api.ExecutionDetail) bool) api.ExecutionDetail {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -9,6 +9,7 @@ import (
 
 // Where the public URL leads: to this installation, to another one, to nobody.
 func TestPublicURL(t *testing.T) {
+	t.Parallel()
 	closed, err := freeport.Reserve()
 	if err != nil {
 		t.Fatal(err)

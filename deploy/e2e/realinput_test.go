@@ -100,6 +100,7 @@ func deliveries(t *testing.T) []delivery {
 // What senders really send, through the real program: the answer, the message and the
 // record agree, nothing is lost, and no token is in any output.
 func TestRealInput(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	c := l.client()
 	path := makeWorkflow(t, c, "real")

@@ -18,6 +18,7 @@ import (
 // An installation that began with one replica on a cluster gets three by a command, while
 // it runs, and then survives the loss of a server. A start never does that by itself.
 func TestReplicasAreRaisedByACommand(t *testing.T) {
+	t.Parallel()
 	bin := buildCommandLine(t)
 	cluster := natstest.StartCluster(t, 3)
 	executor := func(replicas string) (*process, *apiclient.Client) {
@@ -72,6 +73,7 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 // Age, dedup window and size of the stream are changed while everything runs; an executor refuses to start with what was
 // before, and starts with what is now. An age that would delete messages must be asked for twice.
 func TestStreamSettingsAreChangedByACommand(t *testing.T) {
+	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")
 	server := natstest.Start(t)
 	database := filepath.Join(t.TempDir(), "executions.db")

@@ -37,7 +37,7 @@ func TestAKilledRunEndsItsProgram(t *testing.T) {
 		t.Fatalf("POST: %+v, %v", a, err)
 	}
 	var pid int
-	within(t, 20*time.Second, "program", func() bool {
+	within(t, time.Minute, "program", func() bool {
 		text, err := os.ReadFile(filepath.Join(folder, "pid"))
 		if err != nil {
 			return false

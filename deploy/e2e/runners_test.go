@@ -60,6 +60,7 @@ func ended(t *testing.T, l *localProgram, url, body string, header map[string]st
 // Each poison ends as documented, is a dead letter, and blocks nothing: after each, what is
 // fine succeeds, although there are two places only and one handler never returns.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "poison")
 	nc := connect(t, l.nats)
@@ -142,10 +143,11 @@ func TestPoison(t *testing.T) {
 
 // The example's real program, and GitHub's real events: signed as GitHub does it, and as it does not.
 func TestGitHubExample(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
-	t.Setenv("GITHUB_WEBHOOK_SECRET", "a secret of the tests")
 	url := makeQueue(t, l, "github")
-	example := launch(t, buildProgram(t, "github.com/hookstart/hookstart/shared/runner/examples/github"), "-nats-url", l.nats)
+	example := launchIn(t, []string{"GITHUB_WEBHOOK_SECRET=a secret of the tests"},
+		buildProgram(t, "github.com/hookstart/hookstart/shared/runner/examples/github"), "-nats-url", l.nats)
 	example.Await("(runner is ready)")
 
 	push, err := os.ReadFile("testdata/payloads/github-push.json")
@@ -201,21 +203,21 @@ func requireNode(t *testing.T) {
 
 // The example's real program, with the kit from its package, on the official client.
 func TestNodeExample(t *testing.T) {
+	t.Parallel()
 	requireNode(t)
 	l := launchLocal(t, t.TempDir(), "--max-body-bytes=200000")
 	url := makeQueue(t, l, "node")
-	t.Setenv("HOOKSTART_NATS_URL", l.nats)
 	asJSON := map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "ping"}
 	early, err := post(t.Context(), url, asJSON, strings.NewReader("0"))
 	if err != nil || early.status != 200 {
 		t.Fatalf("POST: %+v, %v", early, err)
 	}
-	example := launch(t, "node", nodeExample+"/main.js")
+	example := launchIn(t, []string{"HOOKSTART_NATS_URL=" + l.nats}, "node", nodeExample+"/main.js")
 	example.Await("(runner is ready)")
 	members := func(n int) func() bool {
 		return func() bool { return membersOf(t, l.client(), "node") == n }
 	}
-	within(t, 20*time.Second, "member", members(1))
+	within(t, time.Minute, "member", members(1))
 	// What came before it did, too.
 	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
 

@@ -28,6 +28,7 @@ import (
 //
 //	HOOKSTART_SCREENSHOTS=/tmp/pictures go test -run TestScreenshots ./deploy/e2e
 func TestScreenshots(t *testing.T) {
+	t.Parallel()
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
 	if folder == "" {
 		t.Skip("HOOKSTART_SCREENSHOTS names no folder")

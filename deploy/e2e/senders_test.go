@@ -166,6 +166,7 @@ func realSenders(public, nextPublic string) []realSender {
 // Real senders work the first time: set through the API, handshake while the workflow is still inactive, a
 // signed delivery, its retry, a forged one, and a rotation without a refused delivery.
 func TestRealSenders(t *testing.T) {
+	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	client := l.client()
 	keys := [2]ed25519.PrivateKey{ed25519.NewKeyFromSeed([]byte("a seed of thirty-two bytes, no 1")), ed25519.NewKeyFromSeed([]byte("a seed of thirty-two bytes, no 2"))}

@@ -19,6 +19,7 @@ import (
 // New code reads what the first version left in NATS: streams with its settings, workflows
 // with their tokens, messages that nobody has recorded yet, delivery IDs.
 func TestYesterdaysMessages(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	restore(t, server.Connect(t), filepath.Join("testdata", "yesterday", "streams.jsonl"))
 	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(),

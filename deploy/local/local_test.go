@@ -16,6 +16,7 @@ import (
 )
 
 func TestDataStaysBetweenRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := launchReady(t, dir)
 	a, err := first.post(t.Context(), "1", strings.NewReader("{}"))
@@ -50,6 +51,7 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 }
 
 func TestAdminTokenIsMadeAndKept(t *testing.T) {
+	t.Parallel()
 	commandLine := filepath.Join(t.TempDir(), "hookstart")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", commandLine, "github.com/hookstart/hookstart/executor/cmd/hookstart")
 	if output, err := build.CombinedOutput(); err != nil {
@@ -84,6 +86,7 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 // A port in use, a folder in use or of no use, a bad flag: one line that says which, and
 // what to do.
 func TestOneLineSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -142,6 +145,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 
 // The first request goes all the way: the demo has a runner.
 func TestTheDemoSucceeds(t *testing.T) {
+	t.Parallel()
 	l := launchReady(t, t.TempDir())
 	a, err := l.post(t.Context(), "", strings.NewReader(`{"hello":"world"}`))
 	if err != nil || a.status != 200 {

@@ -25,6 +25,7 @@ var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant lis
 
 // A flag of a service that is forgotten here cannot be set by who runs one process; and what both have means the same.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
+	t.Parallel()
 	var own Config
 	if err := program.Parse(&own); err != nil {
 		t.Fatal(err)
@@ -47,6 +48,7 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 }
 
 func TestServicesHaveTheFlagsOfThisProgram(t *testing.T) {
+	t.Parallel()
 	var c Config
 	err := program.Parse(&c, "--tls-cert=/c", "--tls-key=/k", "--executor-tls-cert=/ec", "--executor-tls-key=/ek", "--retention=48h", "--stream-max-age=72h",
 		"--dedup-window=96h", "--delivery-id-headers=X-One", "--min-body-rate=0", "--max-body-bytes=300000000")

@@ -12,6 +12,7 @@ import (
 
 // A runner's own test: a real NATS server, an execution, the output.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	shout := func(_ context.Context, e runner.Execution) (any, error) {

@@ -18,6 +18,7 @@ import (
 // An execution is acknowledged only when its report is stored: while the stream takes none,
 // it comes again.
 func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	js, err := jetstream.New(nc)
@@ -60,6 +61,7 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 // While executors give the reports a stream of their own, nobody takes them for a moment: the
 // kit tries again, and nothing runs twice.
 func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	js, err := jetstream.New(nc)

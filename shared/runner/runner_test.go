@@ -45,6 +45,7 @@ func start(t *testing.T, nc *nats.Conn, options runner.Options, handler runner.H
 func soon(int) time.Duration { return time.Millisecond }
 
 func TestAHandlerGetsWhatWasSent(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	got := make(chan runner.Execution, 1)
@@ -72,6 +73,7 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 // A handler that works for a while is reported while it does, with the time at which it began; a negative
 // ReportRunningAfter reports at once.
 func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	for group, after := range map[string]time.Duration{"later": 20 * time.Millisecond, "at-once": -1} {
@@ -95,6 +97,7 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 
 // What goes wrong ends as documented, and blocks nothing else.
 func TestWhatGoesWrong(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	var attempts sync.Map
@@ -159,6 +162,7 @@ func TestWhatGoesWrong(t *testing.T) {
 }
 
 func TestGroupsAndMembers(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
@@ -195,6 +199,7 @@ func TestGroupsAndMembers(t *testing.T) {
 
 // A runner that stops lets a handler finish; what it cannot finish is handed to another.
 func TestStopping(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	began, finish := make(chan string, 10), make(chan struct{})
@@ -227,6 +232,7 @@ func TestStopping(t *testing.T) {
 
 // A runner that dies is replaced; a runner that works for long is not.
 func TestDyingAndWorkingForLong(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	const ackWait = time.Second
@@ -254,6 +260,7 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 
 // An execution that kills whoever runs it is given up without another attempt.
 func TestNobodyFinishesIt(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	js, err := jetstream.New(nc)
@@ -291,6 +298,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 
 // What has run is not run again because its report could not be stored at once.
 func TestReportsAreSentAgain(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	began, finish := make(chan struct{}, 10), make(chan struct{})
@@ -313,6 +321,7 @@ func TestReportsAreSentAgain(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	for _, bad := range []runner.Options{{}, {Group: "a.b"}, {Group: "a", Queue: "*"}} {
 		if err := runner.Run(t.Context(), nc, bad, nil); err == nil {
@@ -323,6 +332,7 @@ func TestOptions(t *testing.T) {
 
 // A runner may start before the executor, which makes the stream; and end before that.
 func TestARunnerWaitsForTheStream(t *testing.T) {
+	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	asked := make(chan *nats.Msg, 64)
 	if _, err := nc.ChanSubscribe("$JS.API.CONSUMER.INFO.>", asked); err != nil {

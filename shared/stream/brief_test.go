@@ -59,6 +59,7 @@ func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 }
 
 func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
+	t.Parallel()
 	msg := full(t)
 	same(t, "full", msg.Subject, msg.Header, msg.Data)
 	same(t, "empty", msg.Subject, nil, nil)
@@ -90,6 +91,7 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 
 // Every field of the message is one that DecodeBrief knows.
 func TestDecodeBriefKnowsEveryField(t *testing.T) {
+	t.Parallel()
 	var m hookstartv1.ExecutionStart
 	if err := proto.Unmarshal(full(t).Data, &m); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 // A request for messages that is answered before it counts as sent must not be the last one.
 func TestNextAsksForMore(t *testing.T) {
+	t.Parallel()
 	const messages = 40
 	server := natstest.Start(t)
 	// Each write is a flush, and one that asks for messages comes back late.

@@ -35,6 +35,7 @@ func startJetStream(t *testing.T) jetstream.JetStream {
 // A report neither uses up a delivery's Nats-Msg-Id, nor is one swallowed because another one
 // carries the same.
 func TestReportsKnowNoMessageIDs(t *testing.T) {
+	t.Parallel()
 	js := startJetStream(t)
 	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
@@ -62,6 +63,7 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 
 // Reports that nobody wants any more give way to new ones, and never to starts' room.
 func TestOldReportsGiveWay(t *testing.T) {
+	t.Parallel()
 	js := startJetStream(t)
 	settings := stream.DefaultSettings
 	settings.ProgressMaxBytes = 64 << 10
@@ -81,6 +83,7 @@ func TestOldReportsGiveWay(t *testing.T) {
 
 // On a small disk the stream of reports is smaller, and everything starts all the same.
 func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
+	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 100 << 20 }).Connect(t))
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +100,7 @@ func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 // An installation from before is changed, by however many executors at once, and what it held
 // stays. One that was interrupted in between is completed.
 func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	js := startJetStream(t)
 	ctx := t.Context()
 	config := yesterdays()

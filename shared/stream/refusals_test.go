@@ -13,6 +13,7 @@ import (
 )
 
 func TestRefusalReports(t *testing.T) {
+	t.Parallel()
 	minute := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
 	last := stream.RefusedRequest{At: minute.Add(3 * time.Second), BodyBytes: -1, UserAgent: "curl/8"}
 	good := []stream.RefusalCount{

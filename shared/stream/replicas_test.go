@@ -12,6 +12,7 @@ import (
 // A stream that was created with one replica gets three, and then survives the loss of
 // the server that it was on.
 func TestSetReplicas(t *testing.T) {
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	js, err := jetstream.New(cluster.Connect(t))
 	if err != nil {

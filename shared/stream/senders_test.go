@@ -13,6 +13,7 @@ import (
 )
 
 func TestSenderReports(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
 	good := []stream.SenderSeen{
 		{WorkflowID: "wf", NodeID: "a", VerifiedAt: at, HandshakeAt: at.Add(1), Deliveries: 7, WithoutID: 2, Captured: []byte("sealed")},

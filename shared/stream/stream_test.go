@@ -32,6 +32,7 @@ func newStart() execution.Start {
 }
 
 func TestMessagesKeepEverything(t *testing.T) {
+	t.Parallel()
 	start := newStart()
 	msg, err := stream.StartMessage(start)
 	if err != nil {
@@ -75,6 +76,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 
 // The encoder that is written by hand says what the generated one says.
 func TestStartsAreEncodedAsGenerated(t *testing.T) {
+	t.Parallel()
 	full := newStart()
 	for name, s := range map[string]execution.Start{
 		"full":  full,
@@ -114,6 +116,7 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 }
 
 func TestProgressIsEncodedAsGenerated(t *testing.T) {
+	t.Parallel()
 	for name, p := range map[string]execution.Progress{
 		"running": {ID: id, Status: execution.Running, At: time.Unix(1, 2)},
 		"failed":  {ID: id, Status: execution.Failed, At: time.Unix(1_900_000_000, 999_999_999), Error: strings.Repeat("ü", 200)},
@@ -145,6 +148,7 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 }
 
 func TestDecodeRefusesWhatIsNotAMessage(t *testing.T) {
+	t.Parallel()
 	message := func(change func(*execution.Start)) []byte {
 		s := newStart()
 		change(&s)
@@ -199,6 +203,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestEnsure(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	js, err := jetstream.New(server.Connect(t))
 	if err != nil {
@@ -232,6 +237,7 @@ func TestEnsure(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
+	t.Parallel()
 	if err := stream.DefaultSettings.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -252,6 +258,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestReports(t *testing.T) {
+	t.Parallel()
 	at := time.UnixMicro(1_700_000_000_000_001).UTC()
 	counts := map[string]int64{id: 3}
 	msg, err := stream.DuplicatesMessage("report", at, counts)

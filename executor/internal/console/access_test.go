@@ -11,6 +11,7 @@ import (
 
 // Whoever has not signed in is asked to, and comes back to where they were going.
 func TestEveryPageRequiresSignIn(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	for _, path := range []string{
 		"/", "/workflows", "/workflows/any", "/new-workflow", "/executions", "/executions/any", "/dead-letters", "/refusals", "/accounts", "/keys", "/audit", "/no/such/page",
@@ -38,6 +39,7 @@ func TestEveryPageRequiresSignIn(t *testing.T) {
 }
 
 func TestSignInAndOut(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	for _, token := range []string{"", "wrong", adminToken + "x", adminToken[:5]} {
 		a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {token}, "next": {"/accounts"}})
@@ -76,6 +78,7 @@ func TestSignInAndOut(t *testing.T) {
 }
 
 func TestSignInOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	if a := r.get("/sign-in?once=wrong"); a.status != http.StatusForbidden || len(a.cookies) > 0 {
 		t.Errorf("a wrong nonce: %d, %v", a.status, a.cookies)
@@ -115,6 +118,7 @@ func TestSignInOnce(t *testing.T) {
 
 // Another site can make the browser send requests. None of them changes anything.
 func TestOtherSitesChangeNothing(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	session := r.signIn()
 	account := func(change ...func(*http.Request)) int {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestWords(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	rate := func(requests, seconds int64) string {
 		return rateText(api.RateLimit{Requests: requests, WindowSeconds: seconds})
@@ -30,6 +31,7 @@ func TestWords(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	names := func(steps []step) (all string) {

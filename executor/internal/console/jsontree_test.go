@@ -6,6 +6,7 @@ import (
 )
 
 func TestJSONTree(t *testing.T) {
+	t.Parallel()
 	tree := parseJSONTree([]byte(`{"n":12345678901234567890,"n":1E-2,"s":"é\u0000<","unseen":"a\u202eb\u200bc\ud83d\udc69\u200d\ud83d\udc69\udb40\udc01","list":[true,null,[],{}]}`))
 	var said []string
 	var walk func(*jsonTree)
@@ -27,6 +28,7 @@ func TestJSONTree(t *testing.T) {
 
 // A page stays small, whatever a sender sent.
 func TestJSONTreeIsBounded(t *testing.T) {
+	t.Parallel()
 	wide := parseJSONTree([]byte("[" + strings.Repeat("[1],", 50_000) + "2]"))
 	if wide == nil || wide.Count != 50_001 || int(wide.Left)+len(wide.Children) != wide.Count || len(wide.Children) > maxTreeNodes {
 		t.Errorf("wide: %+v", wide)

@@ -43,6 +43,7 @@ func wantSecured(t *testing.T, what string, a answer) {
 var inline = regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`)
 
 func TestEveryPage(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	token := r.Workflow(t, "orders", "free", true)
 	r.Workflow(t, "invoices", "free", false)
@@ -133,6 +134,7 @@ func TestEveryPage(t *testing.T) {
 
 // Whatever the ingress takes as JSON, there is a page for it.
 func TestPagesOfExtremeInput(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
@@ -156,6 +158,7 @@ func TestPagesOfExtremeInput(t *testing.T) {
 
 // What a tree leaves out of an output is in the raw text, as it is of an input.
 func TestPageOfALongOutput(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "orders", "free", true)
 	id := r.execution("orders", "{}")
@@ -207,6 +210,7 @@ func (r *rig) refused(workflowID, code string, n int64, userAgent string) {
 }
 
 func TestAssets(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	page := r.get("/sign-in").body
 	found := regexp.MustCompile(`/assets/[0-9a-f]+/[a-z.]+`).FindAllString(page, -1)
@@ -229,6 +233,7 @@ func TestAssets(t *testing.T) {
 }
 
 func TestPagesOfWorkflows(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	for i := range 30 {
 		r.Workflow(t, fmt.Sprintf("orders-%02d", i), "pro", false)
@@ -255,6 +260,7 @@ func TestPagesOfWorkflows(t *testing.T) {
 // Who looks for the ID that a sender was given gets to that execution; any other ID may be
 // that of a delivery.
 func TestAnExecutionIsFoundByItsID(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "orders", "free", true)
 	id := r.execution("orders", `{}`)
@@ -274,6 +280,7 @@ func TestAnExecutionIsFoundByItsID(t *testing.T) {
 
 // Pages of 25 follow each other without a gap, whatever arrives meanwhile.
 func TestPaging(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "orders", "free", true)
 	var batch store.Batch
@@ -318,6 +325,7 @@ func TestPaging(t *testing.T) {
 
 // Refusals of the time that was asked for, by pages of 25; the links keep it.
 func TestPagesOfRefusals(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	session := r.signIn()
 	if a := r.get("/refusals", session); !strings.Contains(a.body, "Nothing was refused") {
@@ -359,6 +367,7 @@ func TestPagesOfRefusals(t *testing.T) {
 
 // What failed and what could not be decoded, by pages of 25, and what can be requeued of it.
 func TestPagesOfDeadLetters(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	token := r.Workflow(t, "orders", "free", true)
 	session := r.signIn()
@@ -433,6 +442,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 // Before a plan is changed, what would stop is named: of what works now, that which was
 // activated last.
 func TestPlanChange(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	for _, id := range []string{"zeta", "beta", "eta", "alpha", "iota", "gamma", "kappa"} {
 		r.Workflow(t, id, "pro", true)
@@ -502,6 +512,7 @@ func TestPlanChange(t *testing.T) {
 
 // What leads to a deleted workflow, or would run it again, is not there; its executions are.
 func TestExecutionsOfADeletedWorkflow(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "gone", "free", true)
 	id := r.execution("gone", "{}")
@@ -522,6 +533,7 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 
 // A plan without webhooks is not mended by switching other workflows off.
 func TestAdviceOnAPlanWithoutWebhooks(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.Workflow(t, "on", "free", true)
 	r.Workflow(t, "off", "free", false)

@@ -11,6 +11,7 @@ import (
 
 // However many causes there are, a chart tells a few apart, and leaves none out.
 func TestChartOfCauses(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	session := r.signIn()
 	if body := r.get("/", session).body; strings.Count(body, "None in the last hour.") != 2 {

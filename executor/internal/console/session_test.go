@@ -3,6 +3,7 @@ package console
 import "testing"
 
 func TestLocalPath(t *testing.T) {
+	t.Parallel()
 	for target, want := range map[string]string{
 		"/":                              "/",
 		"/workflows/orders?node=a&x=%2F": "/workflows/orders?node=a&x=%2F",

@@ -96,6 +96,7 @@ func (r *rig) run(nc *nats.Conn, o runner.Options, handle runner.Handler) (stop 
 }
 
 func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
+	t.Parallel()
 	r := start(t, "a", "b")
 	before := time.Now().Add(-time.Second)
 	r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "one"})
@@ -149,6 +150,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 
 // A runner that was killed is missed after a few seconds, and what it had begun waits.
 func TestAKilledRunnerIsMissed(t *testing.T) {
+	t.Parallel()
 	r := start(t, "a")
 	nc := r.nats.Connect(t, nats.NoReconnect())
 	began := make(chan struct{}, 1)
@@ -177,6 +179,7 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 
 // Runners that do not say that they are there are counted by what they ask for.
 func TestOtherRunners(t *testing.T) {
+	t.Parallel()
 	r := start(t, "a", "b")
 	config := stream.RunnerGroup{Queue: "a", Group: "x"}.ConsumerConfig(time.Minute)
 	config.Durable, config.FilterSubject = "mine", "executions.start.*.>"
@@ -193,6 +196,7 @@ func TestOtherRunners(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	r := start(t, "a")
 	want := func(text string) {
 		t.Helper()
@@ -220,6 +224,7 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 
 // A queue that a workflow has just named is in what is found from then on, however short ago the last look was.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	named := []string{"a"}
 	watch, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.js, Named: func() []string { return named }, Recorder: "executor"})

@@ -227,6 +227,7 @@ func (r *rig) pending() (n uint64) {
 }
 
 func TestALife(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	id := r.begin("wf")
 	r.progress(id, execution.Running)
@@ -247,6 +248,7 @@ func TestALife(t *testing.T) {
 }
 
 func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.store.setAway(true)
 	var ids []string
@@ -305,6 +307,7 @@ const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workf
 // What cannot be read, or is refused by the database for what it holds, is put aside and
 // blocks nothing.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.alter(refuse)
 	before := r.begin("wf")
@@ -337,6 +340,7 @@ func TestPoison(t *testing.T) {
 
 // What is refused and cannot be put aside either is tried for as long as it takes.
 func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.alter(refuse)
 	r.alter(`CREATE TRIGGER refuse_aside BEFORE INSERT ON unreadable BEGIN SELECT RAISE(ABORT, 'nor here'); END`)
@@ -353,6 +357,7 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 // A database that answers, and cannot write what is to be recorded, is not the data's
 // fault: whatever else it can still write, nothing is put aside, and nothing acknowledged.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`) // which every start needs, and no dead letter
 	var ids []string
@@ -379,6 +384,7 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 // A transaction that does not end in time is given up; smaller ones are tried. Meanwhile it
 // is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.store.setTooBig(2)
 	var all sync.WaitGroup
@@ -396,6 +402,7 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 
 // While the database is away, attempts and log lines do not grow with what waits.
 func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.store.setAway(true)
 	minute := time.Now().UTC().Truncate(time.Minute)
@@ -423,6 +430,7 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 // A server that came back without the consumer says nothing of it: the consumer is missed,
 // and made anew.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	first := r.begin("wf")
 	r.await("it is recorded and acknowledged", func() bool { return r.has(first, execution.Queued) && r.pending() == 0 })
@@ -447,6 +455,7 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 // A runner reports of what it was given. What it says of another's execution changes nothing
 // and is counted; an ID that could be a delivery's makes no difference.
 func TestForgedProgress(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	id := r.begin("wf")
 	forged := func(queue, workflowID string) (*nats.Msg, error) {
@@ -480,6 +489,7 @@ func TestForgedProgress(t *testing.T) {
 // Progress that comes before its start is kept until that is recorded, however long it takes:
 // another executor may have it, and be frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	id := uuid.NewString()
 	r.progress(id, execution.Running)
@@ -495,6 +505,7 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 // Reports about executions that nobody knows hold nothing up: they are taken at once, and none
 // comes again.
 func TestUnknownReportsHoldNothingUp(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	const flood = 300
 	for range flood {
@@ -519,6 +530,7 @@ func TestUnknownReportsHoldNothingUp(t *testing.T) {
 // An installation of before has reports among its starts; and what cannot be read of one stream
 // is told from that of the other, whose sequences are the same.
 func TestReportsThatAreStillAmongStarts(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	change := func(name string, subjects ...string) {
 		t.Helper()
@@ -551,6 +563,7 @@ func TestReportsThatAreStillAmongStarts(t *testing.T) {
 }
 
 func TestReportsCountOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	id := r.begin("wf")
 	report, err := stream.DuplicatesMessage("report", time.Now(), map[string]int64{id: 2})
@@ -569,6 +582,7 @@ func TestReportsCountOnce(t *testing.T) {
 }
 
 func TestItGoesOnAfterTheServerWasAway(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	first := r.begin("wf")
 	r.await("it is recorded", func() bool { return r.has(first, execution.Queued) })
@@ -583,6 +597,7 @@ func TestItGoesOnAfterTheServerWasAway(t *testing.T) {
 }
 
 func TestReportsOfRefusalsCountOnce(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	minute := time.Now().UTC().Truncate(time.Minute)
 	count := stream.RefusalCount{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 2, Last: stream.RefusedRequest{At: minute.Add(time.Second), BodyBytes: 7, UserAgent: "curl"}}

@@ -47,6 +47,7 @@ var (
 // A power cut took the stream back, and it has grown again past what its consumers had acknowledged: what was
 // accepted since is recorded and run, and what was lost has an end.
 func TestAStreamThatWasTakenBack(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	var lost []string
 	for range 5 {
@@ -96,6 +97,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 
 // The database was lost, not the stream: nothing is run again.
 func TestADatabaseThatWasLostRewindsNothing(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	r.stop()
 	if err := r.js.DeleteConsumer(t.Context(), stream.Name, recorder.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

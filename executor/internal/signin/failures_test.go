@@ -19,6 +19,7 @@ func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 }
 
 func TestFailuresWaitLongerAndLonger(t *testing.T) {
+	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())
 	now, waited := clock(f)
 	for range freeTries {
@@ -59,6 +60,7 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 
 // Neither the table nor what waits grows without bound.
 func TestFailuresAreBounded(t *testing.T) {
+	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())
 	clock(f)
 	for i := range maxSources + 1000 {
@@ -76,6 +78,7 @@ func TestFailuresAreBounded(t *testing.T) {
 }
 
 func TestSource(t *testing.T) {
+	t.Parallel()
 	for remote, want := range map[string]string{
 		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32",
 		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",

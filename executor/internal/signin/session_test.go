@@ -12,6 +12,7 @@ import (
 )
 
 func TestSessionsEndAndAreSigned(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(token string, now *time.Time) sessions {
 		s := newSessions(token)
@@ -56,6 +57,7 @@ func TestSessionsEndAndAreSigned(t *testing.T) {
 }
 
 func TestSessionCookieIsSecureOverTLS(t *testing.T) {
+	t.Parallel()
 	s := newSessions("token")
 	for _, c := range []struct {
 		what      string
@@ -104,6 +106,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 
 // What was printed at the start and kept in a journal signs nobody in.
 func TestSignInOnceEnds(t *testing.T) {
+	t.Parallel()
 	for after, want := range map[time.Duration]bool{onceLifetime - time.Second: true, onceLifetime + time.Second: false} {
 		o := newOnce("nonce")
 		o.now = func() time.Time { return time.Now().Add(after) }

@@ -9,6 +9,7 @@ import (
 )
 
 func TestParseAck(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Ack{
 		`{"stream":"EXECUTIONS","seq":18446744073709551615}`:              {Sequence: 18446744073709551615},
 		`{"stream":"EXECUTIONS","domain":"hub","seq":7,"duplicate":true}`: {Sequence: 7, Duplicate: true},

@@ -108,6 +108,7 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 // On a cluster concurrent repeats get "in process" from the server; nobody who asks here
 // does, and exactly one of them is the first.
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	publishers := []*publish.Publisher{
 		newPublisher(t, connect(t, cluster.URLs()), 3, 30*time.Second),
@@ -145,6 +146,7 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 // While leaders come and go, whatever has a delivery ID is stored once, and its sender is
 // told so without noticing.
 func TestLeadersThatGoAreNotNoticed(t *testing.T) {
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	p := newPublisher(t, connect(t, cluster.URLs()), 3, 30*time.Second)
 	var (
@@ -194,6 +196,7 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 // While the server is away the answer is no, soon; afterwards nothing turns up that was
 // refused.
 func TestNoGhosts(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	nc := connect(t, server.URL())
 	p := newPublisher(t, nc, 1, 3*time.Second)
@@ -231,6 +234,7 @@ func TestNoGhosts(t *testing.T) {
 // A server that hangs: whoever has a delivery ID may be told no although the message is
 // stored later; sent again, it is recognised, and stored once.
 func TestAServerThatHangs(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	p := newPublisher(t, connect(t, server.URL()), 1, 1500*time.Millisecond)
 	server.Pause()
@@ -253,6 +257,7 @@ func TestAServerThatHangs(t *testing.T) {
 // No answer to a first attempt, and one to the second: the nonce tells this request's own message from one that
 // another request, or an ingress that set no nonce yet, has stored. Only what this very request has stored is no repeat, and what has no delivery ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	nc := connect(t, server.URL())
 	p := newPublisher(t, nc, 1, 30*time.Second)
@@ -333,6 +338,7 @@ func TestTroubleIsRemembered(t *testing.T) {
 }
 
 func TestPublishingAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
 	js, err := jetstream.New(nc)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 
 // How long a process may take to say what it is awaited to say, and to end after SIGTERM.
 const (
-	awaitTimeout = 30 * time.Second
+	awaitTimeout = 2 * time.Minute
 	endTimeout   = 60 * time.Second
 )
 

@@ -64,6 +64,7 @@ func eventually(t *testing.T, what string, try func() error) {
 }
 
 func TestDataSurvives(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		start   func(testing.TB, ...natstest.Option) *natstest.Node
@@ -109,6 +110,7 @@ func TestDataSurvives(t *testing.T) {
 }
 
 func TestFolderIsLockedByAProcess(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	other, err := embednats.Start(embednats.Options{StoreDir: server.StoreDir(), NoListener: true})
 	if err == nil {
@@ -127,6 +129,7 @@ func TestFolderIsLockedByAProcess(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	for _, start := range []func(testing.TB, ...natstest.Option) *natstest.Node{natstest.Start, natstest.StartProcess} {
 		server := start(t, func(o *embednats.Options) { o.MaxPayload = 100 }, func(o *embednats.Options) { o.Name = "mine" })
 		nc := server.Connect(t)
@@ -137,6 +140,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestPausedProcessDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	nc := server.Connect(t)
 	if err := nc.FlushTimeout(5 * time.Second); err != nil {
@@ -158,6 +162,7 @@ func TestPausedProcessDoesNotAnswer(t *testing.T) {
 }
 
 func TestClusterSurvivesTheLossOfALeader(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		start func(testing.TB, int, ...natstest.Option) *natstest.Cluster
@@ -201,6 +206,7 @@ func TestClusterSurvivesTheLossOfALeader(t *testing.T) {
 var orphan = flag.String("orphan", "", "for TestChildEndsWithItsParent: start a server process, \"running\" or \"paused\", and wait to be killed")
 
 func TestChildEndsWithItsParent(t *testing.T) {
+	t.Parallel()
 	if *orphan != "" {
 		server := natstest.StartProcess(t)
 		if *orphan == "paused" {

@@ -21,6 +21,7 @@ import (
 )
 
 func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	one, _ := registrytest.StartIngress(t, server.Connect(t))
@@ -68,6 +69,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 }
 
 func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	slow, announcer := registrytest.StartIngress(t, server.Connect(t))
@@ -99,6 +101,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 
 // It may take an ingress long to catch up; changes wait for it from the beginning.
 func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "wf", "free", false)
@@ -164,6 +167,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 // Somebody may have announced himself who is not heard yet: who hears nothing confirms
 // nothing.
 func TestARollThatHearsNothing(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	roll, err := agree.CallRoll(t.Context(), server.Connect(t))
 	if err != nil {
@@ -184,6 +188,7 @@ func TestARollThatHearsNothing(t *testing.T) {
 }
 
 func TestASnapshotLoadsWhatIsThere(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	empty, _ := registrytest.StartIngress(t, server.Connect(t))
@@ -209,6 +214,7 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 }
 
 func TestFollowingGoesOnAfterTheServerWasAway(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	i, _ := registrytest.StartIngress(t, server.Connect(t))
@@ -231,6 +237,7 @@ func TestFollowingGoesOnAfterTheServerWasAway(t *testing.T) {
 
 // A process that is cut from NATS must not rely on what it knew.
 func TestALeaseRunsOutAndComesBack(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	r := registrytest.Start(t, server.Connect(t))
 	lease := agree.NewLease(server.Connect(t), r.Follower)
@@ -251,6 +258,7 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 // What the server has sent into a dead connection counts as delivered, and must be asked for
 // again, rather than waited for until heartbeats are missed.
 func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "wf", "pro", false)

@@ -17,6 +17,7 @@ import (
 
 // A server that restarts while a process starts must not end that process.
 func TestAnnounceWaitsForNATS(t *testing.T) {
+	t.Parallel()
 	server := natstest.StartProcess(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)

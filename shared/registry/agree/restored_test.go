@@ -80,6 +80,7 @@ func inForce(t *testing.T, change func(context.Context) error) {
 // The store is put back to an earlier copy while the processes run. What was changed since
 // is not in force any more, and what is changed next is.
 func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "kept", "pro", true)
@@ -121,6 +122,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 
 // The bucket is deleted and created anew while the processes run.
 func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "old", "pro", true)

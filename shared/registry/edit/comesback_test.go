@@ -108,6 +108,7 @@ func (r recreated) hasItsSecrets() {
 
 // The secrets are deleted between the new token and the new record, or right after both.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
+	t.Parallel()
 	for name, recordFirst := range map[string]bool{"deleted before the record is stored": false, "deleted after it": true} {
 		t.Run(name, func(t *testing.T) {
 			r := startRecreated(t)
@@ -153,6 +154,7 @@ func (h *heldDirectory) Apply(c registry.Change) {
 
 // Who deletes has not heard yet that the workflow came back.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
+	t.Parallel()
 	r := startRecreated(t)
 	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
 	release := sync.OnceFunc(late.hold.Unlock)

@@ -52,6 +52,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 
 // A workflow that goes while it is switched is not found. It has nothing to do with the plan.
 func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
+	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "wf", "free", true)
 	have, _ := r.Directory.Workflow("wf")

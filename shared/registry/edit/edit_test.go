@@ -19,6 +19,7 @@ import (
 )
 
 func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
@@ -67,6 +68,7 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 }
 
 func TestOfTwoRacingActivationsOneWins(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	editors := []*registrytest.Registry{registrytest.Start(t, server.Connect(t)), registrytest.Start(t, server.Connect(t))}
 	ctx := t.Context()
@@ -98,6 +100,7 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 
 // A process may die between the two writes of a switch.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
@@ -147,6 +150,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 }
 
 func TestPutWorkflow(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
@@ -207,6 +211,7 @@ func TestPutWorkflow(t *testing.T) {
 }
 
 func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
@@ -244,6 +249,7 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 }
 
 func TestParsePlans(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{
 		``, `{}`, `[]`, `[{"id":"a b","rateLimit":{"requests":1,"windowSeconds":1}}]`, `[{"id":"a"}]`,
 		`[{"id":"a","rateLimit":{"requests":1,"windowSeconds":1},"typo":1}]`,

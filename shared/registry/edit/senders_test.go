@@ -54,6 +54,7 @@ func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified [
 const first, second, third = "the-first-secret", "the-second-secret", "the-third-secret"
 
 func TestSenders(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	keys := keysOf(t, seal.NewLine())
 	r := registrytest.StartSealed(t, server.Connect(t), keys)
@@ -129,6 +130,7 @@ func TestSenders(t *testing.T) {
 }
 
 func TestSendersThatCannotWork(t *testing.T) {
+	t.Parallel()
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
 	r.Workflow(t, "wf", "free", true)
 	for name, spec := range map[string]edit.SenderSpec{
@@ -163,6 +165,7 @@ func TestSendersThatCannotWork(t *testing.T) {
 }
 
 func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
+	t.Parallel()
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
 	r.Workflow(t, "wf", "free", true)
 	spec := edit.SenderSpec{Preset: "meta", Secrets: []string{first}, Settings: map[string]string{"verifyToken": "chosen-by-me"}}
@@ -180,6 +183,7 @@ func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
 }
 
 func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
+	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "wf", "free", true)
 	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}}); !errors.Is(err, seal.ErrNoKey) {
@@ -207,6 +211,7 @@ func inNATS(t *testing.T, server *natstest.Node, text string) bool {
 }
 
 func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.StartSealed(t, server.Connect(t), keysOf(t, seal.NewLine()))
 	token := r.Workflow(t, "wf", "free", true)
@@ -229,6 +234,7 @@ func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
 }
 
 func TestReseal(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	before := registrytest.Start(t, server.Connect(t)) // without a key
 	ctx := t.Context()
@@ -276,6 +282,7 @@ func TestReseal(t *testing.T) {
 
 // Of an ingress that has no sender for a node yet, or still, no request may pass as that of one.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	keys := keysOf(t, seal.NewLine())
 	r := registrytest.StartSealed(t, server.Connect(t), keys)

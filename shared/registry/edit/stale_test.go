@@ -20,6 +20,7 @@ import (
 // A process that was frozen, or cut from NATS, knows an old registry: nothing that it does not
 // have to write may be answered from that.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
+	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "on", "pro", true)
 	r.Workflow(t, "off", "pro", false)
@@ -130,6 +131,7 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 
 // A change that cannot be made must not keep NATS busy.
 func TestAChangePausesBetweenItsTries(t *testing.T) {
+	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	r.Workflow(t, "wf", "pro", true)
 	var tries atomic.Int32

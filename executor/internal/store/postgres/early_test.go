@@ -12,6 +12,7 @@ import (
 
 // What is kept of executions that are not recorded is bounded: the oldest goes.
 func TestEarlyProgressIsBounded(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Start(t)
 	s, err := postgres.Open(t.Context(), url)
 	if err != nil {

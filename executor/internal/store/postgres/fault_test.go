@@ -28,6 +28,7 @@ func wantBlame(t *testing.T, s *Store, what string, r store.Record, data bool) {
 }
 
 func TestWhoIsAtFault(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.Start(t)+"&lock_timeout=50ms")
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ func TestOpenErrorsAreOneLineWithoutThePassword(t *testing.T) {
 }
 
 func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]string{
 		"":                                   "postgres://user:password@host",
 		"postgres://u:secret@127.0.0.1:1/db": "cannot open the database db on 127.0.0.1 port 1 as u: ",
@@ -63,6 +64,7 @@ func TestOpenErrorsSayWhatIsWrong(t *testing.T) {
 }
 
 func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Start(t)
 	s, err := Open(t.Context(), url)
 	if err != nil {
@@ -89,6 +91,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 // The database goes away as in a crash and comes back: errors meanwhile, then the same
 // store goes on, and what it returned is still there.
 func TestDatabaseAwayAndBack(t *testing.T) {
+	t.Parallel()
 	server := pgtest.StartServer(t)
 	s, err := Open(t.Context(), server.URL())
 	if err != nil {
@@ -126,6 +129,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 
 // Whatever the server's defaults are.
 func TestConnectionSettings(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Start(t)
 	s, err := Open(t.Context(), url+"&synchronous_commit=off&lock_timeout=1234ms&default_transaction_isolation=serializable")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // A list of the newest walks an index in its order; nothing is sorted. Also when the
 // table has grown since it was last analysed.
 func TestListUsesItsIndex(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), pgtest.Start(t))
 	if err != nil {
 		t.Fatal(err)

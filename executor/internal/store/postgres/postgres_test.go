@@ -14,6 +14,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := postgres.Open(t.Context(), pgtest.Start(t))
@@ -25,6 +26,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractShared(t *testing.T) {
+	t.Parallel()
 	storetest.RunShared(t, func(t *testing.T) func(context.Context) (store.Store, error) {
 		t.Helper()
 		url := pgtest.Start(t)
@@ -33,6 +35,7 @@ func TestContractShared(t *testing.T) {
 }
 
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	storetest.RunBackup(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := postgres.Open(t.Context(), pgtest.Start(t))

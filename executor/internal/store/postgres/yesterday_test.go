@@ -16,6 +16,7 @@ var yesterday string
 
 // A database that the first version made is brought up to date, with what is in it.
 func TestYesterdaysDatabase(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Start(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {

@@ -42,6 +42,7 @@ func wide(t *testing.T, n int) (path string) {
 
 // Two processes open a wide database at once: each record is there once, as it was.
 func TestWideRecordsAreCarriedOver(t *testing.T) {
+	t.Parallel()
 	const n = 3*carryAtOnce + 17
 	path := wide(t, n)
 	opened := make(chan *Store, 2)
@@ -97,6 +98,7 @@ func TestWideRecordsAreCarriedOver(t *testing.T) {
 
 // A process that ends while it carries records over leaves what the next one completes.
 func TestCarryingOverGoesOn(t *testing.T) {
+	t.Parallel()
 	const n = 2*carryAtOnce + 5
 	path := wide(t, n)
 	db, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
@@ -133,6 +135,7 @@ func TestCarryingOverGoesOn(t *testing.T) {
 
 // Back to wide records and to narrow ones again, nothing is lost.
 func TestNarrowRecordsCanBeMadeWideAgain(t *testing.T) {
+	t.Parallel()
 	path := wide(t, 50)
 	s := mustOpen(t, path)
 	before, err := s.List(t.Context(), store.Filter{}, store.Position{}, 100)

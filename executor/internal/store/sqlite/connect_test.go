@@ -9,6 +9,7 @@ import (
 
 // Another process has the file locked like this while it turns it to WAL mode.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
 	other, err := sql.Open("sqlite", path+"?_txlock=immediate")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 // What is kept of executions that are not recorded is bounded: the oldest goes.
 func TestEarlyProgressIsBounded(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
 	s, err := sqlite.Open(t.Context(), path)
 	if err != nil {

@@ -18,6 +18,7 @@ func someRecord() store.Record {
 }
 
 func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "new", "folders")
 	path := filepath.Join(folder, "hook start?%41#&ü.db")
 	s, err := Open(t.Context(), path)
@@ -40,6 +41,7 @@ func TestOpenCreatesFolderAndFileForItsUserOnly(t *testing.T) {
 }
 
 func TestOpenExplainsPathsThatCannotWork(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, []byte("not a database, but long enough to be looked at as if it were one, as it has a header of 100 bytes"), 0o600); err != nil {
@@ -75,6 +77,7 @@ func TestOpenExplainsPathsThatCannotWork(t *testing.T) {
 }
 
 func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
 	s, err := Open(t.Context(), path)
 	if err != nil {
@@ -101,6 +104,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 // What was acknowledged is in the files at that moment: a copy of them is what a machine
 // that fails there finds.
 func TestApplySurvivesCrash(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	s, err := Open(t.Context(), filepath.Join(folder, "hookstart.db"))
 	if err != nil {
@@ -131,6 +135,7 @@ func TestApplySurvivesCrash(t *testing.T) {
 }
 
 func TestConnectionsSyncEveryCommitAndReadersCannotWrite(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 // A list of the newest walks an index in its order; nothing is sorted but records of the same time.
 func TestListUsesItsIndex(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +55,7 @@ func TestListUsesItsIndex(t *testing.T) {
 
 // A delivery ID is looked up: in the index of IDs, or in that of the delivery IDs that none is computed of.
 func TestADeliveryIsLookedUp(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	if err != nil {
 		t.Fatal(err)

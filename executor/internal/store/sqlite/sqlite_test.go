@@ -11,6 +11,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -22,6 +23,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestContractShared(t *testing.T) {
+	t.Parallel()
 	storetest.RunShared(t, func(t *testing.T) func(context.Context) (store.Store, error) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "hookstart.db")
@@ -30,6 +32,7 @@ func TestContractShared(t *testing.T) {
 }
 
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	storetest.RunBackup(t, func(t *testing.T) store.Store {
 		t.Helper()
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -14,6 +14,7 @@ var yesterday string
 
 // A database that the first version made is brought up to date, with what is in it.
 func TestYesterdaysDatabase(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
 	db, err := sql.Open("sqlite", path)
 	if err != nil {

@@ -20,8 +20,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 	for group, tests := range groups {
 		t.Run(group, func(t *testing.T) {
+			t.Parallel()
 			for name, test := range tests {
 				t.Run(name, func(t *testing.T) {
+					t.Parallel()
 					test(t, closing(t, open(t)))
 				})
 			}
@@ -34,7 +36,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 func RunShared(t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error))) {
 	t.Helper()
 	for name, test := range sharedTests {
-		t.Run(name, func(t *testing.T) { test(t, create(t)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, create(t))
+		})
 	}
 }
 
