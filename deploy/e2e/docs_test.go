@@ -51,14 +51,14 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	readme := string(file(t, repository+"/README.md"))
 	codes := []string{
 		api.CodeUnauthorized, api.CodeForbidden, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
-		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeTooManySecrets, api.CodeLastSecret, api.CodeSecretsKeyMissing, api.CodeNotFailed, api.CodeInputExpired,
+		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeTooManySecrets, api.CodeLastSecret, api.CodeSecretsKeyMissing, api.CodeSenderCannotSign, api.CodeEndpointUnreachable, api.CodeNotFailed, api.CodeInputExpired,
 		api.CodeNotFinished, api.CodeBodyNotKept, api.CodeAccountNotEmpty,
 		api.CodeUndecodable, api.CodeRefused, api.CodeNotConfirmed, api.CodeUnavailable, api.CodeInternal,
 	}
 	for _, code := range []webhook.Code{
 		webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing, webhook.TokenMissing, webhook.BodyTooLarge, webhook.WorkflowNotFound,
 		webhook.TokenInvalid, webhook.WebhooksNotInPlan, webhook.PlanLimitExceeded, webhook.RateLimited, webhook.WorkflowInactive, webhook.DeliveryIDInvalid,
-		webhook.BodyUnreadable, webhook.JSONInvalid, webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.Internal,
+		webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired, webhook.BodyUnreadable, webhook.JSONInvalid, webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.Internal,
 	} {
 		codes = append(codes, string(code))
 	}

@@ -21,15 +21,16 @@ type installation struct {
 	urls      []string // of the ingresses
 }
 
-func install(t *testing.T, ingresses int) *installation {
+// install starts an executor and ingresses. flags are for each of them.
+func install(t *testing.T, ingresses int, flags ...string) *installation {
 	t.Helper()
 	i := &installation{nats: natstest.Start(t)}
-	i.executor = launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(),
-		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	i.executor = launch(t, "executor", append([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL(),
+		"--database-url=sqlite:" + filepath.Join(t.TempDir(), "executions.db"), "--admin-token=" + adminToken, "--public-url=https://hooks.example.com"}, flags...)...)
 	i.api = "http://" + i.executor.Await(`"addr":"([^"]+)".*executor is ready`)
 	i.client = apiclient.New(i.api, adminToken)
 	for range ingresses {
-		p := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL())
+		p := launch(t, "ingress", append([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL()}, flags...)...)
 		i.ingresses = append(i.ingresses, p)
 	}
 	for _, p := range i.ingresses {

@@ -185,6 +185,7 @@ func TestSenderPages(t *testing.T) {
 			b.check(err)
 			b.do(chromedp.EmulateViewport(look.width, 900))
 			b.visit("/workflows/" + state.workflow)
+			b.wait(fragmentsAreThere)
 			state.do(b)
 			b.do(chromedp.Evaluate[chromedp.Void](axe))
 			if found := violations(b); found != "" {

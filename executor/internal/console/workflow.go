@@ -169,6 +169,9 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	return t, nil
 }
 
+// OnlyItSigns says that a test cannot be signed: hookstart has the sender's public key.
+func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
+
 // place is where something is in a request.
 type place struct {
 	Name  string // of a header or a field; a JSON pointer

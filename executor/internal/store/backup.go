@@ -19,6 +19,7 @@ type Part struct {
 	Minutes    []MinuteCount    `json:",omitempty"`
 	Refusals   []Refusal        `json:",omitempty"`
 	Audit      []AuditEntry     `json:",omitempty"`
+	Senders    []SenderSeen     `json:",omitempty"`
 }
 
 // KeptMessage is an unreadable message, and when it was dismissed; zero: it was not.
@@ -102,7 +103,7 @@ func (p Part) Storable() Part {
 		u.Subject, u.Reason, u.At, u.DismissedAt = Text(u.Subject), Text(u.Reason), Time(u.At), Time(u.DismissedAt)
 		s.Unreadable[i] = u
 	}
-	s.Refusals = StorableRefusals(p.Refusals)
+	s.Refusals, s.Senders = StorableRefusals(p.Refusals), StorableSenders(p.Senders)
 	s.Early = make([]Early, len(p.Early))
 	for i, e := range p.Early {
 		e.ID, e.Queue, e.WorkflowID, e.Status = Text(e.ID), Text(e.Queue), Text(e.WorkflowID), execution.Status(Text(string(e.Status)))

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// SenderSeen is what was seen of the sender of one trigger node.
+// SenderSeen is what was seen of the sender of one trigger node. Its JSON is in backups: see Part.
 type SenderSeen struct {
 	WorkflowID, NodeID string
 
-	VerifiedAt  time.Time // of the last verified request; zero: none
-	HandshakeAt time.Time // of the last handshake; zero: none
+	VerifiedAt  time.Time `json:",omitzero"` // of the last verified request; zero: none
+	HandshakeAt time.Time `json:",omitzero"` // of the last handshake; zero: none
 
-	RefusedAt     time.Time // of the last request that was refused by its signature; zero: none
+	RefusedAt     time.Time `json:",omitzero"` // of the last request that was refused by its signature; zero: none
 	RefusedCode   string    // its code
 	RefusedReason string    // why, in words
 

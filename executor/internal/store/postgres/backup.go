@@ -94,6 +94,11 @@ func backUpCounts(ctx context.Context, tx pgx.Tx, parts *store.Parts) error {
 }
 
 func backUpMessages(ctx context.Context, tx pgx.Tx, parts *store.Parts) error {
+	if err := eachRow(ctx, tx, selectSenders+`ORDER BY workflow_id COLLATE "C", node_id COLLATE "C"`, scanSender, func(one store.SenderSeen) error {
+		return parts.Add(len(one.RefusedReason), func(p *store.Part) { p.Senders = append(p.Senders, one) })
+	}); err != nil {
+		return err
+	}
 	if err := eachRow(ctx, tx, selectAudit+`ORDER BY at, id`, scanAudit, func(e store.AuditEntry) error {
 		return parts.Add(len(e.Changes), func(p *store.Part) { p.Audit = append(p.Audit, e) })
 	}); err != nil {
@@ -181,6 +186,7 @@ func (s *Store) Restore(ctx context.Context, part store.Part) error {
 			{len(part.TokenUses), upsertTokenUses, func() []any { return tokenUseArrays(part.TokenUses) }},
 			{len(part.Refusals), upsertRefusals, func() []any { return refusalArrays(part.Refusals) }},
 			{len(part.Audit), insertAudit, func() []any { return auditArrays(part.Audit) }},
+			{len(part.Senders), upsertSenders, func() []any { return senderArrays(part.Senders) }},
 			{len(part.Unreadable), restoreUnreadable, func() []any {
 				return []any{
 					column(part.Unreadable, func(u store.KeptMessage) int64 { return store.Sequence(u.StreamSequence) }),

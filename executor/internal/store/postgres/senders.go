@@ -21,45 +21,51 @@ const upsertSenders = `INSERT INTO senders_seen AS s (workflow_id, node_id, veri
 // AddSenders implements store.Store.
 func (s *Store) AddSenders(ctx context.Context, reportID string, at time.Time, seen []store.SenderSeen) error {
 	seen = store.StorableSenders(seen)
+	return s.write(ctx, "add senders", func(tx pgx.Tx) error {
+		if fresh, err := isNewReport(ctx, tx, reportID, store.Time(at)); err != nil || !fresh {
+			return err
+		}
+		_, err := tx.Exec(ctx, upsertSenders, senderArrays(seen)...)
+		return err
+	})
+}
+
+func senderArrays(seen []store.SenderSeen) []any {
 	text := func(of func(store.SenderSeen) string) []string { return column(seen, of) }
 	moment := func(of func(store.SenderSeen) time.Time) []*time.Time {
 		return column(seen, func(one store.SenderSeen) *time.Time { return optional(of(one)) })
 	}
 	number := func(of func(store.SenderSeen) int64) []int64 { return column(seen, of) }
-	return s.write(ctx, "add senders", func(tx pgx.Tx) error {
-		if fresh, err := isNewReport(ctx, tx, reportID, store.Time(at)); err != nil || !fresh {
-			return err
+	return []any{
+		text(func(one store.SenderSeen) string { return one.WorkflowID }), text(func(one store.SenderSeen) string { return one.NodeID }),
+		moment(func(one store.SenderSeen) time.Time { return one.VerifiedAt }), moment(func(one store.SenderSeen) time.Time { return one.HandshakeAt }),
+		moment(func(one store.SenderSeen) time.Time { return one.RefusedAt }),
+		text(func(one store.SenderSeen) string { return one.RefusedCode }), text(func(one store.SenderSeen) string { return one.RefusedReason }),
+		number(func(one store.SenderSeen) int64 { return one.Deliveries }), number(func(one store.SenderSeen) int64 { return one.WithoutID }),
+		number(func(one store.SenderSeen) int64 { return one.Refused }),
+	}
+}
+
+const selectSenders = `SELECT workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, refused_reason, deliveries, without_id, refused FROM senders_seen `
+
+func scanSender(row pgx.CollectableRow) (one store.SenderSeen, err error) {
+	var verified, handshake, refused *time.Time
+	err = row.Scan(&one.WorkflowID, &one.NodeID, &verified, &handshake, &refused, &one.RefusedCode, &one.RefusedReason, &one.Deliveries, &one.WithoutID, &one.Refused)
+	for into, at := range map[*time.Time]*time.Time{&one.VerifiedAt: verified, &one.HandshakeAt: handshake, &one.RefusedAt: refused} {
+		if at != nil {
+			*into = at.UTC()
 		}
-		_, err := tx.Exec(ctx, upsertSenders,
-			text(func(one store.SenderSeen) string { return one.WorkflowID }), text(func(one store.SenderSeen) string { return one.NodeID }),
-			moment(func(one store.SenderSeen) time.Time { return one.VerifiedAt }), moment(func(one store.SenderSeen) time.Time { return one.HandshakeAt }),
-			moment(func(one store.SenderSeen) time.Time { return one.RefusedAt }),
-			text(func(one store.SenderSeen) string { return one.RefusedCode }), text(func(one store.SenderSeen) string { return one.RefusedReason }),
-			number(func(one store.SenderSeen) int64 { return one.Deliveries }), number(func(one store.SenderSeen) int64 { return one.WithoutID }),
-			number(func(one store.SenderSeen) int64 { return one.Refused }))
-		return err
-	})
+	}
+	return one, err
 }
 
 // SenderSeen implements store.Store.
 func (s *Store) SenderSeen(ctx context.Context, workflowID, nodeID string) (store.SenderSeen, error) {
-	found, err := read(ctx, s, "sender seen", func(row pgx.CollectableRow) (one store.SenderSeen, err error) {
-		var verified, handshake, refused *time.Time
-		err = row.Scan(&verified, &handshake, &refused, &one.RefusedCode, &one.RefusedReason, &one.Deliveries, &one.WithoutID, &one.Refused)
-		for into, at := range map[*time.Time]*time.Time{&one.VerifiedAt: verified, &one.HandshakeAt: handshake, &one.RefusedAt: refused} {
-			if at != nil {
-				*into = at.UTC()
-			}
-		}
-		return one, err
-	}, `SELECT verified_at, handshake_at, refused_at, refused_code, refused_reason, deliveries, without_id, refused
-		FROM senders_seen WHERE workflow_id = $1 AND node_id = $2`, store.Text(workflowID), store.Text(nodeID))
-	one := store.SenderSeen{}
-	if err == nil && len(found) > 0 {
-		one = found[0]
+	found, err := read(ctx, s, "sender seen", scanSender, selectSenders+`WHERE workflow_id = $1 AND node_id = $2`, store.Text(workflowID), store.Text(nodeID))
+	if err != nil || len(found) == 0 {
+		return store.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
-	one.WorkflowID, one.NodeID = workflowID, nodeID
-	return one, err
+	return found[0], nil
 }
 
 // ForgetSender implements store.Store.

@@ -113,6 +113,15 @@ func backUpCounts(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
 }
 
 func backUpMessages(ctx context.Context, tx *sql.Tx, parts *store.Parts) error {
+	if err := rowsOf(ctx, tx, selectSenders+`ORDER BY workflow_id, node_id`, func(rows *sql.Rows) error {
+		one, err := scanSender(rows)
+		if err != nil {
+			return err
+		}
+		return parts.Add(len(one.RefusedReason), func(p *store.Part) { p.Senders = append(p.Senders, one) })
+	}); err != nil {
+		return err
+	}
 	if err := rowsOf(ctx, tx, selectAudit+`ORDER BY at, id`, func(rows *sql.Rows) error {
 		e, err := scanAudit(rows)
 		if err != nil {
@@ -190,6 +199,7 @@ func (s *Store) Restore(ctx context.Context, part store.Part) error {
 			each(ctx, tx, upsertTokenUse, part.TokenUses, func(u store.TokenUse) []any { return []any{u.TokenID, u.At.UnixMicro()} }),
 			each(ctx, tx, upsertRefusal, part.Refusals, refusalValues),
 			each(ctx, tx, insertAudit, part.Audit, auditValues),
+			each(ctx, tx, upsertSender, part.Senders, senderValues),
 			each(ctx, tx, restoreUnreadable, part.Unreadable, func(u store.KeptMessage) []any {
 				return []any{store.Sequence(u.StreamSequence), u.Subject, u.Reason, u.At.UnixMicro(), micros(u.DismissedAt)}
 			}),

@@ -24,25 +24,33 @@ func (s *Store) AddSenders(ctx context.Context, reportID string, at time.Time, s
 		if fresh, err := isNewReport(ctx, tx, reportID, store.Time(at).UnixMicro()); err != nil || !fresh {
 			return err
 		}
-		return each(ctx, tx, upsertSender, store.StorableSenders(seen), func(one store.SenderSeen) []any {
-			return []any{
-				one.WorkflowID, one.NodeID, orNever(one.VerifiedAt), orNever(one.HandshakeAt), orNever(one.RefusedAt), one.RefusedCode, one.RefusedReason,
-				one.Deliveries, one.WithoutID, one.Refused,
-			}
-		})
+		return each(ctx, tx, upsertSender, store.StorableSenders(seen), senderValues)
 	})
+}
+
+func senderValues(one store.SenderSeen) []any {
+	return []any{
+		one.WorkflowID, one.NodeID, orNever(one.VerifiedAt), orNever(one.HandshakeAt), orNever(one.RefusedAt), one.RefusedCode, one.RefusedReason,
+		one.Deliveries, one.WithoutID, one.Refused,
+	}
+}
+
+const selectSenders = `SELECT workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, refused_reason, deliveries, without_id, refused FROM senders_seen `
+
+func scanSender(rows *sql.Rows) (one store.SenderSeen, err error) {
+	var verified, handshake, refused int64
+	err = rows.Scan(&one.WorkflowID, &one.NodeID, &verified, &handshake, &refused, &one.RefusedCode, &one.RefusedReason, &one.Deliveries, &one.WithoutID, &one.Refused)
+	one.VerifiedAt, one.HandshakeAt, one.RefusedAt = unlessNever(verified), unlessNever(handshake), unlessNever(refused)
+	return one, err
 }
 
 // SenderSeen implements store.Store.
 func (s *Store) SenderSeen(ctx context.Context, workflowID, nodeID string) (store.SenderSeen, error) {
 	found := store.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}
-	err := s.read(ctx, "sender seen", func(rows *sql.Rows) error {
-		var verified, handshake, refused int64
-		err := rows.Scan(&verified, &handshake, &refused, &found.RefusedCode, &found.RefusedReason, &found.Deliveries, &found.WithoutID, &found.Refused)
-		found.VerifiedAt, found.HandshakeAt, found.RefusedAt = unlessNever(verified), unlessNever(handshake), unlessNever(refused)
+	err := s.read(ctx, "sender seen", func(rows *sql.Rows) (err error) {
+		found, err = scanSender(rows)
 		return err
-	}, `SELECT verified_at, handshake_at, refused_at, refused_code, refused_reason, deliveries, without_id, refused
-		FROM senders_seen WHERE workflow_id = ? AND node_id = ?`, store.Text(workflowID), store.Text(nodeID))
+	}, selectSenders+`WHERE workflow_id = ? AND node_id = ?`, store.Text(workflowID), store.Text(nodeID))
 	return found, err
 }
 

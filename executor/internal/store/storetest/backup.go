@@ -38,6 +38,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		if got := get(t, to, id(7000)); got.Status != execution.Running {
 			t.Errorf("the early step is not applied: %+v", got)
 		}
+		wantSender(t, to, seenSender())
 		if got := get(t, to, id(2)); got.Duplicates != 3 {
 			t.Errorf("%d duplicates", got.Duplicates)
 		}
@@ -91,8 +92,26 @@ func fill(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	addAudit(t, s, audited(1, "a", "w"), audited(2, "b", "v"))
+	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderSeen{seenSender(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch}}); err != nil {
+		t.Fatal(err)
+	}
 	addDuplicates(t, s, "report", epoch, map[string]int64{id(2): 3, id(9000): 1})
 	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3), refusal("", "not_found", 1, 1, 9))
+}
+
+// seenSender has no field that is zero.
+func seenSender() store.SenderSeen {
+	return store.SenderSeen{
+		WorkflowID: "wf", NodeID: "node", VerifiedAt: epoch, HandshakeAt: epoch.Add(time.Second), RefusedAt: epoch.Add(time.Minute),
+		RefusedCode: "signature_invalid", RefusedReason: "no signature is right", Deliveries: 5, WithoutID: 2, Refused: 3,
+	}
+}
+
+func wantSender(t *testing.T, s store.Store, want store.SenderSeen) {
+	t.Helper()
+	if got, err := s.SenderSeen(t.Context(), want.WorkflowID, want.NodeID); err != nil || got != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
 }
 
 // everyField is a record of which no field is zero but Duplicates, which are apart.

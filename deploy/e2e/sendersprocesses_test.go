@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+// secretsKey is the flag with a new key.
+func secretsKey(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secrets-key")
+	if err := os.WriteFile(file, []byte(seal.NewLine()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "--secrets-key-file=" + file
+}
+
+// Through the API, with two ingress processes: a sender that is set, rotated and removed holds at both from the very
+// next request. HOOKSTART_SENDER_TURNS says how often; each turn is three changes.
+func TestSendersHoldOverTwoProcesses(t *testing.T) {
+	t.Parallel()
+	turns := sizeOf(t, "HOOKSTART_SENDER_TURNS", 40)
+	i := install(t, 2, secretsKey(t))
+	path := makeWorkflow(t, i.client, "bearer")
+	ctx := t.Context()
+	expect := func(turn int, what, secret string, status int) {
+		t.Helper()
+		header := map[string]string{}
+		if secret != "" {
+			header["Authorization"] = "Bearer " + secret
+		}
+		for _, url := range i.urls {
+			if a, err := post(ctx, url+path, header, strings.NewReader("{}")); err != nil || a.status != status {
+				t.Fatalf("turn %d, %s: %+v, %v, want %d", turn, what, a, err, status)
+			}
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	atOnce := int64(0)
+	for turn := range turns {
+		expect(turn, "without a sender", "", http.StatusOK)
+		_, err := i.client.PutSender(ctx, "bearer", "node", api.PutSender{Preset: "bearer", Secrets: []string{"the-first-secret"}})
+		must(err)
+		expect(turn, "not signed", "", http.StatusUnauthorized)
+		expect(turn, "signed", "the-first-secret", http.StatusOK)
+		_, err = i.client.AddSenderSecret(ctx, "bearer", "node", api.AddSenderSecret{Secret: "the-next-secret", EndOthersAfterSeconds: &atOnce})
+		must(err)
+		expect(turn, "the old secret", "the-first-secret", http.StatusUnauthorized)
+		expect(turn, "the next secret", "the-next-secret", http.StatusOK)
+		must(i.client.DeleteSender(ctx, "bearer", "node"))
+	}
+	expect(turns, "without a sender", "", http.StatusOK)
+}
+
+// An ingress that lacks the key of what is sealed does not start: it would let nothing pass at those nodes. It says
+// which flag it needs.
+func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
+	t.Parallel()
+	key := secretsKey(t)
+	i := install(t, 1, key)
+	makeWorkflow(t, i.client, "signed")
+	if _, err := i.client.PutSender(t.Context(), "signed", "node", api.PutSender{Preset: "github", Secrets: []string{"it-is-a-secret"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {secretsKey(t)}} {
+		flags = append(flags, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(), "--log-level=error")
+		output, err := exec.CommandContext(t.Context(), "ingress", flags...).CombinedOutput()
+		ended, is := errors.AsType[*exec.ExitError](err)
+		if !is || ended.ExitCode() != 1 {
+			t.Errorf("%v: %v", flags, err)
+		}
+		if said := strings.TrimSpace(string(output)); !strings.Contains(said, "give this ingress the executor's --secrets-key-file") || strings.Contains(said, "\n") || strings.Contains(said, "it-is-a-secret") {
+			t.Errorf("%v: it says %q", flags, said)
+		}
+	}
+	p := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+i.nats.URL(), key)
+	p.Await(`(ingress is ready)`)
+}
