@@ -49,6 +49,7 @@ const (
 	CodeNotFinished          = "not_finished"
 	CodeBodyNotKept          = "body_not_kept"
 	CodeAccountNotEmpty      = "account_not_empty"
+	CodeChangedSince         = "changed_since"
 	CodeUndecodable          = "undecodable"
 	CodeRefused              = "refused"
 	CodeNotEmpty             = "not_empty"

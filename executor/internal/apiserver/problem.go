@@ -81,6 +81,10 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Account not empty",
 		detail: "The account has workflows or keys. Delete or move the workflows, and revoke the keys, first.",
 	},
+	api.CodeChangedSince: {
+		status: http.StatusPreconditionFailed, title: "Changed since",
+		detail: "The workflow is not the one any more that If-Match names. Read it again, and decide anew.",
+	},
 	api.CodeNotFinished: {
 		status: http.StatusConflict, title: "Not finished",
 		detail: "Only an execution that has ended can be replayed.",

@@ -2,7 +2,11 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,8 +28,9 @@ func (s *server) routeWorkflows(to huma.API) {
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
 		summary: "Create or replace a workflow",
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A trigger node that stays keeps " +
-			"its tokens. Only an inactive workflow can move to another account.",
-		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+			"its tokens; one that is left out is deleted with them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it is of is " +
+			"replaced, so that nobody's change is undone unseen. Only an inactive workflow can move to another account.",
+		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeChangedSince, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, s.putWorkflow)
 	register(to, call{
@@ -60,16 +65,46 @@ type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
-func (s *server) getWorkflow(ctx context.Context, in *WorkflowID) (*output[api.Workflow], error) {
-	return answered(s.Operate.Workflow(ctx, signin.Caller(ctx), in.ID))
+// taggedWorkflow is an answer by which a later PUT can say what it replaces.
+type taggedWorkflow struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Of this version of the workflow, for If-Match."`
+	Body   api.Workflow
+}
+
+func (s *server) getWorkflow(ctx context.Context, in *WorkflowID) (*taggedWorkflow, error) {
+	w, err := s.Operate.Workflow(ctx, signin.Caller(ctx), in.ID)
+	return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 }
 
 func (s *server) putWorkflow(ctx context.Context, in *struct {
 	WorkflowID
-	Body api.PutWorkflow
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
+	Body    api.PutWorkflow
 },
-) (*putOutput[api.Workflow], error) {
-	return stored(s.Operate.PutWorkflow(ctx, signin.Caller(ctx), in.ID, in.Body))
+) (*taggedWorkflow, error) {
+	version, err := versionOf(in.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	out, err := stored(s.Operate.PutWorkflow(ctx, signin.Caller(ctx), in.ID, in.Body, version))
+	return &taggedWorkflow{out.Status, tagOf(out.Body), out.Body}, err
+}
+
+// tagOf is when a workflow was changed last, as an entity tag.
+func tagOf(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
+
+// versionOf reads what tagOf made; "" is the zero time.
+func versionOf(tag string) (time.Time, error) {
+	if tag == "" {
+		return time.Time{}, nil
+	}
+	digits, isTag := strings.CutPrefix(strings.TrimSuffix(tag, `"`), `"`)
+	micros, err := strconv.ParseInt(digits, 16, 64)
+	if err != nil || !isTag || micros <= 0 {
+		return time.Time{}, invalid(api.FieldError{Field: "If-Match", Problem: "must be one ETag of this workflow, as an earlier answer had it"})
+	}
+	return time.UnixMicro(micros), nil
 }
 
 func (s *server) deleteWorkflow(ctx context.Context, in *WorkflowID) (*struct{}, error) {

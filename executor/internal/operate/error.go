@@ -76,6 +76,8 @@ func (s *Service) explain(err error) *Error {
 		return failed(api.CodeSamplePayloadMissing, "")
 	case errors.Is(err, edit.ErrAccountNotEmpty):
 		return failed(api.CodeAccountNotEmpty, "")
+	case errors.Is(err, edit.ErrChangedSince):
+		return failed(api.CodeChangedSince, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
 	case errors.Is(err, edit.ErrTooManySecrets):

@@ -102,11 +102,13 @@ func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
 	return slices.ContainsFunc(w.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == nodeID })
 }
 
-// PutWorkflow creates a workflow, inactive, or replaces it.
-func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow) (PutResult[api.Workflow], error) {
+// PutWorkflow creates a workflow, inactive, or replaces it. Unless ifUpdatedAt is zero, only the one that was changed last
+// then is replaced.
+func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, ifUpdatedAt time.Time) (PutResult[api.Workflow], error) {
 	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
-		Within: by.AccountID, // somebody may make it meanwhile
+		Within:      by.AccountID, // somebody may make it meanwhile
+		IfUpdatedAt: ifUpdatedAt,
 	}
 	for _, t := range put.Triggers {
 		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}

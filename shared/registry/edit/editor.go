@@ -115,7 +115,7 @@ func isVerdict(err error) bool {
 	var invalid *InvalidError
 	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) || errors.Is(err, ErrNotFound) ||
 		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) || errors.Is(err, ErrTooManyTokens) ||
-		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) || errors.Is(err, ErrAccountNotEmpty)
+		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) || errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
 // confirm waits until a revision is in force here and everywhere.

@@ -30,6 +30,9 @@ var ErrNotInPlan = errors.New("the plan has no webhook triggers")
 // ErrAccountNotEmpty means that an account has workflows or keys, and so is not deleted.
 var ErrAccountNotEmpty = errors.New("it has workflows or keys")
 
+// ErrChangedSince means that a workflow is not the one any more that was to be replaced.
+var ErrChangedSince = errors.New("it was changed meanwhile")
+
 // ErrTooManyTokens means that so many old tokens of a node still work that no new one
 // is made.
 var ErrTooManyTokens = errors.New("too many old tokens still work")

@@ -24,6 +24,9 @@ type WorkflowSpec struct {
 	Triggers  []TriggerSpec
 	// Within is the only account in which one that exists may be; of another one it is not found. Empty: any.
 	Within string
+	// IfUpdatedAt: only the workflow that was changed last then, to the microsecond, is replaced, else it is
+	// ErrChangedSince. One that is already as it shall be is no error. Zero: any is, or a new one is made.
+	IfUpdatedAt time.Time
 }
 
 // TriggerSpec is what an operator says of a trigger node.
@@ -108,6 +111,9 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		}
 		if exists && proto.Equal(w, have.Record) {
 			return have.Revision, errUnchanged
+		}
+		if !spec.IfUpdatedAt.IsZero() && (!exists || have.Record.GetUpdatedAt().AsTime().UnixMicro() != spec.IfUpdatedAt.UnixMicro()) {
+			return 0, fmt.Errorf("workflow %q: %w", spec.ID, ErrChangedSince)
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = timestamppb.New(e.now())
