@@ -12,12 +12,21 @@ import (
 
 // order is that of a list.
 type order struct {
-	after, by string
+	after  string
+	by     string // time and ID: SQLite sorts what has the same time, with all columns
+	byTime string // time alone: an index has that order
+	ids    int    // 1: the lowest ID first of those of the same time, -1: the highest
 }
 
 var (
-	newestFirst = order{`e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`, ` ORDER BY e.accepted_at DESC, e.id DESC`}
-	oldestFirst = order{`e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`, ` ORDER BY e.accepted_at, e.id`}
+	newestFirst = order{
+		after: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
+		by:    ` ORDER BY e.accepted_at DESC, e.id DESC`, byTime: ` ORDER BY e.accepted_at DESC`, ids: -1,
+	}
+	oldestFirst = order{
+		after: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
+		by:    ` ORDER BY e.accepted_at, e.id`, byTime: ` ORDER BY e.accepted_at`, ids: 1,
+	}
 )
 
 // joined are the tables that the conditions of a filter name.

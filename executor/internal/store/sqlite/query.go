@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -50,7 +52,24 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 	if err != nil {
 		return nil, err
 	}
-	return s.records(ctx, what, joined(filter), where+in.by+` LIMIT ?`, append(args, limit)...)
+	// In the order of an index, and one more, which says whether the last ones are those of their time that belong to the page.
+	records, err := s.records(ctx, what, joined(filter), where+in.byTime+` LIMIT ?`, append(args[:len(args):len(args)], int64(limit)+1)...)
+	if err != nil {
+		return nil, err
+	}
+	if len(records) > limit {
+		if records[limit].AcceptedAt.Equal(records[limit-1].AcceptedAt) {
+			return s.records(ctx, what, joined(filter), where+in.by+` LIMIT ?`, append(args, limit)...)
+		}
+		records = records[:limit]
+	}
+	slices.SortStableFunc(records, func(a, b store.Record) int {
+		if !a.AcceptedAt.Equal(b.AcceptedAt) {
+			return 0 // they are in their order
+		}
+		return in.ids * bytes.Compare(keyOf(a.ID), keyOf(b.ID))
+	})
+	return records, nil
 }
 
 // CountByTime implements store.Store.
