@@ -15,6 +15,7 @@ import (
 
 // The page of the audit: who did what, filtered by the keyboard alone, page by page; for admins only.
 func TestAuditPage(t *testing.T) {
+	t.Parallel()
 	l := launchLocalWithLink(t)
 	client := l.client()
 	for n := range 40 {
