@@ -26,7 +26,6 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/executor/internal/tryout"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
@@ -70,7 +69,7 @@ func (c *Config) service() service.Config {
 type executor struct {
 	*service.Service
 	config    Config
-	plans     *hookstartv1.PlanCatalog
+	plans     registry.Plans
 	keys      *seal.Keys
 	directory *edit.Directory
 

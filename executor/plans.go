@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // readPlans reads the catalog, which must have the default plan if there is one.
-func readPlans(path, defaultPlan string) (*hookstartv1.PlanCatalog, error) {
+func readPlans(path, defaultPlan string) (registry.Plans, error) {
 	catalog := edit.DefaultPlans
 	if path != "" {
 		var err error
@@ -27,7 +26,7 @@ func readPlans(path, defaultPlan string) (*hookstartv1.PlanCatalog, error) {
 	if err != nil || defaultPlan == "" {
 		return plans, err
 	}
-	if !slices.ContainsFunc(plans.GetPlans(), func(p *hookstartv1.Plan) bool { return p.GetId() == defaultPlan }) {
+	if plans.Find(defaultPlan) == nil {
 		return nil, fmt.Errorf("--default-plan: there is no plan %q in the catalog", defaultPlan)
 	}
 	return plans, nil
@@ -38,7 +37,7 @@ const planTimeout = 5 * time.Second
 
 // putPlans puts the catalog in force, trying until the context ends: NATS may be away for a
 // moment.
-func putPlans(ctx context.Context, editor *edit.Editor, plans *hookstartv1.PlanCatalog) error {
+func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) error {
 	for {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
 		err := editor.PutPlans(trying, plans)
@@ -56,15 +55,11 @@ func putPlans(ctx context.Context, editor *edit.Editor, plans *hookstartv1.PlanC
 
 // warnOfLostPlans says how many accounts have a plan that the catalog does not have: nothing
 // else tells an operator who left it out.
-func warnOfLostPlans(directory *edit.Directory, plans *hookstartv1.PlanCatalog, log logrus.FieldLogger) {
-	known := map[string]bool{}
-	for _, plan := range plans.GetPlans() {
-		known[plan.GetId()] = true
-	}
+func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {
-		if !known[account.GetPlan()] {
-			lost[account.GetPlan()]++
+		if plans.Find(account.Plan) == nil {
+			lost[account.Plan]++
 		}
 	}
 	if len(lost) > 0 {

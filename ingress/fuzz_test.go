@@ -27,7 +27,6 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -222,11 +221,11 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	}
 	snapshot := registry.NewSnapshot()
 	snapshot.Apply(registry.Change{Plans: plans})
-	snapshot.Apply(registry.Change{Account: &hookstartv1.Account{Id: "a", Plan: "pro"}})
-	snapshot.Apply(registry.Change{Workflow: &hookstartv1.Workflow{
-		Id: "wf", AccountId: "a", Queue: "q", Active: true,
-		RateLimit: &hookstartv1.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers:  []*hookstartv1.TriggerNode{{NodeId: "node", Tokens: []*hookstartv1.TokenHash{{Sha256: hash[:]}}}},
+	snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
+	snapshot.Apply(registry.Change{Workflow: &registry.Workflow{
+		ID: "wf", AccountID: "a", Queue: "q", Active: true,
+		RateLimit: registry.RateLimit{Requests: 1_000_000, Window: time.Second},
+		Triggers:  []registry.Trigger{{NodeID: "node", Tokens: []registry.NodeToken{{Hash: hash}}}},
 	}})
 	snapshot.Loaded()
 	messages, refused, logged = &storedMessages{}, &lastRefused{}, &bytes.Buffer{}

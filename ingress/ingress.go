@@ -17,7 +17,6 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/gossip"
 	"github.com/hookstart/hookstart/ingress/internal/publish"
 	"github.com/hookstart/hookstart/ingress/internal/report"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -154,8 +153,8 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 
 // announce makes changes of the registry wait for this process, from then on.
 func (e *endpoint) announce(ctx context.Context) error {
-	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &hookstartv1.IngressSettings{
-		PublicUrl: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIdHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
+	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
+		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
 	}, e.Log)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ func TestProbe(t *testing.T) {
 	s := startSituations(t)
 	var keys [][]byte
 	for _, settings := range s.Roll.Ingress() {
-		keys = append(keys, settings.GetProbeKey())
+		keys = append(keys, settings.ProbeKey)
 	}
 	if len(keys) != 1 || len(keys[0]) != 32 {
 		t.Fatalf("%d keys", len(keys))

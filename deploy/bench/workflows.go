@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -76,18 +74,18 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if err != nil {
 		return err
 	}
-	var record hookstartv1.Workflow
-	if err := proto.Unmarshal(entry.Value(), &record); err != nil {
+	record, err := registry.DecodeWorkflow(entry.Value())
+	if err != nil {
 		return err
 	}
 	prefix := "$KV." + registry.Bucket + "." + key[:len(key)-len(workflowID(0))]
 	for n := 1; n < count; n++ {
-		record.Id = workflowID(n)
-		data, err := proto.Marshal(&record)
+		record.ID = workflowID(n)
+		data, err := record.Encode()
 		if err != nil {
 			return err
 		}
-		if _, err := s.js.PublishAsync(prefix+record.GetId(), data, jetstream.WithStallWait(copyTimeout)); err != nil {
+		if _, err := s.js.PublishAsync(prefix+record.ID, data, jetstream.WithStallWait(copyTimeout)); err != nil {
 			return err
 		}
 	}

@@ -12,10 +12,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
 // The buckets.
@@ -52,10 +48,10 @@ type Change struct {
 	// At is when the server stored it.
 	At time.Time
 
-	Plans    *hookstartv1.PlanCatalog
-	Account  *hookstartv1.Account
-	Workflow *hookstartv1.Workflow
-	APIKey   *hookstartv1.Key // only operators' programs look at it
+	Plans    Plans // not nil, but perhaps empty
+	Account  *Account
+	Workflow *Workflow
+	APIKey   *Key // only operators' programs look at it
 
 	DeletedAccount  string
 	DeletedWorkflow string
@@ -64,35 +60,32 @@ type Change struct {
 
 // DecodeChange reads a message of the bucket's stream: its subject, whether it is a deletion, its
 // sequence, when it was stored, and the record.
-func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (Change, error) {
-	c := Change{Revision: revision, At: at}
+func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (c Change, err error) {
+	c = Change{Revision: revision, At: at}
 	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")
 	switch {
 	case key == PlansKey:
-		c.Plans = &hookstartv1.PlanCatalog{}
-		return c, proto.Unmarshal(data, c.Plans)
+		c.Plans, err = DecodePlans(data)
 	case strings.HasPrefix(key, AccountPrefix):
 		if deleted {
 			c.DeletedAccount = strings.TrimPrefix(key, AccountPrefix)
 			return c, nil
 		}
-		c.Account = &hookstartv1.Account{}
-		return c, proto.Unmarshal(data, c.Account)
+		c.Account, err = DecodeAccount(data)
 	case strings.HasPrefix(key, WorkflowPrefix):
 		if deleted {
 			c.DeletedWorkflow = strings.TrimPrefix(key, WorkflowPrefix)
 			return c, nil
 		}
-		c.Workflow = &hookstartv1.Workflow{}
-		return c, proto.Unmarshal(data, c.Workflow)
+		c.Workflow, err = DecodeWorkflow(data)
 	case strings.HasPrefix(key, APIKeyPrefix):
 		if deleted {
 			c.DeletedAPIKey = strings.TrimPrefix(key, APIKeyPrefix)
 			return c, nil
 		}
-		c.APIKey = &hookstartv1.Key{}
-		return c, proto.Unmarshal(data, c.APIKey)
+		c.APIKey, err = DecodeKey(data)
 	default:
-		return c, fmt.Errorf("no such kind of key: %.80q", key)
+		err = fmt.Errorf("no such kind of key: %.80q", key)
 	}
+	return c, err
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
 )
@@ -29,10 +28,13 @@ func AboutCaptured(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
-// OpenSender opens the record of a node's sender. The config holds secrets in clear. Its errors are those of
+// OpenSender opens the record of a node's sender, which may be nil. The config holds secrets in clear. Its errors are those of
 // seal.Keys.Open, and say which node they are about.
-func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.Sender) (sender.Config, error) {
-	config := sender.Config{Preset: record.GetPreset(), Settings: maps.Clone(record.GetSettings())}
+func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
+	if record == nil {
+		return sender.Config{}, nil
+	}
+	config := sender.Config{Preset: record.Preset, Settings: maps.Clone(record.Settings)}
 	open := func(box []byte, about string) (string, error) {
 		text, err := keys.Open(box, about)
 		if err != nil {
@@ -40,7 +42,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.
 		}
 		return string(text), err
 	}
-	for name, box := range record.GetSealedSettings() {
+	for name, box := range record.SealedSettings {
 		text, err := open(box, AboutSetting(workflowID, nodeID, name))
 		if err != nil {
 			return config, err
@@ -50,13 +52,10 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.
 		}
 		config.Settings[name] = text
 	}
-	for _, s := range record.GetSecrets() {
-		secret := sender.Secret{ID: s.GetId(), Text: s.GetPublicKey()}
-		if s.GetExpiresAt() != nil {
-			secret.ExpiresAt = s.GetExpiresAt().AsTime()
-		}
-		if len(s.GetSealed()) > 0 {
-			text, err := open(s.GetSealed(), AboutSecret(workflowID, nodeID, s.GetId()))
+	for _, s := range record.Secrets {
+		secret := sender.Secret{ID: s.ID, Text: s.PublicKey, ExpiresAt: s.ExpiresAt}
+		if len(s.Sealed) > 0 {
+			text, err := open(s.Sealed, AboutSecret(workflowID, nodeID, s.ID))
 			if err != nil {
 				return config, err
 			}
@@ -68,7 +67,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.
 }
 
 // compileSender makes the sender of a node.
-func compileSender(keys *seal.Keys, workflowID, nodeID string, record *hookstartv1.Sender) (*sender.Sender, error) {
+func compileSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (*sender.Sender, error) {
 	config, err := OpenSender(keys, workflowID, nodeID, record)
 	if err != nil {
 		return nil, err

@@ -8,14 +8,13 @@ import (
 	"sync/atomic"
 	"unique"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Workflow is a workflow as a request needs it. It is never changed: a new one
+// Webhook is a workflow as a request needs it. It is never changed: a new one
 // takes its place.
-type Workflow struct {
+type Webhook struct {
 	ID         string
 	AccountID  string
 	Queue      string
@@ -35,15 +34,9 @@ type Node struct {
 	Unusable error
 }
 
-// NodeToken is a token that opens a node.
-type NodeToken struct {
-	Hash      TokenHash
-	ExpiresAt int64 // Unix nanoseconds; 0: never
-}
-
 // View is all that a request needs to know of its workflow.
 type View struct {
-	Workflow *Workflow
+	Workflow *Webhook
 	Plan     *Plan // nil: the account or its plan is not known; as a plan that allows nothing
 	// WithinPlan says whether the workflow is among those that the plan lets be active.
 	WithinPlan bool
@@ -81,12 +74,12 @@ type Snapshot struct {
 // and a change replaces its shard. That costs a writer a copy of one shard, about 10 µs at a
 // million workflows, and a reader nothing.
 type tables struct {
-	workflows shards[*Workflow]
+	workflows shards[*Webhook]
 	accounts  shards[*account]
 
 	// What the writer knows beyond that, guarded by Snapshot.mu. Lookup does not read it.
 	loading bool
-	plans   map[string]*Plan
+	plans   Plans
 	planOf  map[string]string           // account → plan ID
 	active  map[string]map[string]int64 // account → active workflow → transition
 	// unusable are the workflows that have a node whose sender cannot be used, and why.
@@ -110,7 +103,6 @@ func NewSealedSnapshot(keys *seal.Keys) *Snapshot {
 func newTables(keys *seal.Keys) *tables {
 	t := &tables{
 		loading:  true,
-		plans:    map[string]*Plan{},
 		planOf:   map[string]string{},
 		active:   map[string]map[string]int64{},
 		unusable: map[string]error{},
@@ -197,7 +189,7 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 	}
 }
 
-func (t *tables) viewOf(w *Workflow) View {
+func (t *tables) viewOf(w *Webhook) View {
 	view := View{Workflow: w}
 	if a, found := t.accounts.get(w.AccountID); found {
 		view.Plan = a.plan
@@ -212,21 +204,18 @@ func (t *tables) viewOf(w *Workflow) View {
 func (t *tables) apply(c Change) {
 	switch {
 	case c.Plans != nil:
-		t.plans = map[string]*Plan{}
-		for _, p := range c.Plans.GetPlans() {
-			t.plans[p.GetId()] = planFromRecord(p)
-		}
+		t.plans = c.Plans
 		for accountID := range t.planOf {
 			t.refresh(accountID)
 		}
 	case c.Account != nil:
-		t.planOf[c.Account.GetId()] = c.Account.GetPlan()
-		t.refresh(c.Account.GetId())
+		t.planOf[c.Account.ID] = c.Account.Plan
+		t.refresh(c.Account.ID)
 	case c.DeletedAccount != "":
 		delete(t.planOf, c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
-		t.setWorkflow(t.workflowFromRecord(c.Workflow))
+		t.setWorkflow(t.webhookOf(c.Workflow))
 	case c.DeletedWorkflow != "":
 		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
@@ -245,7 +234,7 @@ func (t *tables) loaded() {
 	t.workflows.publish()
 }
 
-func (t *tables) setWorkflow(w *Workflow) {
+func (t *tables) setWorkflow(w *Webhook) {
 	if before, existed := t.workflows.last(w.ID); existed && before.AccountID != w.AccountID {
 		t.setActive(before, false)
 	}
@@ -260,7 +249,7 @@ func (t *tables) setWorkflow(w *Workflow) {
 	}
 }
 
-func (t *tables) setActive(w *Workflow, active bool) {
+func (t *tables) setActive(w *Webhook, active bool) {
 	of := t.active[w.AccountID]
 	number, was := of[w.ID]
 	if was == active && (!active || number == w.Transition) {
@@ -288,7 +277,7 @@ func (t *tables) refresh(accountID string) {
 	if t.loading || !exists {
 		return
 	}
-	a := &account{plan: t.plans[planID]}
+	a := &account{plan: t.plans.Find(planID)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
 		active := t.active[accountID]
 		first := make([]string, 0, len(active))
@@ -309,28 +298,28 @@ func (t *tables) refresh(accountID string) {
 	t.accounts.set(accountID, a)
 }
 
-func (t *tables) workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
+// webhookOf is what a request needs of a workflow.
+func (t *tables) webhookOf(r *Workflow) *Webhook {
 	// Most workflows have one node with one token: those are one piece of memory. Names that many workflows share are
 	// kept once.
 	whole := &struct {
-		Workflow
+		Webhook
 		node  [1]Node
 		token [1]NodeToken
 	}{}
-	whole.Workflow = Workflow{
-		ID: r.GetId(), AccountID: shared(r.GetAccountId()), Queue: shared(r.GetQueue()),
-		Active: r.GetActive(), Transition: r.GetTransition(),
-		RateLimit: rateLimitFromRecord(r.GetRateLimit()),
-		Nodes:     whole.node[:0],
+	whole.Webhook = Webhook{
+		ID: r.ID, AccountID: shared(r.AccountID), Queue: shared(r.Queue),
+		Active: r.Active, Transition: r.Transition, RateLimit: r.RateLimit,
+		Nodes: whole.node[:0],
 	}
-	w, tokens := &whole.Workflow, whole.token[:0]
+	w, tokens := &whole.Webhook, whole.token[:0]
 	delete(t.unusable, w.ID)
-	for _, trigger := range r.GetTriggers() {
-		node := Node{ID: shared(trigger.GetNodeId()), Tokens: tokensFromRecord(tokens, trigger.GetTokens())}
+	for _, trigger := range r.Triggers {
+		node := Node{ID: shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
 		tokens = nil // the next node has its own
-		if record := trigger.GetSender(); record != nil {
+		if trigger.Sender != nil {
 			// Once for each revision, and not for each request.
-			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, record); node.Unusable != nil {
+			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, trigger.Sender); node.Unusable != nil {
 				t.unusable[w.ID] = node.Unusable
 			}
 		}
@@ -341,21 +330,6 @@ func (t *tables) workflowFromRecord(r *hookstartv1.Workflow) *Workflow {
 
 // shared is a text that is kept once, however many are equal to it.
 func shared(text string) string { return unique.Make(text).Value() }
-
-// tokensFromRecord appends the tokens of a node.
-func tokensFromRecord(tokens []NodeToken, records []*hookstartv1.TokenHash) []NodeToken {
-	for _, r := range records {
-		if len(r.GetSha256()) != len(TokenHash{}) {
-			continue // opens nothing
-		}
-		token := NodeToken{Hash: TokenHash(r.GetSha256())}
-		if r.GetExpiresAt() != nil {
-			token.ExpiresAt = r.GetExpiresAt().AsTime().UnixNano()
-		}
-		tokens = append(tokens, token)
-	}
-	return tokens
-}
 
 const shardCount = 4096
 

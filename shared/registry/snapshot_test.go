@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -36,8 +35,8 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	}
 	for i := range workflows {
 		id := strconv.Itoa(i)
-		snapshot.Apply(registry.Change{Account: &hookstartv1.Account{Id: "a" + id, Plan: "pro"}})
-		snapshot.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf-" + id, AccountId: "a" + id, Active: true, Transition: 1}})
+		snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a" + id, Plan: "pro"}})
+		snapshot.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf-" + id, AccountID: "a" + id, Active: true, Transition: 1}})
 	}
 	snapshot.Apply(registry.Change{Plans: plans})
 	if _, found := snapshot.Lookup(last); found || snapshot.Len() != 0 {
@@ -57,14 +56,14 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Apply(registry.Change{Plans: plans})
-	s.Apply(registry.Change{Account: &hookstartv1.Account{Id: "account", Plan: "free"}})
+	s.Apply(registry.Change{Account: &registry.Account{ID: "account", Plan: "free"}})
 	s.Loaded()
 	var switching sync.WaitGroup
 	switching.Go(func() {
 		for n := range int64(50_000) {
-			s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Active: true, Transition: n}})
+			s.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf", AccountID: "account", Active: true, Transition: n}})
 			if n%2 == 0 {
-				s.Apply(registry.Change{Workflow: &hookstartv1.Workflow{Id: "wf", AccountId: "account", Transition: n}})
+				s.Apply(registry.Change{Workflow: &registry.Workflow{ID: "wf", AccountID: "account", Transition: n}})
 			} else {
 				s.Apply(registry.Change{DeletedWorkflow: "wf"})
 			}

@@ -74,7 +74,7 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	if got := r.trigger("wf", "a").URL; !strings.HasPrefix(got, "http://127.0.0.1:8080/webhooks/wf?token=hst_") {
 		t.Errorf("without an ingress the URL is %s", got)
 	}
-	announce := func(settings *hookstartv1.IngressSettings) {
+	announce := func(settings *agree.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
 		a, err := agree.Announce(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, logtest.Quiet())
@@ -82,13 +82,13 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })
 	}
-	announce(&hookstartv1.IngressSettings{MaxBodyBytes: 200_000, DeliveryIdHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
+	announce(&agree.IngressSettings{MaxBodyBytes: 200_000, DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
 	trigger := r.trigger("wf", "a")
 	if !strings.HasPrefix(trigger.URL, "http://127.0.0.1:8080/") || trigger.MaxBodyBytes != 200_000 ||
 		!slices.Equal(trigger.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id", "X-Mine"}) {
 		t.Errorf("of one ingress: %+v", trigger)
 	}
-	announce(&hookstartv1.IngressSettings{MaxBodyBytes: 50_000, PublicUrl: "https://in.example.com/", DeliveryIdHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
+	announce(&agree.IngressSettings{MaxBodyBytes: 50_000, PublicURL: "https://in.example.com/", DeliveryIDHeaders: []string{"X-Webhook-Delivery-Id", "X-Mine"}})
 	trigger = r.trigger("wf", "a")
 	if trigger.URL != "https://in.example.com/webhooks/wf?token="+trigger.Token || trigger.MaxBodyBytes != 50_000 {
 		t.Errorf("of two ingresses: %+v", trigger)
@@ -263,7 +263,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 	client := <-begun
 	eventually(t, func() bool { // stored, and not confirmed
 		w, _ := r.Directory.Workflow("wf")
-		return w.Record.GetActive()
+		return w.Record.Active
 	})
 	goAway()
 	if err := <-gone; err == nil {

@@ -95,7 +95,7 @@ func ofWorkflow(id string) subject {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return err
 		}
-		if have, exists := s.config.Directory.Workflow(id); !exists || have.Record.GetAccountId() != by.AccountID {
+		if have, exists := s.config.Directory.Workflow(id); !exists || have.Record.AccountID != by.AccountID {
 			return notFound("workflow", id, "")
 		}
 		return nil
@@ -108,7 +108,7 @@ func ofNewWorkflow(id, accountID string) subject {
 		if err := s.config.Editor.Current(ctx); err != nil {
 			return err
 		}
-		if have, exists := s.config.Directory.Workflow(id); exists && have.Record.GetAccountId() != by.AccountID {
+		if have, exists := s.config.Directory.Workflow(id); exists && have.Record.AccountID != by.AccountID {
 			return notFound("workflow", id, "")
 		}
 		if accountID != by.AccountID {

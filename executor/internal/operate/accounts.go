@@ -3,9 +3,9 @@ package operate
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
@@ -22,31 +22,33 @@ func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page P
 		if err != nil {
 			return none, err
 		}
-		plans := s.config.Directory.Plans().Record.GetPlans()
+		plans := s.config.Directory.Plans().Record
 		if accountID != "" {
 			plans = s.planFor(by, accountID, plans)
 		}
 		first := 0
 		if position != "" {
-			last := slices.IndexFunc(plans, func(p *hookstartv1.Plan) bool { return p.GetId() == position })
+			last := slices.IndexFunc(plans, func(p registry.Plan) bool { return p.ID == position })
 			if last < 0 {
 				return none, badCursor()
 			}
 			first = last + 1
 		}
 		rest := plans[first:]
-		return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.planOf, (*hookstartv1.Plan).GetId), nil
+		return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.planOf, func(p registry.Plan) string { return p.ID }), nil
 	})
 }
 
 // planFor is the part of a catalog that an account has: its plan.
-func (s *Service) planFor(by Caller, accountID string, catalog []*hookstartv1.Plan) []*hookstartv1.Plan {
+func (s *Service) planFor(by Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, exists := s.config.Directory.Account(accountID)
-	at := slices.IndexFunc(catalog, func(p *hookstartv1.Plan) bool { return p.GetId() == have.Record.GetPlan() })
-	if !exists || !by.sees(accountID) || at < 0 {
+	if !exists || !by.sees(accountID) {
 		return nil
 	}
-	return catalog[at : at+1]
+	if plan := catalog.Find(have.Record.Plan); plan != nil {
+		return registry.Plans{*plan}
+	}
+	return nil
 }
 
 // Accounts lists the accounts, by ID; only one, unless accountID is empty.
@@ -57,20 +59,20 @@ func (s *Service) Accounts(ctx context.Context, by Caller, accountID string, pag
 			return none, err
 		}
 		if accountID != "" {
-			return list(accountsList, s.oneAccount(accountID, after), page, accountOf, (*hookstartv1.Account).GetId), nil
+			return list(accountsList, s.oneAccount(accountID, after), page, accountOf, func(r *registry.Account) string { return r.ID }), nil
 		}
 		found := s.config.Directory.Accounts(after, page.Limit+1)
-		return list(accountsList, found, page, accountOf, (*hookstartv1.Account).GetId), nil
+		return list(accountsList, found, page, accountOf, func(r *registry.Account) string { return r.ID }), nil
 	})
 }
 
 // oneAccount is the list of accounts that has only one, from the one after the given ID.
-func (s *Service) oneAccount(id, after string) []*hookstartv1.Account {
+func (s *Service) oneAccount(id, after string) []*registry.Account {
 	have, exists := s.config.Directory.Account(id)
 	if !exists || id <= after {
 		return nil
 	}
-	return []*hookstartv1.Account{have.Record}
+	return []*registry.Account{have.Record}
 }
 
 // Account returns one account.
@@ -114,7 +116,7 @@ func (s *Service) planToPut(accountID, plan string) (string, error) {
 		return plan, nil
 	}
 	if have, exists := s.config.Directory.Account(accountID); exists {
-		return have.Record.GetPlan(), nil
+		return have.Record.Plan, nil
 	}
 	if s.config.DefaultPlan == "" {
 		return "", &edit.InvalidError{Field: "plan", Problem: "is required for a new account: there is no default plan (--default-plan)"}
@@ -122,22 +124,29 @@ func (s *Service) planToPut(accountID, plan string) (string, error) {
 	return s.config.DefaultPlan, nil
 }
 
-func (s *Service) planOf(p *hookstartv1.Plan) api.Plan {
+func (s *Service) planOf(p registry.Plan) api.Plan {
 	return api.Plan{
-		Default: p.GetId() == s.config.DefaultPlan,
-		ID:      p.GetId(), WebhookTriggers: p.GetWebhookTriggers(),
-		MaxActiveWebhookWorkflows: p.MaxActiveWebhookWorkflows,
-		BytesPerDay:               p.BytesPerDay,
-		RateLimit:                 *rateLimitOf(p.GetRateLimit()),
+		Default: p.ID == s.config.DefaultPlan,
+		ID:      p.ID, WebhookTriggers: p.WebhookTriggers,
+		MaxActiveWebhookWorkflows: unlessUnlimited(p.MaxActive),
+		BytesPerDay:               unlessUnlimited(p.BytesPerDay),
+		RateLimit:                 rateLimitOf(p.RateLimit),
 	}
 }
 
-func accountOf(a *hookstartv1.Account) api.Account {
-	return api.Account{ID: a.GetId(), Name: a.GetName(), Plan: a.GetPlan(), CreatedAt: a.GetCreatedAt().AsTime()}
+func unlessUnlimited(n int64) *int64 {
+	if n == registry.Unlimited {
+		return nil
+	}
+	return &n
 }
 
-func rateLimitOf(l *hookstartv1.RateLimit) *api.RateLimit {
-	return &api.RateLimit{Requests: l.GetRequests(), WindowSeconds: l.GetWindowSeconds()}
+func accountOf(a *registry.Account) api.Account {
+	return api.Account{ID: a.ID, Name: a.Name, Plan: a.Plan, CreatedAt: a.CreatedAt}
+}
+
+func rateLimitOf(l registry.RateLimit) api.RateLimit {
+	return api.RateLimit{Requests: l.Requests, WindowSeconds: int64(l.Window / time.Second)}
 }
 
 func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/reach"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/sender"
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -54,23 +54,23 @@ func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Roll.Ingress()
 	// They come in no order; the answer must not change from call to call.
-	slices.SortFunc(ingresses, func(a, b *hookstartv1.IngressSettings) int {
-		if byURL := strings.Compare(a.GetPublicUrl(), b.GetPublicUrl()); byURL != 0 {
+	slices.SortFunc(ingresses, func(a, b *agree.IngressSettings) int {
+		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {
 			return byURL
 		}
-		return slices.Compare(a.GetDeliveryIdHeaders(), b.GetDeliveryIdHeaders())
+		return slices.Compare(a.DeliveryIDHeaders, b.DeliveryIDHeaders)
 	})
 	for i, settings := range ingresses {
-		if i == 0 || settings.GetMaxBodyBytes() < at.maxBodyBytes {
-			at.maxBodyBytes = settings.GetMaxBodyBytes()
+		if i == 0 || settings.MaxBodyBytes < at.maxBodyBytes {
+			at.maxBodyBytes = settings.MaxBodyBytes
 		}
 	}
 	for _, settings := range slices.Backward(ingresses) { // so that the first has the last word
-		if len(settings.GetDeliveryIdHeaders()) > 0 {
-			at.deliveryIDHeaders = settings.GetDeliveryIdHeaders()
+		if len(settings.DeliveryIDHeaders) > 0 {
+			at.deliveryIDHeaders = settings.DeliveryIDHeaders
 		}
-		if settings.GetPublicUrl() != "" {
-			at.publicURL, at.known = strings.TrimRight(settings.GetPublicUrl(), "/"), true
+		if settings.PublicURL != "" {
+			at.publicURL, at.known = strings.TrimRight(settings.PublicURL, "/"), true
 		}
 	}
 	if s.config.PublicURL != "" {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
@@ -75,19 +75,19 @@ func (k *Keyring) current(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keyring) caller(key *hookstartv1.Key, exists bool) (by Caller, known bool, err error) {
+func (k *Keyring) caller(key *registry.Key, exists bool) (by Caller, known bool, err error) {
 	now := k.now()
 	if !exists || hasExpired(key, now) {
 		return by, false, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.used[key.GetId()] = now
-	return Caller{Kind: Key, ID: key.GetId(), Name: key.GetName(), Role: Role(key.GetRole()), AccountID: key.GetAccountId()}, true, nil
+	k.used[key.ID] = now
+	return Caller{Kind: Key, ID: key.ID, Name: key.Name, Role: Role(key.Role), AccountID: key.AccountID}, true, nil
 }
 
-func hasExpired(key *hookstartv1.Key, now time.Time) bool {
-	return key.GetExpiresAt() != nil && !now.Before(key.GetExpiresAt().AsTime())
+func hasExpired(key *registry.Key, now time.Time) bool {
+	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
 // still refuses a caller whose key is no longer known. k may be nil: then nobody has a key.
@@ -107,12 +107,12 @@ func (k *Keyring) still(ctx context.Context, by Caller) error {
 func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.KeyGone(id)
 	key, exists := k.directory.Key(id)
-	if !exists || key.Record.GetExpiresAt() == nil {
+	if !exists || key.Record.ExpiresAt.IsZero() {
 		return gone, forgetGone
 	}
 	both, left := make(chan struct{}), make(chan struct{})
 	go func() {
-		expiry := time.NewTimer(time.Until(key.Record.GetExpiresAt().AsTime()))
+		expiry := time.NewTimer(time.Until(key.Record.ExpiresAt))
 		defer expiry.Stop()
 		defer close(both)
 		select {
@@ -199,7 +199,7 @@ func (k *Keyring) tidy(ctx context.Context) {
 		if !hasExpired(key, k.now().Add(-keepExpired)) {
 			continue
 		}
-		if err := k.editor.DeleteKey(ctx, key.GetId()); err != nil && ctx.Err() == nil {
+		if err := k.editor.DeleteKey(ctx, key.ID); err != nil && ctx.Err() == nil {
 			k.log.WithError(err).Warn("expired keys were not deleted; it is tried again later")
 			return
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
@@ -28,11 +28,11 @@ func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Pa
 		if err != nil {
 			return none, err
 		}
-		var found []*hookstartv1.Key
+		var found []*registry.Key
 		var ids []string
 		for _, key := range s.config.Directory.Keys(after, edit.MaxKeys) {
-			if accountID == "" || key.GetAccountId() == accountID {
-				found, ids = append(found, key), append(ids, key.GetId())
+			if accountID == "" || key.AccountID == accountID {
+				found, ids = append(found, key), append(ids, key.ID)
 			}
 			if len(found) > page.Limit {
 				break
@@ -42,7 +42,7 @@ func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Pa
 		if err != nil {
 			return none, s.databaseError(ctx, err)
 		}
-		return list(keysList, found, page, func(key *hookstartv1.Key) api.Key { return keyOf(key, used[key.GetId()]) }, (*hookstartv1.Key).GetId), nil
+		return list(keysList, found, page, func(key *registry.Key) api.Key { return keyOf(key, used[key.ID]) }, func(r *registry.Key) string { return r.ID }), nil
 	})
 }
 
@@ -90,15 +90,11 @@ func (s *Service) RevokeKey(ctx context.Context, by Caller, id string) error {
 	return err
 }
 
-func keyOf(k *hookstartv1.Key, lastUsed time.Time) api.Key {
-	of := api.Key{
-		ID: k.GetId(), Name: k.GetName(), Role: k.GetRole(), AccountID: k.GetAccountId(),
-		CreatedAt: k.GetCreatedAt().AsTime(), LastUsedAt: lastUsed,
+func keyOf(k *registry.Key, lastUsed time.Time) api.Key {
+	return api.Key{
+		ID: k.ID, Name: k.Name, Role: k.Role, AccountID: k.AccountID,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: lastUsed,
 	}
-	if k.GetExpiresAt() != nil {
-		of.ExpiresAt = k.GetExpiresAt().AsTime()
-	}
-	return of
 }
 
 // random is a text of n random bytes.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/hookstart/hookstart/executor/api"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // Quota is an account with what its plan lets it do.
@@ -56,13 +56,12 @@ func (s *Service) quota(accountID string) Quota {
 }
 
 func (s *Service) plan(id string) *api.Plan {
-	for _, p := range s.config.Directory.Plans().Record.GetPlans() {
-		if p.GetId() == id {
-			plan := s.planOf(p)
-			return &plan
-		}
+	found := s.config.Directory.Plans().Record.Find(id)
+	if found == nil {
+		return nil
 	}
-	return nil
+	plan := s.planOf(*found)
+	return &plan
 }
 
 // PlanChange is what another plan would do to an account's active workflows.
@@ -125,22 +124,22 @@ func isSlower(limit, than api.RateLimit) bool {
 
 // active are an account's active workflows, in the order in which a plan lets them work:
 // those that were activated first.
-func (s *Service) active(accountID string) []*hookstartv1.Workflow {
-	var all []*hookstartv1.Workflow
+func (s *Service) active(accountID string) []*registry.Workflow {
+	var all []*registry.Workflow
 	for after := ""; ; {
 		some := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
 		for _, w := range some {
-			if w.GetActive() {
+			if w.Active {
 				all = append(all, w)
 			}
 		}
 		if len(some) < searchedAtOnce {
 			break
 		}
-		after = some[len(some)-1].GetId()
+		after = some[len(some)-1].ID
 	}
-	slices.SortFunc(all, func(a, b *hookstartv1.Workflow) int {
-		return cmp.Or(cmp.Compare(a.GetTransition(), b.GetTransition()), cmp.Compare(a.GetId(), b.GetId()))
+	slices.SortFunc(all, func(a, b *registry.Workflow) int {
+		return cmp.Or(cmp.Compare(a.Transition, b.Transition), cmp.Compare(a.ID, b.ID))
 	})
 	return all
 }

@@ -38,7 +38,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	}
 	named := map[string]bool{}
 	for _, w := range s.config.Directory.Workflows(accountID, "", math.MaxInt) {
-		named[w.GetQueue()] = true
+		named[w.Queue] = true
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
@@ -68,14 +68,14 @@ func (s *Service) sharedQueues(by Caller) map[string]bool {
 	for after := ""; ; {
 		some := s.config.Directory.Workflows("", after, searchedAtOnce)
 		for _, w := range some {
-			if !by.sees(w.GetAccountId()) {
-				shared[w.GetQueue()] = true
+			if !by.sees(w.AccountID) {
+				shared[w.Queue] = true
 			}
 		}
 		if len(some) < searchedAtOnce {
 			return shared
 		}
-		after = some[len(some)-1].GetId()
+		after = some[len(some)-1].ID
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID
 			return none, err
 		}
 		var sums []store.RefusalSum
-		if accountID == "" || accountID == have.Record.GetAccountId() {
+		if accountID == "" || accountID == have.Record.AccountID {
 			if sums, err = s.config.Store.Refusals(ctx, workflowID, orLastDay(since)); err != nil {
 				return none, s.databaseError(ctx, err)
 			}
@@ -80,7 +80,7 @@ func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.T
 		}
 		for _, sum := range some {
 			have, exists := s.config.Directory.Workflow(sum.WorkflowID)
-			if exists && have.Record.GetAccountId() == accountID {
+			if exists && have.Record.AccountID == accountID {
 				if found = append(found, sum); len(found) == limit {
 					return found, nil
 				}

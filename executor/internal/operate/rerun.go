@@ -51,7 +51,7 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 // another account by now, which the caller does not see.
 func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-	if err == nil && !by.sees(trigger.Workflow.GetAccountId()) {
+	if err == nil && !by.sees(trigger.Workflow.AccountID) {
 		trigger, err = nil, &edit.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
 	}
 	if missing, is := errors.AsType[*edit.NotFoundError](err); is {
@@ -61,7 +61,7 @@ func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID s
 }
 
 func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf string) (none api.Started, err error) {
-	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.GetId())
+	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.ID)
 	if trigger.SamplePayload == nil {
 		return none, fmt.Errorf("%s: %w", where, edit.ErrNoSample)
 	}
@@ -81,8 +81,8 @@ func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf 
 // has confirmed that it is stored. once makes the stream store it only once, by its ID; stored says
 // whether that was now.
 func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (stored bool, err error) {
-	start.WorkflowID, start.NodeID = at.Workflow.GetId(), at.NodeID
-	start.AccountID, start.Queue = at.Workflow.GetAccountId(), at.Workflow.GetQueue()
+	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
+	start.AccountID, start.Queue = at.Workflow.AccountID, at.Workflow.Queue
 	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)
 	traceparent, endSpan := s.startTrace(ctx, stream.StartSubject(start.Queue, start.WorkflowID, start.NodeID), start.ID)
 	defer func() { endSpan(err) }()

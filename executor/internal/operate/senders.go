@@ -78,7 +78,7 @@ func (s *Service) showCaptured(ctx context.Context, info *edit.SenderInfo, wire 
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		texts, err := s.config.Editor.SeeCaptured(ctx, info.Workflow.GetId(), info.NodeID)
+		texts, err := s.config.Editor.SeeCaptured(ctx, info.Workflow.ID, info.NodeID)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID,
 
 // senderOnWire is a sender with what was seen of it.
 func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
-	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.GetId(), info.NodeID)
+	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	return senderOf(info, seen), s.databaseError(ctx, err)
 }
 

@@ -102,10 +102,10 @@ func validHeader(name string, values []string) bool {
 // try identifies, signs and sends a request.
 func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Sender, r sender.Request, deliveryID string) (none api.SentTest, err error) {
 	if len(at.Tokens) == 0 {
-		return none, fmt.Errorf("trigger node %q of workflow %q has no token", at.NodeID, at.Workflow.GetId())
+		return none, fmt.Errorf("trigger node %q of workflow %q has no token", at.NodeID, at.Workflow.ID)
 	}
 	to := s.endpoint()
-	base := to.publicURL + "/webhooks/" + at.Workflow.GetId()
+	base := to.publicURL + "/webhooks/" + at.Workflow.ID
 	r.Query = "token=" + at.Tokens[0].Token
 	if to.known {
 		r.URL = base + "?" + r.Query

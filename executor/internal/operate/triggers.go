@@ -113,7 +113,7 @@ func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, 
 		ids[i] = t.ID
 	}
 	if of.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil && info.Sender != nil {
-		of.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.GetId(), info.NodeID)
+		of.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	}
 	return of, s.databaseError(ctx, err)
 }
@@ -142,7 +142,7 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 	}
 	if len(wire.Tokens) > 0 {
 		wire.Token = wire.Tokens[0].Token
-		wire.URL = at.publicURL + "/webhooks/" + info.Workflow.GetId() + "?token=" + wire.Token
+		wire.URL = at.publicURL + "/webhooks/" + info.Workflow.ID + "?token=" + wire.Token
 	}
 	return wire
 }

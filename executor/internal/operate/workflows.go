@@ -3,12 +3,11 @@ package operate
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
@@ -21,12 +20,12 @@ type WorkflowFilter struct {
 	Active    bool   // only active ones
 }
 
-func (f WorkflowFilter) matches(w *hookstartv1.Workflow) bool {
-	if f.Active && !w.GetActive() {
+func (f WorkflowFilter) matches(w *registry.Workflow) bool {
+	if f.Active && !w.Active {
 		return false
 	}
 	text := strings.ToLower(f.Text)
-	return strings.Contains(strings.ToLower(w.GetId()), text) || strings.Contains(strings.ToLower(w.GetName()), text)
+	return strings.Contains(strings.ToLower(w.ID), text) || strings.Contains(strings.ToLower(w.Name), text)
 }
 
 // Workflows lists the workflows, by ID.
@@ -37,18 +36,18 @@ func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilte
 			return none, err
 		}
 		found := s.findWorkflows(ctx, filter, after, page.Limit+1)
-		return list(workflowsList, found, page, s.workflowOf, (*hookstartv1.Workflow).GetId), nil
+		return list(workflowsList, found, page, s.workflowOf, func(r *registry.Workflow) string { return r.ID }), nil
 	})
 }
 
 // searchedAtOnce is how many workflows a search reads from the directory at once.
 const searchedAtOnce = 1000
 
-func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*hookstartv1.Workflow {
+func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*registry.Workflow {
 	if filter.Text == "" && !filter.Active {
 		return s.config.Directory.Workflows(filter.AccountID, after, limit)
 	}
-	var found []*hookstartv1.Workflow
+	var found []*registry.Workflow
 	for ctx.Err() == nil {
 		some := s.config.Directory.Workflows(filter.AccountID, after, searchedAtOnce)
 		for _, w := range some {
@@ -61,7 +60,7 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 		if len(some) < searchedAtOnce {
 			break
 		}
-		after = some[len(some)-1].GetId()
+		after = some[len(some)-1].ID
 	}
 	return found
 }
@@ -91,15 +90,15 @@ type Origin struct {
 func (s *Service) Origin(ctx context.Context, by Caller, workflowID, nodeID string) (Origin, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (of Origin, err error) {
 		have, exists := s.config.Directory.Workflow(workflowID)
-		if exists && by.sees(have.Record.GetAccountId()) {
-			of = Origin{WorkflowName: have.Record.GetName(), HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
+		if exists && by.sees(have.Record.AccountID) {
+			of = Origin{WorkflowName: have.Record.Name, HasWorkflow: true, HasNode: hasNode(have.Record, nodeID)}
 		}
 		return of, nil
 	})
 }
 
-func hasNode(w *hookstartv1.Workflow, nodeID string) bool {
-	return slices.ContainsFunc(w.GetTriggers(), func(t *hookstartv1.TriggerNode) bool { return t.GetNodeId() == nodeID })
+func hasNode(w *registry.Workflow, nodeID string) bool {
+	return w.Trigger(nodeID) != nil
 }
 
 // PutWorkflow creates a workflow, inactive, or replaces it. Unless ifUpdatedAt is zero, only the one that was changed last
@@ -144,7 +143,7 @@ func (s *Service) Deactivate(ctx context.Context, by Caller, id string) (api.Wor
 	return s.switchTo(ctx, by, id, s.config.Editor.Deactivate)
 }
 
-func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(context.Context, string) (*hookstartv1.Workflow, error)) (api.Workflow, error) {
+func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(context.Context, string) (*registry.Workflow, error)) (api.Workflow, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := to(ctx, id)
 		if err != nil {
@@ -154,29 +153,27 @@ func (s *Service) switchTo(ctx context.Context, by Caller, id string, to func(co
 	})
 }
 
-func (s *Service) workflowOf(w *hookstartv1.Workflow) api.Workflow {
+func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	of := api.Workflow{
-		ID: w.GetId(), AccountID: w.GetAccountId(), Name: w.GetName(), Queue: w.GetQueue(), Active: w.GetActive(),
-		Triggers:  make([]api.WorkflowTrigger, 0, len(w.GetTriggers())),
-		CreatedAt: w.GetCreatedAt().AsTime(), UpdatedAt: w.GetUpdatedAt().AsTime(), PlanRefusal: s.planRefusal(w),
+		ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Active: w.Active,
+		Triggers:    make([]api.WorkflowTrigger, 0, len(w.Triggers)),
+		ActivatedAt: w.ActivatedAt, CreatedAt: w.CreatedAt, UpdatedAt: w.UpdatedAt, PlanRefusal: s.planRefusal(w),
 	}
-	if w.GetActivatedAt() != nil {
-		of.ActivatedAt = w.GetActivatedAt().AsTime()
+	if w.RateLimit != (registry.RateLimit{}) {
+		limit := rateLimitOf(w.RateLimit)
+		of.RateLimit = &limit
 	}
-	if w.GetRateLimit() != nil {
-		of.RateLimit = rateLimitOf(w.GetRateLimit())
-	}
-	for _, t := range w.GetTriggers() {
-		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.GetNodeId(), Name: t.GetName()})
+	for _, t := range w.Triggers {
+		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.NodeID, Name: t.Name})
 	}
 	return of
 }
 
 // planRefusal is why an active workflow's webhooks are refused all the same; "": they are not.
-func (s *Service) planRefusal(w *hookstartv1.Workflow) string {
-	view, known := s.config.Directory.Lookup(w.GetId())
+func (s *Service) planRefusal(w *registry.Workflow) string {
+	view, known := s.config.Directory.Lookup(w.ID)
 	switch {
-	case !w.GetActive() || !known || !view.Workflow.Active:
+	case !w.Active || !known || !view.Workflow.Active:
 		return ""
 	case !view.PlanHasWebhooks():
 		return api.CodeWebhooksNotInPlan

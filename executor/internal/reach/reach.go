@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/probe"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
 // State is where the public URL leads.
@@ -53,7 +53,7 @@ type Result struct {
 
 // Ingresses knows the ingresses that live: *agree.Roll.
 type Ingresses interface {
-	Ingress() []*hookstartv1.IngressSettings
+	Ingress() []*agree.IngressSettings
 }
 
 // Checker asks. It is safe for concurrent use.
@@ -91,8 +91,8 @@ func (c *Checker) URL() string {
 	}
 	var told []string
 	for _, ingress := range c.ingresses.Ingress() {
-		if ingress.GetPublicUrl() != "" {
-			told = append(told, strings.TrimRight(ingress.GetPublicUrl(), "/"))
+		if ingress.PublicURL != "" {
+			told = append(told, strings.TrimRight(ingress.PublicURL, "/"))
 		}
 	}
 	if len(told) == 0 {
@@ -124,8 +124,8 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	ingresses := c.ingresses.Ingress()
 	var keys [][]byte
 	for _, ingress := range ingresses {
-		if len(ingress.GetProbeKey()) > 0 {
-			keys = append(keys, ingress.GetProbeKey())
+		if len(ingress.ProbeKey) > 0 {
+			keys = append(keys, ingress.ProbeKey)
 		}
 	}
 	switch {

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/internal/reach"
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/probe"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
-type ingresses []*hookstartv1.IngressSettings
+type ingresses []*agree.IngressSettings
 
-func (i ingresses) Ingress() []*hookstartv1.IngressSettings { return i }
+func (i ingresses) Ingress() []*agree.IngressSettings { return i }
 
 // Who may be behind a public URL. An ingress itself is there in deploy/e2e's test.
 func TestWhoAnswers(t *testing.T) {
@@ -51,7 +51,7 @@ func TestWhoAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closed.Release()
-	alive := ingresses{{PublicUrl: "http://127.0.0.1:1"}, {ProbeKey: key}, {ProbeKey: probe.NewKey()}}
+	alive := ingresses{{PublicURL: "http://127.0.0.1:1"}, {ProbeKey: key}, {ProbeKey: probe.NewKey()}}
 
 	for _, c := range []struct {
 		what, url string
@@ -62,7 +62,7 @@ func TestWhoAnswers(t *testing.T) {
 	}{
 		{"an ingress of ours", ingress, alive, reach.Reached, "of this installation", 1},
 		{"below a path, with a slash", ingress + "/below/", alive, reach.Reached, "", 1},
-		{"what an ingress was told", "", ingresses{{PublicUrl: ingress + "/", ProbeKey: key}}, reach.Reached, "", 1},
+		{"what an ingress was told", "", ingresses{{PublicURL: ingress + "/", ProbeKey: key}}, reach.Reached, "", 1},
 		{"another installation", serve(func(w http.ResponseWriter, _ *http.Request) { refuse(w) }), alive, reach.Another, "Another hookstart", 1},
 		{"somebody who guesses", serve(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(probe.Header, r.Header.Get(probe.Header))

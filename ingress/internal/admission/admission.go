@@ -30,7 +30,7 @@ func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r,
 
 // Admitted is a request whose workflow and node are known.
 type Admitted struct {
-	Workflow *registry.Workflow
+	Workflow *registry.Webhook
 	Node     *registry.Node
 	NodeID   string
 	TokenID  string
@@ -128,7 +128,7 @@ func (a Admitted) ExecutionID(d Delivery) string {
 }
 
 // open finds the node that a token opens; nil for none.
-func open(w *registry.Workflow, token string, at time.Time) (node *registry.Node, tokenID string) {
+func open(w *registry.Webhook, token string, at time.Time) (node *registry.Node, tokenID string) {
 	hash := registry.HashToken(token)
 	now := at.UnixNano()
 	for i := range w.Nodes {

@@ -34,7 +34,7 @@ type bytesOf struct{ plan registry.Plan }
 
 func (b *bytesOf) Lookup(id string) (registry.View, bool) {
 	return registry.View{
-		Workflow: &registry.Workflow{
+		Workflow: &registry.Webhook{
 			ID: id, AccountID: "account", Active: id != "inactive", RateLimit: registry.RateLimit{Requests: 20, Window: time.Minute},
 			Nodes: []registry.Node{{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}}},
 		},

@@ -186,11 +186,11 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	}
 }
 
-type onlyWorkflow registry.Workflow
+type onlyWorkflow registry.Webhook
 
 func (w *onlyWorkflow) Lookup(string) (registry.View, bool) {
 	return registry.View{
-		Workflow: (*registry.Workflow)(w), WithinPlan: true,
+		Workflow: (*registry.Webhook)(w), WithinPlan: true,
 		Plan: &registry.Plan{WebhookTriggers: true, RateLimit: registry.RateLimit{Requests: 1, Window: time.Minute}},
 	}, true
 }

@@ -63,7 +63,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 	if _, found := two.Lookup("wf"); found {
 		t.Error("still there after it was deleted")
 	}
-	if settings := r.Roll.Ingress(); len(settings) != 2 || settings[0].GetMaxBodyBytes() != 7 {
+	if settings := r.Roll.Ingress(); len(settings) != 2 || settings[0].MaxBodyBytes != 7 {
 		t.Errorf("ingresses: %v", settings)
 	}
 }
@@ -84,7 +84,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 		t.Fatalf("a change that an ingress has not applied returned %v", err)
 	}
 	slow.Hold.Unlock()
-	if w, err := r.Activate(t.Context(), "wf"); err != nil || !w.GetActive() {
+	if w, err := r.Activate(t.Context(), "wf"); err != nil || !w.Active {
 		t.Fatalf("again: %v", err)
 	}
 	if view, _ := slow.Lookup("wf"); !view.Workflow.Active {

@@ -8,9 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
-	"google.golang.org/protobuf/proto"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry/internal/retry"
 )
 
@@ -29,7 +27,7 @@ type Announcer struct {
 	nc       *nats.Conn
 	follower *Follower
 	log      logrus.FieldLogger
-	self     *hookstartv1.Presence
+	self     presence
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -41,14 +39,14 @@ type Announcer struct {
 //
 // The order matters. A change that was stored before the announcement is in the
 // registry that is read after it; whoever makes a change later has heard of us.
-func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *hookstartv1.IngressSettings, log logrus.FieldLogger) (*Announcer, error) {
+func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, log logrus.FieldLogger) (*Announcer, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Announcer{
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
-		self: &hookstartv1.Presence{InstanceId: uuid.NewString(), Role: role, Serving: true, Ingress: settings},
+		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings},
 	}
 	// A server that restarts loses what was said before: it is said again until it surely was heard.
 	heard := func(ctx context.Context) error {
@@ -73,7 +71,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 func (a *Announcer) Stop() {
 	a.stop()
 	<-a.done
-	a.self.Leaving = true
+	a.self.leaving = true
 	a.sayAgain()
 	_ = a.nc.FlushTimeout(time.Second) // a goodbye that is not heard costs the others a wait, nothing more
 }
@@ -95,10 +93,10 @@ func (a *Announcer) run(ctx context.Context) {
 }
 
 func (a *Announcer) say() error {
-	a.self.Revision = a.follower.Revision()
-	data, err := proto.Marshal(a.self)
+	a.self.revision = a.follower.Revision()
+	data, err := a.self.encode()
 	if err != nil {
-		return fmt.Errorf("encode the presence: %w", err)
+		return err
 	}
 	return a.nc.Publish(presenceSubject, data)
 }

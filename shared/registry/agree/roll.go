@@ -10,9 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"google.golang.org/protobuf/proto"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
 // Roll knows which processes follow the registry, and how far each is.
@@ -31,11 +28,8 @@ type Roll struct {
 }
 
 type member struct {
-	role     string
-	revision uint64
-	serving  bool
-	heard    time.Time
-	settings *hookstartv1.IngressSettings
+	presence
+	heard time.Time
 }
 
 // CallRoll begins to listen, and returns when every process that is connected has had time to
@@ -73,23 +67,21 @@ func callRoll(ctx context.Context, nc *nats.Conn, since time.Time) (*Roll, error
 func (r *Roll) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Roll) hear(msg *nats.Msg) {
-	var p hookstartv1.Presence
-	if proto.Unmarshal(msg.Data, &p) != nil {
+	p, err := decodePresence(msg.Data)
+	if err != nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case p.GetEcho() > 0:
-		if p.GetInstanceId() == r.self {
-			r.echo = max(r.echo, p.GetEcho())
+	case p.echo > 0:
+		if p.instance == r.self {
+			r.echo = max(r.echo, p.echo)
 		}
-	case p.GetLeaving():
-		delete(r.members, p.GetInstanceId())
+	case p.leaving:
+		delete(r.members, p.instance)
 	default:
-		r.members[p.GetInstanceId()] = member{
-			role: p.GetRole(), revision: p.GetRevision(), serving: p.GetServing(), heard: time.Now(), settings: p.GetIngress(),
-		}
+		r.members[p.instance] = member{presence: p, heard: time.Now()}
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -116,9 +108,9 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 	r.asked++
 	number := r.asked
 	r.mu.Unlock()
-	data, err := proto.Marshal(&hookstartv1.Presence{InstanceId: r.self, Echo: number})
+	data, err := presence{instance: r.self, echo: number}.encode()
 	if err != nil {
-		return fmt.Errorf("encode an echo: %w", err)
+		return err
 	}
 	if err := r.nc.Publish(presenceSubject, data); err != nil {
 		return &LaggingError{Revision: revision, Behind: []string{"anybody: NATS is away"}}
@@ -173,10 +165,10 @@ func (r *Roll) behind(revision uint64, now time.Time) (list []string, next time.
 }
 
 // Ingress returns the settings of the ingresses that live, in no order.
-func (r *Roll) Ingress() []*hookstartv1.IngressSettings {
+func (r *Roll) Ingress() []*IngressSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var list []*hookstartv1.IngressSettings
+	var list []*IngressSettings
 	for _, m := range r.members {
 		if m.role == RoleIngress && m.settings != nil && time.Since(m.heard) < lifetime {
 			list = append(list, m.settings)

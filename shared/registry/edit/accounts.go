@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // PutPlans stores the plan catalog, and returns when it is in force here. Unlike the other methods it does not wait for
 // the other processes, which would keep an executor that has just started from being ready.
-func (e *Editor) PutPlans(ctx context.Context, catalog *hookstartv1.PlanCatalog) error {
+func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	revision, err := e.store(ctx, func() (uint64, error) {
 		have := e.directory.Plans()
-		if have.Record != nil && proto.Equal(have.Record, catalog) {
+		if have.Record != nil && slices.Equal(have.Record, catalog) {
 			return have.Revision, errUnchanged
 		}
 		return e.put(ctx, e.registry, registry.PlansKey, catalog, have.Revision)
@@ -30,7 +27,7 @@ func (e *Editor) PutPlans(ctx context.Context, catalog *hookstartv1.PlanCatalog)
 
 // PutAccount creates an account or replaces it, and says whether it is new. A change
 // of plan is in force when it returns.
-func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *hookstartv1.Account, created bool, err error) {
+func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *registry.Account, created bool, err error) {
 	if err := errors.Join(checkID("id", id), checkText("name", name)); err != nil {
 		return nil, false, err
 	}
@@ -41,12 +38,13 @@ func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *hook
 		have, exists := e.directory.Account(id)
 		created = !exists
 		if exists {
-			a = proto.CloneOf(have.Record)
+			own := *have.Record
+			a = &own
 		} else {
-			a = &hookstartv1.Account{Id: id, CreatedAt: timestamppb.New(e.now())}
+			a = &registry.Account{ID: id, CreatedAt: e.now()}
 		}
 		a.Name, a.Plan = name, plan
-		if exists && proto.Equal(a, have.Record) {
+		if exists && registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+id, a, have.Revision)
@@ -58,7 +56,7 @@ func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *hook
 // ErrAccountNotEmpty. Of a workflow that is put into it at the same time, either the account stays, or
 // PutWorkflow fails.
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
-	var deleted *hookstartv1.Account
+	var deleted *registry.Account
 	err := e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Account(id)
 		switch {
@@ -84,13 +82,13 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 
 // checkOwner says that a workflow's account was deleted while the workflow was put into it; a new one is
 // deleted, too.
-func (e *Editor) checkOwner(ctx context.Context, w *hookstartv1.Workflow, created bool) error {
-	if _, exists := e.directory.Account(w.GetAccountId()); exists {
+func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
+	if _, exists := e.directory.Account(w.AccountID); exists {
 		return nil
 	}
-	err := error(noSuchAccount(w.GetAccountId()))
+	err := error(noSuchAccount(w.AccountID))
 	if created {
-		err = errors.Join(err, e.DeleteWorkflow(ctx, w.GetId()))
+		err = errors.Join(err, e.DeleteWorkflow(ctx, w.ID))
 	}
 	return err
 }
@@ -100,10 +98,5 @@ func noSuchAccount(id string) *InvalidError {
 }
 
 func (e *Editor) knowsPlan(id string) bool {
-	for _, p := range e.directory.Plans().Record.GetPlans() {
-		if p.GetId() == id {
-			return true
-		}
-	}
-	return false
+	return e.directory.Plans().Record.Find(id) != nil
 }

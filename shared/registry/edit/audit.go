@@ -6,17 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -30,11 +27,7 @@ import (
 const History = 1 << 20
 
 // Actor is who makes a change.
-type Actor struct {
-	Kind string `json:"kind"`
-	ID   string `json:"id,omitempty"`
-	Name string `json:"name,omitempty"`
-}
+type Actor = registry.Actor
 
 // system makes the changes that no caller asked for.
 var system = Actor{Kind: "system", Name: "hookstart"}
@@ -136,9 +129,9 @@ func NewEntry(actor Actor, action string) Entry {
 
 // entryOf is the entry of a record that takes the place of another one; nil: there is none. It returns false for a
 // change that is nobody's.
-func (e *Editor) entryOf(ctx context.Context, key string, after proto.Message) (entry Entry, audited bool) {
+func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record) (entry Entry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
-	var before proto.Message
+	var before registry.Record
 	kind, id, _ := strings.Cut(key, ".")
 	switch kind + "." {
 	case registry.AccountPrefix:
@@ -148,18 +141,18 @@ func (e *Editor) entryOf(ctx context.Context, key string, after proto.Message) (
 		entry.AccountID = id
 	case registry.WorkflowPrefix:
 		if have, exists := e.directory.Workflow(id); exists {
-			before, entry.AccountID = have.Record, have.Record.GetAccountId()
+			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
-		if w, is := after.(*hookstartv1.Workflow); is {
-			entry.AccountID = w.GetAccountId()
+		if w, is := after.(*registry.Workflow); is {
+			entry.AccountID = w.AccountID
 		}
 		entry.WorkflowID = id
 	case registry.APIKeyPrefix:
 		if have, exists := e.directory.Key(id); exists {
-			before, entry.AccountID = have.Record, have.Record.GetAccountId()
+			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
-		if k, is := after.(*hookstartv1.Key); is {
-			entry.AccountID = k.GetAccountId()
+		if k, is := after.(*registry.Key); is {
+			entry.AccountID = k.AccountID
 		}
 	default: // the plan catalog is configuration
 		return entry, false
@@ -176,7 +169,7 @@ func (e *Editor) entryOf(ctx context.Context, key string, after proto.Message) (
 }
 
 // actionOf is the stable name of what was done to a record.
-func actionOf(kind string, before, after proto.Message, fields []string) string {
+func actionOf(kind string, before, after registry.Record, fields []string) string {
 	switch {
 	case before == nil:
 		return kind + ".create"
@@ -185,7 +178,7 @@ func actionOf(kind string, before, after proto.Message, fields []string) string 
 	case after == nil:
 		return kind + ".delete"
 	case slices.Contains(fields, "active"):
-		if after.(*hookstartv1.Workflow).GetActive() { //nolint:errcheck,forcetypeassert // only workflows have it
+		if after.(*registry.Workflow).Active { //nolint:errcheck,forcetypeassert // only workflows have it
 			return "workflow.activate"
 		}
 		return "workflow.deactivate"
@@ -226,93 +219,51 @@ type value struct {
 	hidden string // what tells secret values apart
 }
 
-// unaudited are fields that say nothing of what somebody wanted.
-var unaudited = map[protoreflect.Name]bool{
-	"created_at": true, "updated_at": true, "activated_at": true, "transition": true, "last_transition": true, "id": true, "node_id": true, "sha256": true,
-}
-
-// secretFields are those of which an entry says only that they changed. So it does of all bytes, and of all maps:
-// settings of a sender may be secret.
-var secretFields = map[protoreflect.Name]bool{"tokens": true, "secrets": true}
-
-// fieldsOf are the fields of a record, named as in the operators' API.
-func fieldsOf(record proto.Message) map[string]value {
+// fieldsOf are the fields of a record, by the names of their "audit" tags, which are those of the operators' API. Fields
+// that are not set are left out.
+func fieldsOf(record registry.Record) map[string]value {
 	fields := map[string]value{}
 	if record != nil {
-		addFields(fields, "", record.ProtoReflect())
+		addFields(fields, "", reflect.Indirect(reflect.ValueOf(record)))
 	}
 	return fields
 }
 
-func addFields(to map[string]value, prefix string, of protoreflect.Message) {
-	of.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		name := prefix + field.JSONName()
-		switch {
-		case unaudited[field.Name()]:
-		case secretFields[field.Name()], field.Kind() == protoreflect.BytesKind, field.IsMap():
-			to[name] = value{hidden: bytesOf(field, v)}
-		case field.IsList() && field.Message() != nil:
-			for i := range v.List().Len() {
-				one := v.List().Get(i).Message()
-				at := name + "[" + idOf(one, i) + "]"
+func addFields(to map[string]value, prefix string, of reflect.Value) {
+	for i := range of.NumField() {
+		tag, option, _ := strings.Cut(of.Type().Field(i).Tag.Get("audit"), ",")
+		v, name := of.Field(i), prefix+tag
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if tag == "-" || !v.IsValid() || v.IsZero() {
+			continue
+		}
+		switch content := v.Interface().(type) {
+		case time.Time:
+			to[name] = value{shown: content.Format(time.RFC3339)}
+		case time.Duration:
+			to[name] = value{shown: int64(content / time.Second)}
+		case string:
+			to[name] = value{shown: shortened(content)}
+		case []registry.Trigger:
+			for _, node := range content {
+				at := name + "[" + node.NodeID + "]"
 				to[at] = value{shown: true}
-				addFields(to, at+".", one)
+				addFields(to, at+".", reflect.ValueOf(node))
 			}
-		case field.IsList():
-			to[name] = value{shown: shortened(fmt.Sprint(v.List()))}
-		case field.Message() != nil:
-			if at, is := v.Message().Interface().(*timestamppb.Timestamp); is {
-				to[name] = value{shown: at.AsTime().Format(time.RFC3339)}
-			} else {
-				addFields(to, name+".", v.Message())
-			}
-		case field.Kind() == protoreflect.StringKind:
-			to[name] = value{shown: shortened(v.String())}
 		default:
-			to[name] = value{shown: v.Interface()}
-		}
-		return true
-	})
-}
-
-// bytesOf tells a field's contents from others.
-func bytesOf(field protoreflect.FieldDescriptor, v protoreflect.Value) string {
-	var text strings.Builder
-	add := func(v protoreflect.Value) {
-		if m, is := v.Interface().(protoreflect.Message); is {
-			data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m.Interface())
-			fmt.Fprintf(&text, "%q %v;", data, err)
-			return
-		}
-		fmt.Fprintf(&text, "%q;", fmt.Sprint(v.Interface()))
-	}
-	switch {
-	case field.IsMap():
-		var pairs []string
-		v.Map().Range(func(key protoreflect.MapKey, one protoreflect.Value) bool {
-			pairs = append(pairs, fmt.Sprintf("%q=%q", key.String(), fmt.Sprint(one.Interface())))
-			return true
-		})
-		slices.Sort(pairs)
-		return strings.Join(pairs, ";")
-	case field.IsList():
-		for i := range v.List().Len() {
-			add(v.List().Get(i))
-		}
-	default:
-		add(v)
-	}
-	return text.String()
-}
-
-// idOf names one of several: by its node ID or ID.
-func idOf(m protoreflect.Message, i int) string {
-	for _, name := range []protoreflect.Name{"node_id", "id"} {
-		if field := m.Descriptor().Fields().ByName(name); field != nil && field.Kind() == protoreflect.StringKind && m.Get(field).String() != "" {
-			return m.Get(field).String()
+			switch {
+			case option == "hidden" && v.Len() > 0:
+				to[name] = value{hidden: fmt.Sprintf("%#v", content)} // maps are in order
+			case option == "hidden":
+			case v.Kind() == reflect.Struct:
+				addFields(to, name+".", v)
+			default:
+				to[name] = value{shown: content}
+			}
 		}
 	}
-	return fmt.Sprint(i)
 }
 
 func shortened(text string) string {

@@ -1,13 +1,13 @@
 package edit
 
 import (
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/tidwall/btree"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
@@ -25,24 +25,24 @@ type Directory struct {
 }
 
 type records struct {
-	plans     Versioned[*hookstartv1.PlanCatalog]
-	accounts  btree.Map[string, Versioned[*hookstartv1.Account]]
-	workflows btree.Map[string, Versioned[*hookstartv1.Workflow]]
+	plans     Versioned[registry.Plans]
+	accounts  btree.Map[string, Versioned[*registry.Account]]
+	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	byAccount btree.Map[accountWorkflow, struct{}]
 	queues    map[string]int // how many workflows name each
 
-	keys       btree.Map[string, Versioned[*hookstartv1.Key]]
-	keysByHash map[keyHash]*hookstartv1.Key
+	keys       btree.Map[string, Versioned[*registry.Key]]
+	keysByHash map[[sha256.Size]byte]*registry.Key
 }
 
 func newRecords() *records {
-	return &records{queues: map[string]int{}, keysByHash: map[keyHash]*hookstartv1.Key{}}
+	return &records{queues: map[string]int{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
 }
 
 // count counts a workflow's queue, or with -1 no longer.
-func (r *records) count(w *hookstartv1.Workflow, by int) {
-	if r.queues[w.GetQueue()] += by; r.queues[w.GetQueue()] == 0 {
-		delete(r.queues, w.GetQueue())
+func (r *records) count(w *registry.Workflow, by int) {
+	if r.queues[w.Queue] += by; r.queues[w.Queue] == 0 {
+		delete(r.queues, w.Queue)
 	}
 }
 
@@ -98,48 +98,48 @@ func (d *Directory) Reset() {
 func (r *records) apply(c registry.Change) {
 	switch {
 	case c.Plans != nil:
-		r.plans = Versioned[*hookstartv1.PlanCatalog]{c.Plans, c.Revision}
+		r.plans = Versioned[registry.Plans]{c.Plans, c.Revision}
 	case c.Account != nil:
-		r.accounts.Set(c.Account.GetId(), Versioned[*hookstartv1.Account]{c.Account, c.Revision})
+		r.accounts.Set(c.Account.ID, Versioned[*registry.Account]{c.Account, c.Revision})
 	case c.DeletedAccount != "":
 		r.accounts.Delete(c.DeletedAccount)
 	case c.Workflow != nil:
-		id := c.Workflow.GetId()
-		before, existed := r.workflows.Set(id, Versioned[*hookstartv1.Workflow]{c.Workflow, c.Revision})
+		id := c.Workflow.ID
+		before, existed := r.workflows.Set(id, Versioned[*registry.Workflow]{c.Workflow, c.Revision})
 		if existed {
-			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), id))
+			r.byAccount.Delete(accountKey(before.Record.AccountID, id))
 			r.count(before.Record, -1)
 		}
 		r.count(c.Workflow, 1)
-		r.byAccount.Set(accountKey(c.Workflow.GetAccountId(), id), struct{}{})
+		r.byAccount.Set(accountKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
-		r.putKey(Versioned[*hookstartv1.Key]{c.APIKey, c.Revision})
+		r.putKey(Versioned[*registry.Key]{c.APIKey, c.Revision})
 	case c.DeletedAPIKey != "":
 		r.deleteKey(c.DeletedAPIKey)
 	case c.DeletedWorkflow != "":
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
-			r.byAccount.Delete(accountKey(before.Record.GetAccountId(), c.DeletedWorkflow))
+			r.byAccount.Delete(accountKey(before.Record.AccountID, c.DeletedWorkflow))
 			r.count(before.Record, -1)
 		}
 	}
 }
 
 // Plans is the catalog.
-func (d *Directory) Plans() Versioned[*hookstartv1.PlanCatalog] {
+func (d *Directory) Plans() Versioned[registry.Plans] {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.plans
 }
 
 // Account returns one account.
-func (d *Directory) Account(id string) (Versioned[*hookstartv1.Account], bool) {
+func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.accounts.Get(id)
 }
 
 // Workflow returns one workflow.
-func (d *Directory) Workflow(id string) (Versioned[*hookstartv1.Workflow], bool) {
+func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.workflows.Get(id)
@@ -157,15 +157,15 @@ func (d *Directory) used(accountID string) bool {
 	if len(d.Workflows(accountID, "", 1)) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *hookstartv1.Key) bool { return k.GetAccountId() == accountID })
+	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *registry.Key) bool { return k.AccountID == accountID })
 }
 
 // Accounts lists at most limit accounts by ID, from the one after the given ID.
-func (d *Directory) Accounts(after string, limit int) []*hookstartv1.Account {
+func (d *Directory) Accounts(after string, limit int) []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var list []*hookstartv1.Account
-	d.current.accounts.Ascend(after, func(id string, a Versioned[*hookstartv1.Account]) bool {
+	var list []*registry.Account
+	d.current.accounts.Ascend(after, func(id string, a Versioned[*registry.Account]) bool {
 		if id != after {
 			list = append(list, a.Record)
 		}
@@ -176,12 +176,12 @@ func (d *Directory) Accounts(after string, limit int) []*hookstartv1.Account {
 
 // Workflows lists at most limit workflows by ID, from the one after the given ID; of
 // one account, or of all when accountID is empty.
-func (d *Directory) Workflows(accountID, after string, limit int) []*hookstartv1.Workflow {
+func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Workflow {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var list []*hookstartv1.Workflow
+	var list []*registry.Workflow
 	if accountID == "" {
-		d.current.workflows.Ascend(after, func(id string, w Versioned[*hookstartv1.Workflow]) bool {
+		d.current.workflows.Ascend(after, func(id string, w Versioned[*registry.Workflow]) bool {
 			if id != after {
 				list = append(list, w.Record)
 			}

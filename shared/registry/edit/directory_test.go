@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -20,8 +19,8 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 	d.Loaded()
 	const activations = 20_000
 	revision := func(n int) uint64 { return uint64(n) + 1 }
-	workflow := func(n int) *hookstartv1.Workflow {
-		return &hookstartv1.Workflow{Id: "first", AccountId: "account", Active: n%2 == 1, Transition: int64(n)}
+	workflow := func(n int) *registry.Workflow {
+		return &registry.Workflow{ID: "first", AccountID: "account", Active: n%2 == 1, Transition: int64(n)}
 	}
 	d.Apply(registry.Change{Revision: revision(0), Workflow: workflow(0)})
 	next := make(chan int)
@@ -34,7 +33,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 	for n := 1; n < activations; n += 2 {
 		next <- n
 		for {
-			if seen, _ := d.Workflow("first"); seen.Record.GetActive() {
+			if seen, _ := d.Workflow("first"); seen.Record.Active {
 				break
 			}
 		}
@@ -43,7 +42,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 		}
 		next <- n + 1
 		for {
-			if seen, _ := d.Workflow("first"); !seen.Record.GetActive() {
+			if seen, _ := d.Workflow("first"); !seen.Record.Active {
 				break
 			}
 		}

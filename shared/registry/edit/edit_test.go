@@ -8,10 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -113,9 +109,9 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	half := func(number int64, workflow string) {
 		t.Helper()
 		account, _ := r.Directory.Account("on-free")
-		record := proto.CloneOf(account.Record)
-		record.LastTransition = &hookstartv1.Transition{Number: number, WorkflowId: workflow, Active: true, At: timestamppb.Now()}
-		data, err := proto.Marshal(record)
+		record := *account.Record
+		record.LastTransition = registry.Transition{Number: number, WorkflowID: workflow, Active: true, At: time.Now()}
+		data, err := record.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +128,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	if _, err := r.Activate(ctx, "next"); !errors.Is(err, edit.ErrPlanLimit) {
 		t.Errorf("the unfinished one came first, yet: %v", err)
 	}
-	if w, _ := r.Directory.Workflow("died"); !w.Record.GetActive() || w.Record.GetActivatedAt() == nil {
+	if w, _ := r.Directory.Workflow("died"); !w.Record.Active || w.Record.ActivatedAt.IsZero() {
 		t.Error("it was not finished")
 	}
 
@@ -144,7 +140,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	if _, err := r.Activate(ctx, "next"); err != nil {
 		t.Error(err)
 	}
-	if w, _ := r.Directory.Workflow("died"); w.Record.GetActive() {
+	if w, _ := r.Directory.Workflow("died"); w.Record.Active {
 		t.Error("an old switch was carried out on a new workflow")
 	}
 }
@@ -160,7 +156,7 @@ func TestPutWorkflow(t *testing.T) {
 		Triggers: []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte(`{"a":1}`)}, {NodeID: "second"}},
 	}
 	w, created, err := r.PutWorkflow(ctx, spec)
-	if err != nil || created || !w.GetActive() {
+	if err != nil || created || !w.Active {
 		t.Fatalf("%v %t %v", w, created, err)
 	}
 	if r.Token(t, "wf", "node") != token {
@@ -170,7 +166,7 @@ func TestPutWorkflow(t *testing.T) {
 		t.Error("two nodes have one token")
 	}
 	again, _, err := r.PutWorkflow(ctx, spec)
-	if err != nil || !proto.Equal(again, w) {
+	if err != nil || !registry.Equal(again, w) {
 		t.Errorf("PUT is not idempotent: %v, %v", again, err)
 	}
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node"}}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
@@ -127,8 +126,8 @@ func (e *Editor) confirm(ctx context.Context, revision uint64) error {
 }
 
 // put stores a record over the revision that it was made from; 0: it is new.
-func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, record proto.Message, revision uint64) (uint64, error) {
-	data, err := proto.Marshal(record)
+func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64) (uint64, error) {
+	data, err := record.Encode()
 	if err != nil {
 		return 0, fmt.Errorf("encode %s: %w", key, err)
 	}

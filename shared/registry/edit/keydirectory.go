@@ -3,38 +3,30 @@ package edit
 import (
 	"crypto/sha256"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// keyHash is the SHA-256 of a key's text.
-type keyHash [sha256.Size]byte
-
-func hashOf(k *hookstartv1.Key) (hash keyHash) {
-	copy(hash[:], k.GetSha256())
-	return hash
-}
-
-func (r *records) putKey(k Versioned[*hookstartv1.Key]) {
-	r.deleteKey(k.Record.GetId())
-	r.keys.Set(k.Record.GetId(), k)
-	r.keysByHash[hashOf(k.Record)] = k.Record
+func (r *records) putKey(k Versioned[*registry.Key]) {
+	r.deleteKey(k.Record.ID)
+	r.keys.Set(k.Record.ID, k)
+	r.keysByHash[k.Record.Hash] = k.Record
 }
 
 func (r *records) deleteKey(id string) {
 	if before, existed := r.keys.Delete(id); existed {
-		delete(r.keysByHash, hashOf(before.Record))
+		delete(r.keysByHash, before.Record.Hash)
 	}
 }
 
 // Key returns one key.
-func (d *Directory) Key(id string) (Versioned[*hookstartv1.Key], bool) {
+func (d *Directory) Key(id string) (Versioned[*registry.Key], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.keys.Get(id)
 }
 
 // KeyByHash returns the key whose text has a SHA-256.
-func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*hookstartv1.Key, bool) {
+func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	key, exists := d.current.keysByHash[sha256]
@@ -42,11 +34,11 @@ func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*hookstartv1.Key, bool)
 }
 
 // Keys lists at most limit keys by ID, from the one after the given ID.
-func (d *Directory) Keys(after string, limit int) []*hookstartv1.Key {
+func (d *Directory) Keys(after string, limit int) []*registry.Key {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var list []*hookstartv1.Key
-	d.current.keys.Ascend(after, func(id string, k Versioned[*hookstartv1.Key]) bool {
+	var list []*registry.Key
+	d.current.keys.Ascend(after, func(id string, k Versioned[*registry.Key]) bool {
 		if id != after {
 			list = append(list, k.Record)
 		}

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 )
@@ -29,19 +26,19 @@ type KeySpec struct {
 
 // CreateKey stores a key of which the ID and the hash are new. It is in force at every executor when it returns; while
 // one lags behind, that one does not take it for unknown.
-func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *hookstartv1.Key, err error) {
+func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, err error) {
 	if err := errors.Join(checkID("id", spec.ID), checkText("name", spec.Name)); err != nil {
 		return nil, err
 	}
 	if spec.Name == "" {
 		return nil, &InvalidError{"name", "is required"}
 	}
-	k = &hookstartv1.Key{
-		Id: spec.ID, Name: spec.Name, Role: spec.Role, AccountId: spec.AccountID, Sha256: spec.SHA256[:],
-		CreatedAt: timestamppb.New(e.now()),
+	k = &registry.Key{
+		ID: spec.ID, Name: spec.Name, Role: spec.Role, AccountID: spec.AccountID, Hash: spec.SHA256,
+		CreatedAt: e.now(),
 	}
 	if !spec.ExpiresAt.IsZero() {
-		k.ExpiresAt = timestamppb.New(spec.ExpiresAt.UTC().Truncate(time.Microsecond))
+		k.ExpiresAt = spec.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
 	err = e.change(ctx, func() (uint64, error) {
 		if have, exists := e.directory.Key(spec.ID); exists {

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // DefaultPlans is the catalog of an installation that configures none, as a
@@ -32,7 +33,7 @@ type planFile struct {
 
 // ParsePlans reads a catalog file: a JSON list of plans in the form of the
 // operators' API.
-func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
+func ParsePlans(file []byte) (registry.Plans, error) {
 	var list []planFile
 	decoder := json.NewDecoder(bytes.NewReader(file))
 	decoder.DisallowUnknownFields()
@@ -45,7 +46,7 @@ func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("the plan catalog has no plan")
 	}
-	catalog := &hookstartv1.PlanCatalog{}
+	plans := make(registry.Plans, 0, len(list))
 	seen := map[string]bool{}
 	for i, p := range list {
 		switch {
@@ -58,16 +59,21 @@ func ParsePlans(file []byte) (*hookstartv1.PlanCatalog, error) {
 		case p.BytesPerDay != nil && (*p.BytesPerDay < 1 || *p.BytesPerDay > MaxBytesPerDay):
 			return nil, fmt.Errorf("plan %q: bytesPerDay must be null (unlimited) or 1 to %d, not %d", p.ID, int64(MaxBytesPerDay), *p.BytesPerDay)
 		}
-		limit := &hookstartv1.RateLimit{Requests: p.RateLimit.Requests, WindowSeconds: p.RateLimit.WindowSeconds}
-		if err := checkRateLimit(limit); err != nil {
+		if err := checkRateLimit(p.RateLimit.Requests, p.RateLimit.WindowSeconds); err != nil {
 			return nil, fmt.Errorf("plan %q: %w", p.ID, err)
 		}
 		seen[p.ID] = true
-		catalog.Plans = append(catalog.Plans, &hookstartv1.Plan{
-			Id: p.ID, WebhookTriggers: p.WebhookTriggers, MaxActiveWebhookWorkflows: p.MaxActive, RateLimit: limit, BytesPerDay: p.BytesPerDay,
-		})
+		plan := registry.Plan{ID: p.ID, WebhookTriggers: p.WebhookTriggers, MaxActive: registry.Unlimited, BytesPerDay: registry.Unlimited}
+		plan.RateLimit = registry.RateLimit{Requests: p.RateLimit.Requests, Window: time.Duration(p.RateLimit.WindowSeconds) * time.Second}
+		if p.MaxActive != nil {
+			plan.MaxActive = *p.MaxActive
+		}
+		if p.BytesPerDay != nil {
+			plan.BytesPerDay = *p.BytesPerDay
+		}
+		plans = append(plans, plan)
 	}
-	return catalog, nil
+	return plans, nil
 }
 
 // The bounds of a plan's limits: the arithmetic is in nanoseconds, and a day is plenty.
@@ -77,12 +83,12 @@ const (
 	MaxBytesPerDay       = 1_000_000_000_000_000
 )
 
-func checkRateLimit(l *hookstartv1.RateLimit) error {
-	if r := l.GetRequests(); r < 1 || r > MaxRateRequests {
-		return fmt.Errorf("rateLimit.requests must be 1 to %d, not %d", MaxRateRequests, r)
+func checkRateLimit(requests, windowSeconds int64) error {
+	if requests < 1 || requests > MaxRateRequests {
+		return fmt.Errorf("rateLimit.requests must be 1 to %d, not %d", MaxRateRequests, requests)
 	}
-	if w := l.GetWindowSeconds(); w < 1 || w > MaxRateWindowSeconds {
-		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds, w)
+	if windowSeconds < 1 || windowSeconds > MaxRateWindowSeconds {
+		return fmt.Errorf("rateLimit.windowSeconds must be 1 to %d, not %d", MaxRateWindowSeconds, windowSeconds)
 	}
 	return nil
 }

@@ -7,9 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
-	"google.golang.org/protobuf/proto"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/internal/retry"
@@ -45,18 +43,18 @@ func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log lo
 		return done, fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
 	}
 	const page = 1000
-	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("", list[len(list)-1].GetId(), page) {
+	for list := directory.Workflows("", "", page); len(list) > 0; list = directory.Workflows("", list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if err := done.add(resealRecord(ctx, records, registry.WorkflowPrefix+w.GetId(), func(data []byte) (proto.Message, error) {
-				return resealWorkflow(keys, w.GetId(), data)
+			if err := done.add(resealRecord(ctx, records, registry.WorkflowPrefix+w.ID, func(data []byte) (registry.Record, error) {
+				return resealWorkflow(keys, w.ID, data)
 			})); err != nil {
-				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.GetId(), err)
+				return done, fmt.Errorf("seal the senders of workflow %q: %w", w.ID, err)
 			}
-			for _, node := range w.GetTriggers() {
-				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.GetId(), node.GetNodeId()), func(data []byte) (proto.Message, error) {
-					return resealTrigger(keys, w.GetId(), node.GetNodeId(), data)
+			for _, node := range w.Triggers {
+				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(data []byte) (registry.Record, error) {
+					return resealTrigger(keys, w.ID, node.NodeID, data)
 				})); err != nil {
-					return done, fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w", node.GetNodeId(), w.GetId(), err)
+					return done, fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w", node.NodeID, w.ID, err)
 				}
 			}
 			progress(done)
@@ -78,7 +76,7 @@ func (r *Resealed) add(written bool, err error) error {
 }
 
 // resealRecord replaces one record, over and over until nobody else was faster.
-func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew func(data []byte) (proto.Message, error)) (written bool, err error) {
+func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew func(data []byte) (registry.Record, error)) (written bool, err error) {
 	for attempt := 0; ; attempt++ {
 		entry, err := kv.Get(ctx, key)
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -91,7 +89,7 @@ func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew f
 		if err != nil || record == nil {
 			return false, err
 		}
-		data, err := proto.Marshal(record)
+		data, err := record.Encode()
 		if err != nil {
 			return false, err
 		}
@@ -106,12 +104,12 @@ func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew f
 }
 
 // resealTrigger returns nil if there is nothing to do.
-func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (proto.Message, error) {
-	stored := &hookstartv1.TriggerSecrets{}
-	if err := proto.Unmarshal(data, stored); err != nil {
+func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (registry.Record, error) {
+	stored, err := registry.DecodeTriggerSecrets(data)
+	if err != nil {
 		return nil, err
 	}
-	if keys.IsCurrent(stored.GetSealed()) {
+	if keys.IsCurrent(stored.Sealed) {
 		return nil, nil //nolint:nilnil // nothing to do
 	}
 	secrets, err := openTrigger(keys, workflowID, nodeID, data)
@@ -122,9 +120,9 @@ func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (pro
 }
 
 // resealWorkflow returns nil if there is nothing to do.
-func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (proto.Message, error) {
-	w := &hookstartv1.Workflow{}
-	if err := proto.Unmarshal(data, w); err != nil {
+func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.Record, error) {
+	w, err := registry.DecodeWorkflow(data)
+	if err != nil {
 		return nil, err
 	}
 	changed := false
@@ -139,17 +137,18 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (proto.Mess
 		}
 		return keys.Seal(text, about)
 	}
-	for _, node := range w.GetTriggers() {
-		for _, s := range node.GetSender().GetSecrets() {
-			var err error
-			if s.Sealed, err = anew(s.GetSealed(), registry.AboutSecret(workflowID, node.GetNodeId(), s.GetId())); err != nil {
+	for _, node := range w.Triggers {
+		if node.Sender == nil {
+			continue
+		}
+		for i, s := range node.Sender.Secrets {
+			if node.Sender.Secrets[i].Sealed, err = anew(s.Sealed, registry.AboutSecret(workflowID, node.NodeID, s.ID)); err != nil {
 				return nil, err
 			}
 		}
-		settings := node.GetSender().GetSealedSettings()
+		settings := node.Sender.SealedSettings
 		for name, box := range settings {
-			var err error
-			if settings[name], err = anew(box, registry.AboutSetting(workflowID, node.GetNodeId(), name)); err != nil {
+			if settings[name], err = anew(box, registry.AboutSetting(workflowID, node.NodeID, name)); err != nil {
 				return nil, err
 			}
 		}

@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/internal/retry"
@@ -29,7 +26,7 @@ type TokenInfo struct {
 
 // TriggerInfo is a trigger node with its secrets.
 type TriggerInfo struct {
-	Workflow      *hookstartv1.Workflow
+	Workflow      *registry.Workflow
 	NodeID        string
 	Name          string
 	Tokens        []TokenInfo        // that work now, the newest first
@@ -51,34 +48,31 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	if err != nil {
 		return nil, err
 	}
-	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.GetName(), Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload}
+	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.Name, Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload}
 	if view, found := e.directory.Lookup(workflowID); found && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}
-	known := map[registry.TokenHash]*hookstartv1.Token{}
-	for _, t := range secrets.GetTokens() {
-		known[registry.HashToken(t.GetToken())] = t
+	known := map[registry.TokenHash]registry.Token{}
+	for _, t := range secrets.Tokens {
+		known[registry.HashToken(t.Text)] = t
 	}
-	for _, hash := range working(node.GetTokens(), e.now()) {
-		t, found := known[registry.TokenHash(hash.GetSha256())]
+	for _, hash := range working(node.Tokens, e.now()) {
+		t, found := known[hash.Hash]
 		if !found {
 			continue
 		}
-		one := TokenInfo{Token: t.GetToken(), ID: registry.TokenHash(hash.GetSha256()).ID(), CreatedAt: t.GetCreatedAt().AsTime()}
-		if hash.GetExpiresAt() != nil {
-			one.ExpiresAt = hash.GetExpiresAt().AsTime()
-		}
+		one := TokenInfo{Token: t.Text, ID: hash.Hash.ID(), CreatedAt: t.CreatedAt, ExpiresAt: hash.Expiry()}
 		info.Tokens = append(info.Tokens, one)
 	}
 	return info, nil
 }
 
-func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*hookstartv1.Workflow], *hookstartv1.TriggerNode, error) {
+func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*registry.Workflow], *registry.Trigger, error) {
 	w, exists := e.directory.Workflow(workflowID)
 	if !exists {
 		return w, nil, noWorkflow(workflowID)
 	}
-	node := triggerNode(w.Record, nodeID)
+	node := w.Record.Trigger(nodeID)
 	if node == nil {
 		return w, nil, &NotFoundError{fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
 	}
@@ -96,37 +90,37 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 		if err != nil {
 			return 0, err
 		}
-		w := proto.CloneOf(have.Record)
-		node := triggerNode(w, nodeID)
+		w := have.Record.Clone()
+		node := w.Trigger(nodeID)
 		now := e.now()
-		var old []*hookstartv1.TokenHash
+		var old []registry.NodeToken
 		if keepOld > 0 {
-			old = working(node.GetTokens(), now)
+			old = working(node.Tokens, now)
 		}
 		if len(old) >= MaxTokens {
 			return 0, fmt.Errorf("%w (%d); rotate once with keepOldForSeconds 0 to end them", ErrTooManyTokens, len(old))
 		}
-		end := now.Add(keepOld)
-		for _, t := range old {
-			if t.GetExpiresAt() == nil || t.GetExpiresAt().AsTime().After(end) {
-				t.ExpiresAt = timestamppb.New(end)
+		end := now.Add(keepOld).UnixNano()
+		for i := range old {
+			if old[i].ExpiresAt == 0 || old[i].ExpiresAt > end {
+				old[i].ExpiresAt = end
 			}
 		}
-		token, err := e.addToken(ctx, workflowID, nodeID, before.GetTokens())
+		token, err := e.addToken(ctx, workflowID, nodeID, before.Tokens)
 		if err != nil {
 			return 0, err
 		}
-		node.Tokens = append([]*hookstartv1.TokenHash{hashRecord(token)}, old...)
-		w.UpdatedAt = timestamppb.New(now)
+		node.Tokens = append([]registry.NodeToken{{Hash: registry.HashToken(token.Text)}}, old...)
+		w.UpdatedAt = now
 		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
 	})
 }
 
 // working are the tokens that have not expired.
-func working(tokens []*hookstartv1.TokenHash, now time.Time) []*hookstartv1.TokenHash {
-	var list []*hookstartv1.TokenHash
+func working(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
+	var list []registry.NodeToken
 	for _, t := range tokens {
-		if len(t.GetSha256()) == len(registry.TokenHash{}) && (t.GetExpiresAt() == nil || t.GetExpiresAt().AsTime().After(now)) {
+		if t.Works(now) {
 			list = append(list, t)
 		}
 	}
@@ -159,7 +153,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	entry := NewEntry(ActorOf(ctx), "sample-payload.set")
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
 	if w, exists := e.directory.Workflow(workflowID); exists {
-		entry.AccountID = w.Record.GetAccountId()
+		entry.AccountID = w.Record.AccountID
 	}
 	changed := Changed{Field: "samplePayload", To: notShown}
 	if have.SamplePayload != nil {
@@ -171,24 +165,22 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 
 // storeSampleOfNew stores that of a node that is being made: it is a part of that change.
 func (e *Editor) storeSampleOfNew(ctx context.Context, workflowID, nodeID string, sample []byte) error {
-	return e.changeSecrets(ctx, workflowID, nodeID, func(s *hookstartv1.TriggerSecrets) { s.SamplePayload = sample })
+	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
 // addToken makes a token and stores it, together with those of before whose hashes
 // are still in the registry; the others are forgotten.
-func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []*hookstartv1.TokenHash) (*hookstartv1.Token, error) {
-	token := &hookstartv1.Token{Token: registry.NewToken(), CreatedAt: timestamppb.New(e.now())}
+func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []registry.NodeToken) (registry.Token, error) {
+	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 	keep := map[registry.TokenHash]bool{}
 	for _, t := range before {
-		if len(t.GetSha256()) == len(registry.TokenHash{}) {
-			keep[registry.TokenHash(t.GetSha256())] = true
-		}
+		keep[t.Hash] = true
 	}
-	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *hookstartv1.TriggerSecrets) {
-		var kept []*hookstartv1.Token
-		for _, t := range s.GetTokens() {
+	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
+		var kept []registry.Token
+		for _, t := range s.Tokens {
 			// A minute's grace: another process may be about to put a token's hash into the registry.
-			if keep[registry.HashToken(t.GetToken())] || t.GetCreatedAt().AsTime().After(e.now().Add(-time.Minute)) {
+			if keep[registry.HashToken(t.Text)] || t.CreatedAt.After(e.now().Add(-time.Minute)) {
 				kept = append(kept, t)
 			}
 		}
@@ -197,16 +189,10 @@ func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before
 	return token, err
 }
 
-// hashRecord is what the registry holds of a new token.
-func hashRecord(token *hookstartv1.Token) *hookstartv1.TokenHash {
-	hash := registry.HashToken(token.GetToken())
-	return &hookstartv1.TokenHash{Sha256: hash[:]}
-}
-
 // secretsOf are the secrets of a node that is new.
 type secretsOf struct {
 	nodeID string
-	token  *hookstartv1.Token
+	token  registry.Token
 	sample []byte // nil: none was given
 }
 
@@ -215,8 +201,8 @@ type secretsOf struct {
 // first, this write restores them; if it comes later, its revision no longer matches and it fails.
 func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
 	for _, node := range added {
-		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *hookstartv1.TriggerSecrets) {
-			if !slices.ContainsFunc(s.GetTokens(), func(t *hookstartv1.Token) bool { return t.GetToken() == node.token.GetToken() }) {
+		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *registry.TriggerSecrets) {
+			if !slices.ContainsFunc(s.Tokens, func(t registry.Token) bool { return t.Text == node.token.Text }) {
 				s.Tokens = append(s.Tokens, node.token)
 			}
 			if s.SamplePayload == nil {
@@ -233,8 +219,8 @@ func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsO
 // secretsKey is where a node's secrets are in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
 
-func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*hookstartv1.TriggerSecrets, uint64, error) {
-	secrets := &hookstartv1.TriggerSecrets{}
+func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*registry.TriggerSecrets, uint64, error) {
+	secrets := &registry.TriggerSecrets{}
 	entry, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return secrets, 0, nil
@@ -249,34 +235,33 @@ func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*h
 }
 
 // openTrigger reads the record of a node's secrets, sealed or not.
-func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*hookstartv1.TriggerSecrets, error) {
-	stored := &hookstartv1.TriggerSecrets{}
-	if err := proto.Unmarshal(data, stored); err != nil || len(stored.GetSealed()) == 0 {
+func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*registry.TriggerSecrets, error) {
+	stored, err := registry.DecodeTriggerSecrets(data)
+	if err != nil || len(stored.Sealed) == 0 {
 		return stored, err
 	}
-	opened, err := keys.Open(stored.GetSealed(), registry.AboutTrigger(workflowID, nodeID))
+	opened, err := keys.Open(stored.Sealed, registry.AboutTrigger(workflowID, nodeID))
 	if err != nil {
 		return nil, err
 	}
-	secrets := &hookstartv1.TriggerSecrets{}
-	return secrets, proto.Unmarshal(opened, secrets)
+	return registry.DecodeTriggerSecrets(opened)
 }
 
 // sealTrigger is the record of a node's secrets as it is stored: sealed, if there is a key.
-func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *hookstartv1.TriggerSecrets) (*hookstartv1.TriggerSecrets, error) {
+func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets) (*registry.TriggerSecrets, error) {
 	if !keys.CanSeal() {
 		return secrets, nil
 	}
-	data, err := proto.Marshal(secrets)
+	data, err := secrets.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encode the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
 	box, err := keys.Seal(data, registry.AboutTrigger(workflowID, nodeID))
-	return &hookstartv1.TriggerSecrets{Sealed: box}, err
+	return &registry.TriggerSecrets{Sealed: box}, err
 }
 
 // changeSecrets changes a node's secrets, over and over until nobody else was faster.
-func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, edit func(*hookstartv1.TriggerSecrets)) error {
+func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets)) error {
 	for attempt := 0; ; attempt++ {
 		secrets, revision, err := e.readSecrets(ctx, workflowID, nodeID)
 		if err != nil {

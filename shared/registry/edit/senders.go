@@ -9,10 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
@@ -30,7 +26,7 @@ type SenderSpec struct {
 
 // SenderInfo is a node's sender without its secrets.
 type SenderInfo struct {
-	Workflow *hookstartv1.Workflow
+	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string
 	Secrets  []SecretInfo      // that work now, the newest first
@@ -72,44 +68,31 @@ func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*se
 		return nil, err
 	}
 	_, node, err := e.findTrigger(workflowID, nodeID)
-	if err != nil || node.GetSender() == nil {
+	if err != nil || node.Sender == nil {
 		return nil, err
 	}
-	config, err := registry.OpenSender(e.keys, workflowID, nodeID, node.GetSender())
+	config, err := registry.OpenSender(e.keys, workflowID, nodeID, node.Sender)
 	return &config, err
 }
 
-func senderInfo(w *hookstartv1.Workflow, node *hookstartv1.TriggerNode, now time.Time) *SenderInfo {
-	record := node.GetSender()
+func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *SenderInfo {
+	record := node.Sender
 	if record == nil {
 		return nil
 	}
-	info := &SenderInfo{Workflow: w, NodeID: node.GetNodeId(), Preset: record.GetPreset(), Settings: maps.Clone(record.GetSettings())}
-	for _, s := range liveSecrets(record, now) {
-		one := SecretInfo{ID: s.GetId(), Last4: s.GetLast4(), PublicKey: s.GetPublicKey(), Unseen: s.GetUnseen(), SetAt: s.GetSetAt().AsTime()}
-		if s.GetExpiresAt() != nil {
-			one.ExpiresAt = s.GetExpiresAt().AsTime()
-		}
-		info.Secrets = append(info.Secrets, one)
+	info := &SenderInfo{Workflow: w, NodeID: node.NodeID, Preset: record.Preset, Settings: maps.Clone(record.Settings)}
+	for _, s := range record.Live(now) {
+		info.Secrets = append(info.Secrets, SecretInfo{
+			ID: s.ID, Last4: s.Last4, PublicKey: s.PublicKey, Unseen: s.Unseen, SetAt: s.SetAt, ExpiresAt: s.ExpiresAt,
+		})
 	}
 	return info
-}
-
-// liveSecrets are the secrets that have not ended.
-func liveSecrets(record *hookstartv1.Sender, now time.Time) []*hookstartv1.SenderSecret {
-	var live []*hookstartv1.SenderSecret
-	for _, s := range record.GetSecrets() {
-		if s.GetExpiresAt() == nil || s.GetExpiresAt().AsTime().After(now) {
-			live = append(live, s)
-		}
-	}
-	return live
 }
 
 // PutSender gives a node a sender, or replaces it, and says whether it is new. It fails with an InvalidError,
 // ErrTooManySecrets, or seal.ErrNoKey.
 func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
 		created = before == nil
 		preset, known := sender.Lookup(spec.Preset)
 		if !known {
@@ -119,6 +102,9 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
 		if err != nil && (spec.Secrets == nil || !errors.Is(err, seal.ErrNoKey)) {
 			return nil, err
+		}
+		if before == nil {
+			before = &registry.Sender{}
 		}
 		edit := senderEdit{editor: e, workflowID: workflowID, nodeID: nodeID, preset: preset, before: before, opened: config}
 		if spec.Secrets != nil {
@@ -138,7 +124,7 @@ func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text s
 	if endOthers != nil && (*endOthers < 0 || *endOthers > MaxEndAfter) {
 		return nil, &InvalidError{"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second))}
 	}
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
 		if before == nil {
 			return nil, noSender(workflowID, nodeID)
 		}
@@ -151,7 +137,7 @@ func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text s
 		if endOthers != nil {
 			edit.endOthers(e.now().Add(*endOthers))
 		}
-		return edit.finish(before.GetSettings())
+		return edit.finish(before.Settings)
 	})
 	return info, err
 }
@@ -159,17 +145,17 @@ func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text s
 // RemoveSenderSecret ends one secret at once. It fails with ErrNotFound or ErrLastSecret.
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
 	var info *SenderInfo
-	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
-		live := liveSecrets(before, e.now())
-		at := slices.IndexFunc(live, func(s *hookstartv1.SenderSecret) bool { return s.GetId() == id })
+	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
+		live := before.Live(e.now())
+		at := slices.IndexFunc(live, func(s registry.SenderSecret) bool { return s.ID == id })
 		switch {
 		case at < 0:
 			return nil, &NotFoundError{fmt.Sprintf("secret %q of the sender of trigger node %q of workflow %q", id, nodeID, workflowID)}
 		case len(live) == 1:
 			return nil, ErrLastSecret
 		}
-		after := proto.CloneOf(before)
-		after.Secrets = slices.Delete(slices.Clone(live), at, at+1)
+		after := before.Clone()
+		after.Secrets = slices.Delete(live, at, at+1)
 		return after, nil
 	})
 }
@@ -177,7 +163,7 @@ func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id 
 // RemoveSender leaves a node with its token alone. It fails with ErrNotFound.
 func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
 	var info *SenderInfo
-	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
 		if before == nil {
 			return nil, noSender(workflowID, nodeID)
 		}
@@ -194,7 +180,7 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 		return nil //nolint:nilerr // see above
 	}
 	var info *SenderInfo
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
 		if before == nil {
 			return nil, noSender(workflowID, nodeID)
 		}
@@ -202,11 +188,11 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 		if err != nil {
 			return nil, err
 		}
-		if edit.preset.Secret == nil || !edit.preset.Secret.Captured || len(liveSecrets(before, e.now())) > 0 {
+		if edit.preset.Secret == nil || !edit.preset.Secret.Captured || len(before.Live(e.now())) > 0 {
 			return before, nil
 		}
 		edit.add(string(text))
-		after, err := edit.finish(before.GetSettings())
+		after, err := edit.finish(before.Settings)
 		if err == nil {
 			after.Secrets[0].Unseen = true
 		}
@@ -221,7 +207,7 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 // SeeCaptured returns the texts of secrets that the provider brought, by ID, once: they are not shown again.
 func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (texts map[string]string, err error) {
 	var info *SenderInfo
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *hookstartv1.Sender) (*hookstartv1.Sender, error) {
+	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
 		texts = map[string]string{}
 		if before == nil {
 			return nil, noSender(workflowID, nodeID)
@@ -230,10 +216,10 @@ func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (te
 		if err != nil {
 			return nil, err
 		}
-		after := proto.CloneOf(before)
-		for i, s := range after.GetSecrets() {
-			if s.GetUnseen() {
-				texts[s.GetId()], s.Unseen = config.Secrets[i].Text, false
+		after := before.Clone()
+		for i := range after.Secrets {
+			if s := &after.Secrets[i]; s.Unseen {
+				texts[s.ID], s.Unseen = config.Secrets[i].Text, false
 			}
 		}
 		return after, nil
@@ -246,24 +232,24 @@ func noSender(workflowID, nodeID string) error {
 }
 
 // changeSender puts the sender that edit makes of the one before in force. edit must not change what it gets.
-func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, info **SenderInfo, edit func(before *hookstartv1.Sender) (*hookstartv1.Sender, error)) error {
+func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, info **SenderInfo, edit func(before *registry.Sender) (*registry.Sender, error)) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err != nil {
 			return 0, err
 		}
-		after, err := edit(before.GetSender())
+		after, err := edit(before.Sender)
 		if err != nil {
 			return 0, err
 		}
-		if after != nil && proto.Equal(after, before.GetSender()) {
+		if after != nil && after.Equal(before.Sender) {
 			*info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
-		w := proto.CloneOf(have.Record)
-		node := triggerNode(w, nodeID)
+		w := have.Record.Clone()
+		node := w.Trigger(nodeID)
 		node.Sender = after
-		w.UpdatedAt = timestamppb.New(e.now())
+		w.UpdatedAt = e.now()
 		*info = senderInfo(w, node, e.now())
 		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
 	})
@@ -274,8 +260,8 @@ type senderEdit struct {
 	editor             *Editor
 	workflowID, nodeID string
 	preset             sender.Preset
-	before             *hookstartv1.Sender // nil: there is none
-	opened             sender.Config       // before, in clear
+	before             *registry.Sender // empty: there is none
+	opened             sender.Config    // before, in clear
 
 	secrets []senderSecret // of the new one
 }
@@ -283,15 +269,15 @@ type senderEdit struct {
 // senderSecret is a secret of the new record; record is nil for one that is new.
 type senderSecret struct {
 	text   string
-	record *hookstartv1.SenderSecret
+	record *registry.SenderSecret
 	ends   time.Time // zero: as in record, or never
 }
 
 // openEdit begins an edit of a sender that keeps its preset.
-func (e *Editor) openEdit(workflowID, nodeID string, before *hookstartv1.Sender) (*senderEdit, error) {
-	preset, known := sender.Lookup(before.GetPreset())
+func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*senderEdit, error) {
+	preset, known := sender.Lookup(before.Preset)
 	if !known {
-		return nil, &InvalidError{"preset", fmt.Sprintf("this version has no preset %q: set the sender again", before.GetPreset())}
+		return nil, &InvalidError{"preset", fmt.Sprintf("this version has no preset %q: set the sender again", before.Preset)}
 	}
 	config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
 	if err != nil {
@@ -312,8 +298,8 @@ func (s *senderEdit) text(id string) string {
 
 // keep takes over the secrets that have not ended.
 func (s *senderEdit) keep() {
-	for _, record := range liveSecrets(s.before, s.editor.now()) {
-		s.secrets = append(s.secrets, senderSecret{text: s.text(record.GetId()), record: record})
+	for _, record := range s.before.Live(s.editor.now()) {
+		s.secrets = append(s.secrets, senderSecret{text: s.text(record.ID), record: &record})
 	}
 }
 
@@ -327,10 +313,10 @@ func (s *senderEdit) replace(texts []string) {
 // add puts a secret first, that never ends. One that is there already moves.
 func (s *senderEdit) add(text string) {
 	added := senderSecret{text: text}
-	for _, record := range liveSecrets(s.before, s.editor.now()) {
-		if text != "" && s.text(record.GetId()) == text {
-			added.record = proto.CloneOf(record)
-			added.record.ExpiresAt = nil
+	for _, record := range s.before.Live(s.editor.now()) {
+		if text != "" && s.text(record.ID) == text {
+			record.ExpiresAt = time.Time{}
+			added.record = &record
 			break
 		}
 	}
@@ -350,18 +336,18 @@ func (s *senderEdit) endOthers(at time.Time) {
 
 // finish compiles the new sender, so that what could not work is refused here and never at a delivery, and
 // returns its record.
-func (s *senderEdit) finish(settings map[string]string) (*hookstartv1.Sender, error) {
+func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil, fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds", ErrTooManySecrets, sender.MaxSecrets)
 	}
 	config := sender.Config{Preset: s.preset.ID, Settings: s.mergeSettings(settings)}
 	for _, secret := range s.secrets {
-		config.Secrets = append(config.Secrets, sender.Secret{ID: secret.record.GetId(), Text: secret.text})
+		config.Secrets = append(config.Secrets, sender.Secret{Text: secret.text})
 	}
 	if _, err := sender.Compile(config); err != nil {
 		return nil, invalidSender(err)
 	}
-	after := &hookstartv1.Sender{Preset: s.preset.ID}
+	after := &registry.Sender{Preset: s.preset.ID}
 	for _, secret := range s.secrets {
 		record, err := s.secretRecord(secret)
 		if err != nil {
@@ -377,8 +363,8 @@ func (s *senderEdit) finish(settings map[string]string) (*hookstartv1.Sender, er
 func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)
-	if s.before.GetPreset() == s.preset.ID {
-		for name := range s.before.GetSealedSettings() {
+	if s.before.Preset == s.preset.ID {
+		for name := range s.before.SealedSettings {
 			if _, named := given[name]; !named {
 				merged[name] = s.opened.Settings[name]
 			}
@@ -388,16 +374,15 @@ func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	return merged
 }
 
-func (s *senderEdit) secretRecord(secret senderSecret) (*hookstartv1.SenderSecret, error) {
+func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, error) {
 	if secret.record != nil {
-		record := secret.record
-		if !secret.ends.IsZero() && (record.GetExpiresAt() == nil || record.GetExpiresAt().AsTime().After(secret.ends)) {
-			record = proto.CloneOf(record)
-			record.ExpiresAt = timestamppb.New(secret.ends)
+		record := *secret.record
+		if !secret.ends.IsZero() && (record.ExpiresAt.IsZero() || record.ExpiresAt.After(secret.ends)) {
+			record.ExpiresAt = secret.ends
 		}
 		return record, nil
 	}
-	record := &hookstartv1.SenderSecret{Id: rand.Text()[:12], SetAt: timestamppb.New(s.editor.now())}
+	record := registry.SenderSecret{ID: rand.Text()[:12], SetAt: s.editor.now()}
 	if len(secret.text) >= minShownLength {
 		record.Last4 = string([]rune(secret.text)[max(0, len([]rune(secret.text))-4):])
 	}
@@ -406,13 +391,13 @@ func (s *senderEdit) secretRecord(secret senderSecret) (*hookstartv1.SenderSecre
 		return record, nil
 	}
 	var err error
-	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text), registry.AboutSecret(s.workflowID, s.nodeID, record.GetId()))
+	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text), registry.AboutSecret(s.workflowID, s.nodeID, record.ID))
 	return record, err
 }
 
 // sealSettings puts the settings into the record, the secret ones sealed. A box whose content stays is taken over,
 // so that a repeated call changes nothing.
-func (s *senderEdit) sealSettings(into *hookstartv1.Sender, settings map[string]string) error {
+func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
 		switch {
@@ -423,7 +408,7 @@ func (s *senderEdit) sealSettings(into *hookstartv1.Sender, settings map[string]
 			}
 			into.Settings[known.Name] = value
 		default:
-			box := s.before.GetSealedSettings()[known.Name]
+			box := s.before.SealedSettings[known.Name]
 			if box == nil || s.opened.Settings[known.Name] != value {
 				var err error
 				if box, err = s.editor.keys.Seal([]byte(value), registry.AboutSetting(s.workflowID, s.nodeID, known.Name)); err != nil {

@@ -87,12 +87,12 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 		t.Errorf("a node of a workflow that is deleted: %v", err)
 	}
 	for id, active := range map[string]bool{"on": true, "off": false, "first": true} {
-		if w, _ := r.Directory.Workflow(id); w.Record.GetActive() != active {
+		if w, _ := r.Directory.Workflow(id); w.Record.Active != active {
 			t.Errorf("%s is active: %t", id, !active)
 		}
 	}
-	if a, _ := r.Directory.Account("on-pro"); a.Record.GetName() != "An account" {
-		t.Errorf("the account is called %q", a.Record.GetName())
+	if a, _ := r.Directory.Account("on-pro"); a.Record.Name != "An account" {
+		t.Errorf("the account is called %q", a.Record.Name)
 	}
 }
 

@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 )
@@ -44,7 +40,7 @@ func (s *WorkflowSpec) check() error {
 		checkID("id", s.ID), checkID("accountId", s.AccountID), checkID("queue", s.Queue), checkText("name", s.Name),
 	}
 	if s.RateLimit != nil {
-		if err := checkRateLimit(s.rateLimitRecord()); err != nil {
+		if err := checkRateLimit(s.RateLimit.Requests, int64(s.RateLimit.Window/time.Second)); err != nil {
 			problems = append(problems, &InvalidError{"rateLimit", err.Error()})
 		}
 	}
@@ -66,17 +62,10 @@ func (s *WorkflowSpec) check() error {
 	return errors.Join(problems...)
 }
 
-func (s *WorkflowSpec) rateLimitRecord() *hookstartv1.RateLimit {
-	if s.RateLimit == nil {
-		return nil
-	}
-	return &hookstartv1.RateLimit{Requests: s.RateLimit.Requests, WindowSeconds: int64(s.RateLimit.Window / time.Second)}
-}
-
 // PutWorkflow creates a workflow, inactive, or replaces one, and says whether it is
 // new. A node that stays keeps its tokens, and its sample payload if none is given;
 // a node that is new gets a token.
-func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hookstartv1.Workflow, created bool, err error) {
+func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registry.Workflow, created bool, err error) {
 	if err := spec.check(); err != nil {
 		return nil, false, err
 	}
@@ -89,34 +78,37 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 		}
 		have, exists := e.directory.Workflow(spec.ID)
 		created = !exists
-		if exists && spec.Within != "" && have.Record.GetAccountId() != spec.Within {
+		if exists && spec.Within != "" && have.Record.AccountID != spec.Within {
 			return 0, noWorkflow(spec.ID)
 		}
 		if exists {
-			w = proto.CloneOf(have.Record)
+			w = have.Record.Clone()
 		} else {
-			w = &hookstartv1.Workflow{Id: spec.ID, CreatedAt: timestamppb.New(e.now())}
+			w = &registry.Workflow{ID: spec.ID, CreatedAt: e.now()}
 		}
-		if w.GetAccountId() != spec.AccountID {
-			if w.GetActive() {
-				return 0, &InvalidError{"accountId", fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves", w.GetAccountId())}
+		if w.AccountID != spec.AccountID {
+			if w.Active {
+				return 0, &InvalidError{"accountId", fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves", w.AccountID)}
 			}
 			// Transitions are counted by account: none of this one's so far is about this workflow.
-			w.AccountId = spec.AccountID
-			w.Transition = account.Record.GetLastTransition().GetNumber()
+			w.AccountID = spec.AccountID
+			w.Transition = account.Record.LastTransition.Number
 		}
-		w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, spec.rateLimitRecord()
+		w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, registry.RateLimit{}
+		if spec.RateLimit != nil {
+			w.RateLimit = *spec.RateLimit
+		}
 		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
 			return 0, err
 		}
-		if exists && proto.Equal(w, have.Record) {
+		if exists && registry.Equal(w, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if !spec.IfUpdatedAt.IsZero() && (!exists || have.Record.GetUpdatedAt().AsTime().UnixMicro() != spec.IfUpdatedAt.UnixMicro()) {
+		if !spec.IfUpdatedAt.IsZero() && (!exists || have.Record.UpdatedAt.UnixMicro() != spec.IfUpdatedAt.UnixMicro()) {
 			return 0, fmt.Errorf("workflow %q: %w", spec.ID, ErrChangedSince)
 		}
 		dropped = droppedNodes(have.Record, w)
-		w.UpdatedAt = timestamppb.New(e.now())
+		w.UpdatedAt = e.now()
 		revision, err := e.put(ctx, e.registry, registry.WorkflowPrefix+spec.ID, w, have.Revision)
 		if err != nil {
 			return 0, err
@@ -131,17 +123,17 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *hooksta
 
 // mergeTriggers gives w the nodes of specs, with the tokens that they have or new ones. It
 // returns the secrets of those that are new.
-func (e *Editor) mergeTriggers(ctx context.Context, w *hookstartv1.Workflow, specs []TriggerSpec) (added []secretsOf, err error) {
-	nodes := make([]*hookstartv1.TriggerNode, 0, len(specs))
+func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs []TriggerSpec) (added []secretsOf, err error) {
+	nodes := make([]registry.Trigger, 0, len(specs))
 	for _, spec := range specs {
-		node := triggerNode(w, spec.NodeID)
+		node := w.Trigger(spec.NodeID)
 		if node == nil {
 			// The token is stored first: a hash whose token nobody knows would be of no use.
-			token, err := e.addToken(ctx, w.GetId(), spec.NodeID, nil)
+			token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
 			if err != nil {
 				return nil, err
 			}
-			node = &hookstartv1.TriggerNode{NodeId: spec.NodeID, Tokens: []*hookstartv1.TokenHash{hashRecord(token)}}
+			node = &registry.Trigger{NodeID: spec.NodeID, Tokens: []registry.NodeToken{{Hash: registry.HashToken(token.Text)}}}
 			added = append(added, secretsOf{spec.NodeID, token, spec.SamplePayload})
 		}
 		if spec.SamplePayload != nil {
@@ -149,31 +141,25 @@ func (e *Editor) mergeTriggers(ctx context.Context, w *hookstartv1.Workflow, spe
 			if len(added) > 0 && added[len(added)-1].nodeID == spec.NodeID {
 				store = e.storeSampleOfNew
 			}
-			if err := store(ctx, w.GetId(), spec.NodeID, spec.SamplePayload); err != nil {
+			if err := store(ctx, w.ID, spec.NodeID, spec.SamplePayload); err != nil {
 				return nil, err
 			}
 		}
 		node.Name = spec.Name
-		nodes = append(nodes, node)
+		nodes = append(nodes, *node)
 	}
 	w.Triggers = nodes
 	return added, nil
 }
 
-func triggerNode(w *hookstartv1.Workflow, nodeID string) *hookstartv1.TriggerNode {
-	for _, node := range w.GetTriggers() {
-		if node.GetNodeId() == nodeID {
-			return node
-		}
+func droppedNodes(before, after *registry.Workflow) []string {
+	if before == nil {
+		return nil
 	}
-	return nil
-}
-
-func droppedNodes(before, after *hookstartv1.Workflow) []string {
 	var dropped []string
-	for _, node := range before.GetTriggers() {
-		if triggerNode(after, node.GetNodeId()) == nil {
-			dropped = append(dropped, node.GetNodeId())
+	for _, node := range before.Triggers {
+		if after.Trigger(node.NodeID) == nil {
+			dropped = append(dropped, node.NodeID)
 		}
 	}
 	return dropped

@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
@@ -47,7 +46,7 @@ func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress
 		tb.Fatal(err)
 	}
 	tb.Cleanup(f.Stop)
-	a, err := agree.Announce(tb.Context(), nc, f, agree.RoleIngress, &hookstartv1.IngressSettings{MaxBodyBytes: 7}, logtest.Quiet())
+	a, err := agree.Announce(tb.Context(), nc, f, agree.RoleIngress, &agree.IngressSettings{MaxBodyBytes: 7}, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
 	}

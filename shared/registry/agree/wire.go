@@ -1,0 +1,63 @@
+package agree
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// presence is what a process says of itself, or with an echo, asks itself.
+type presence struct {
+	instance string
+	role     string
+	revision uint64
+	serving  bool
+	leaving  bool
+	echo     uint64           // not 0: the instance wants to hear its own message
+	settings *IngressSettings // of an ingress
+}
+
+// IngressSettings are the settings of an ingress that executors tell operators.
+type IngressSettings struct {
+	PublicURL         string // empty: it was told none
+	MaxBodyBytes      int64
+	DeliveryIDHeaders []string
+	ProbeKey          []byte // see package probe; empty: it is older than that
+}
+
+// The form of presence in NATS. Nothing else of this package knows it.
+
+func (p presence) encode() ([]byte, error) {
+	wire := &hookstartv1.Presence{
+		InstanceId: p.instance, Role: p.role, Revision: p.revision, Serving: p.serving, Leaving: p.leaving, Echo: p.echo,
+	}
+	if s := p.settings; s != nil {
+		wire.Ingress = &hookstartv1.IngressSettings{
+			PublicUrl: s.PublicURL, MaxBodyBytes: s.MaxBodyBytes, DeliveryIdHeaders: s.DeliveryIDHeaders, ProbeKey: s.ProbeKey,
+		}
+	}
+	data, err := proto.Marshal(wire)
+	if err != nil {
+		return nil, fmt.Errorf("encode the presence: %w", err)
+	}
+	return data, nil
+}
+
+func decodePresence(data []byte) (presence, error) {
+	var wire hookstartv1.Presence
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return presence{}, err
+	}
+	p := presence{
+		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
+		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
+	}
+	if s := wire.GetIngress(); s != nil {
+		p.settings = &IngressSettings{
+			PublicURL: s.GetPublicUrl(), MaxBodyBytes: s.GetMaxBodyBytes(), DeliveryIDHeaders: s.GetDeliveryIdHeaders(), ProbeKey: s.GetProbeKey(),
+		}
+	}
+	return p, nil
+}

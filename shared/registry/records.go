@@ -1,0 +1,246 @@
+package registry
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"time"
+)
+
+// The records of the registry. Those that a Directory returns, or that a Change brings, are shared: nobody may
+// change them; Clone makes one's own. Times are UTC; a zero one is not set. The tag "audit" is for package edit: the
+// field's name in the audit, with ",hidden" if its value is never shown; "-" says nothing of what somebody wanted.
+
+// RateLimit lets Requests requests through at once from idle, then one every
+// Window/Requests. The zero value is none.
+type RateLimit struct {
+	Requests int64         `audit:"requests"`
+	Window   time.Duration `audit:"windowSeconds"` // whole seconds
+}
+
+// Plan says what an account may do.
+type Plan struct {
+	ID              string
+	WebhookTriggers bool
+	MaxActive       int64     // active workflows with webhook triggers; Unlimited: any number
+	RateLimit       RateLimit // of each workflow that sets none of its own
+	BytesPerDay     int64     // of all bodies of the account; Unlimited: any number
+}
+
+// Unlimited is Plan.MaxActive and Plan.BytesPerDay for any number.
+const Unlimited = -1
+
+// Plans is the plan catalog, in the catalog file's order: the record under PlansKey.
+type Plans []Plan
+
+// Find returns a plan; nil: there is none with this ID.
+func (p Plans) Find(id string) *Plan {
+	for i := range p {
+		if p[i].ID == id {
+			return &p[i]
+		}
+	}
+	return nil
+}
+
+// Account is an account. Its record is also the lock under which its workflows are switched on and off: see
+// LastTransition.
+type Account struct {
+	ID        string    `audit:"-"`
+	Name      string    `audit:"name"`
+	Plan      string    `audit:"plan"` // the ID of a plan
+	CreatedAt time.Time `audit:"-"`
+	// LastTransition is the last switch of one of this account's workflows. It is written here first, and then
+	// carried out on the workflow's record. Whoever switches next carries it out again if need be, so that a crash
+	// between the two leaves nothing half done. Number 0: there was none.
+	LastTransition Transition `audit:"-"`
+
+	unknown unknown `audit:"-"`
+}
+
+// Transition is one switch of a workflow, on or off.
+type Transition struct {
+	Number     int64 // counts the account's switches from 1; a workflow's record holds the number of its last one
+	WorkflowID string
+	Active     bool
+	At         time.Time
+	By         Actor // who wanted it; zero in old records
+
+	unknown unknown
+}
+
+// Actor is who makes a change.
+type Actor struct {
+	Kind string `json:"kind"` // admin-token, key, user or system
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+// Workflow is a workflow.
+type Workflow struct {
+	ID          string    `audit:"-"`
+	AccountID   string    `audit:"accountId"`
+	Name        string    `audit:"name"`
+	Queue       string    `audit:"queue"` // the runners' queue
+	Active      bool      `audit:"active"`
+	ActivatedAt time.Time `audit:"-"` // when it was last switched on; zero while it is off
+	// Transition is the number of the account's transition that last switched it, or that the account had reached
+	// when the workflow was created. It orders the active ones: the lowest came first.
+	Transition int64     `audit:"-"`
+	RateLimit  RateLimit `audit:"rateLimit"` // zero: the plan's
+	Triggers   []Trigger `audit:"triggers"`  // its webhook trigger nodes, in the operator's order
+	CreatedAt  time.Time `audit:"-"`
+	UpdatedAt  time.Time `audit:"-"`
+
+	unknown unknown `audit:"-"`
+}
+
+// Trigger is a webhook trigger node of a workflow.
+type Trigger struct {
+	NodeID string      `audit:"-"`
+	Name   string      `audit:"name"`
+	Tokens []NodeToken `audit:"tokens,hidden"` // that open it, the newest first
+	Sender *Sender     `audit:"sender"`        // who calls it; nil: only the token is known
+
+	unknown unknown `audit:"-"`
+}
+
+// NodeToken is a token that opens a node: all that an ingress knows of it.
+type NodeToken struct {
+	Hash      TokenHash
+	ExpiresAt int64 // Unix nanoseconds; 0: never
+}
+
+// Works says whether the token has not expired.
+func (t NodeToken) Works(now time.Time) bool { return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano() }
+
+// Expiry is when the token expires; zero: never.
+func (t NodeToken) Expiry() time.Time {
+	if t.ExpiresAt == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, t.ExpiresAt).UTC()
+}
+
+// Sender is who calls a trigger node, as an operator set it. Package sender verifies by it: see OpenSender.
+type Sender struct {
+	Preset  string         `audit:"preset"`
+	Secrets []SenderSecret `audit:"secrets,hidden"` // the newest first; those that have ended may still be there
+	// Settings are the settings that are not secret, by the preset's names; SealedSettings the secret ones, each
+	// sealed as AboutSetting.
+	Settings       map[string]string `audit:"settings,hidden"`
+	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
+
+	unknown unknown `audit:"-"`
+}
+
+// SenderSecret is a secret, or a public key, with which a sender's requests are verified.
+type SenderSecret struct {
+	ID        string // names it where it must not be seen
+	Sealed    []byte // its text, sealed as AboutSecret; empty: it is a public key
+	PublicKey string
+	Last4     string // the last characters of the text, for people; empty when it is short
+	SetAt     time.Time
+	ExpiresAt time.Time // zero: never
+	Unseen    bool      // the provider brought it, and no operator has seen it yet: it is shown once
+
+	unknown unknown
+}
+
+// Key lets whoever has its text call the operators' API.
+type Key struct {
+	ID        string            `audit:"-"` // key_ and random characters of base64url
+	Name      string            `audit:"name"`
+	Role      string            `audit:"role"`      // viewer, editor or admin
+	AccountID string            `audit:"accountId"` // the only account that it has access to; empty: all of them
+	Hash      [sha256.Size]byte `audit:"-"`         // of its text
+	CreatedAt time.Time         `audit:"-"`
+	ExpiresAt time.Time         `audit:"expiresAt"` // zero: never
+
+	unknown unknown `audit:"-"`
+}
+
+// TriggerSecrets are the secrets of a trigger node: the record in SecretsBucket, which an ingress may not read.
+type TriggerSecrets struct {
+	Tokens        []Token // which of them work is what the workflow's record says
+	SamplePayload []byte  // one JSON text; nil: none is configured
+	// Sealed is all of the above, sealed as AboutTrigger, in their place; empty: they are in clear.
+	Sealed []byte
+
+	unknown unknown
+}
+
+// Token is a token in clear.
+type Token struct {
+	Text      string
+	CreatedAt time.Time
+
+	unknown unknown
+}
+
+// unknown are the fields of a record that only a later version knows. They stay when this one changes the record.
+type unknown []byte
+
+// Clone returns a copy that shares nothing that may be changed.
+func (w *Workflow) Clone() *Workflow {
+	own := *w
+	own.Triggers = slices.Clone(w.Triggers)
+	for i := range own.Triggers {
+		own.Triggers[i].Tokens = slices.Clone(own.Triggers[i].Tokens)
+		own.Triggers[i].Sender = own.Triggers[i].Sender.Clone()
+	}
+	return &own
+}
+
+// Trigger returns a node of the workflow; nil: it has none of this ID. The workflow may be nil.
+func (w *Workflow) Trigger(nodeID string) *Trigger {
+	if w == nil {
+		return nil
+	}
+	for i := range w.Triggers {
+		if w.Triggers[i].NodeID == nodeID {
+			return &w.Triggers[i]
+		}
+	}
+	return nil
+}
+
+// Clone returns a copy that shares nothing that may be changed; of nil, nil.
+func (s *Sender) Clone() *Sender {
+	if s == nil {
+		return nil
+	}
+	own := *s
+	own.Secrets, own.Settings, own.SealedSettings = slices.Clone(s.Secrets), maps.Clone(s.Settings), maps.Clone(s.SealedSettings)
+	return &own
+}
+
+// Live are the secrets that have not ended; of nil, none.
+func (s *Sender) Live(now time.Time) (live []SenderSecret) {
+	if s == nil {
+		return nil
+	}
+	for _, secret := range s.Secrets {
+		if secret.ExpiresAt.IsZero() || secret.ExpiresAt.After(now) {
+			live = append(live, secret)
+		}
+	}
+	return live
+}
+
+// Record is a record of the registry: *Account, *Workflow, *Key, Plans or *TriggerSecrets.
+type Record interface {
+	// Encode is the record as it is stored. Equal records have equal encodings.
+	Encode() ([]byte, error)
+}
+
+// Equal says whether two records are the same.
+func Equal(a, b Record) bool {
+	one, err := a.Encode()
+	if err != nil {
+		return false
+	}
+	other, err := b.Encode()
+	return err == nil && bytes.Equal(one, other)
+}

@@ -1,0 +1,256 @@
+package registry
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+)
+
+// The records' form in NATS. Nothing else of this package knows it.
+
+// marshal makes equal messages equal bytes.
+var marshal = proto.MarshalOptions{Deterministic: true}
+
+// Encode implements Record.
+func (p Plans) Encode() ([]byte, error) {
+	catalog := &hookstartv1.PlanCatalog{}
+	for _, plan := range p {
+		catalog.Plans = append(catalog.Plans, &hookstartv1.Plan{
+			Id: plan.ID, WebhookTriggers: plan.WebhookTriggers, MaxActiveWebhookWorkflows: bound(plan.MaxActive),
+			RateLimit: rateLimitToWire(plan.RateLimit), BytesPerDay: bound(plan.BytesPerDay),
+		})
+	}
+	return marshal.Marshal(catalog)
+}
+
+// DecodePlans reads the plan catalog.
+func DecodePlans(data []byte) (Plans, error) {
+	var catalog hookstartv1.PlanCatalog
+	if err := proto.Unmarshal(data, &catalog); err != nil {
+		return nil, fmt.Errorf("the plan catalog: %w", err)
+	}
+	plans := make(Plans, 0, len(catalog.GetPlans()))
+	for _, p := range catalog.GetPlans() {
+		plans = append(plans, Plan{
+			ID: p.GetId(), WebhookTriggers: p.GetWebhookTriggers(), MaxActive: orUnlimited(p.MaxActiveWebhookWorkflows),
+			RateLimit: rateLimitFromWire(p.GetRateLimit()), BytesPerDay: orUnlimited(p.BytesPerDay),
+		})
+	}
+	return plans, nil
+}
+
+// Encode implements Record.
+func (a *Account) Encode() ([]byte, error) {
+	wire := &hookstartv1.Account{Id: a.ID, Name: a.Name, Plan: a.Plan, CreatedAt: timeToWire(a.CreatedAt)}
+	if last := a.LastTransition; last.Number > 0 {
+		wire.LastTransition = &hookstartv1.Transition{Number: last.Number, WorkflowId: last.WorkflowID, Active: last.Active, At: timeToWire(last.At)}
+		if by := last.By; by != (Actor{}) {
+			wire.LastTransition.By = &hookstartv1.Actor{Kind: by.Kind, Id: by.ID, Name: by.Name}
+		}
+		last.unknown.into(wire.LastTransition)
+	}
+	a.unknown.into(wire)
+	return marshal.Marshal(wire)
+}
+
+// DecodeAccount reads an account.
+func DecodeAccount(data []byte) (*Account, error) {
+	var wire hookstartv1.Account
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return nil, fmt.Errorf("an account: %w", err)
+	}
+	a := &Account{ID: wire.GetId(), Name: wire.GetName(), Plan: wire.GetPlan(), CreatedAt: timeFromWire(wire.GetCreatedAt()), unknown: unknownOf(&wire)}
+	if last := wire.GetLastTransition(); last != nil {
+		a.LastTransition = Transition{
+			Number: last.GetNumber(), WorkflowID: last.GetWorkflowId(), Active: last.GetActive(), At: timeFromWire(last.GetAt()),
+			By:      Actor{Kind: last.GetBy().GetKind(), ID: last.GetBy().GetId(), Name: last.GetBy().GetName()},
+			unknown: unknownOf(last),
+		}
+	}
+	return a, nil
+}
+
+// Encode implements Record.
+func (w *Workflow) Encode() ([]byte, error) {
+	wire := &hookstartv1.Workflow{
+		Id: w.ID, AccountId: w.AccountID, Name: w.Name, Queue: w.Queue, Active: w.Active, ActivatedAt: timeToWire(w.ActivatedAt),
+		Transition: w.Transition, RateLimit: rateLimitToWire(w.RateLimit), CreatedAt: timeToWire(w.CreatedAt), UpdatedAt: timeToWire(w.UpdatedAt),
+	}
+	for _, t := range w.Triggers {
+		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire()}
+		for _, token := range t.Tokens {
+			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{Sha256: token.Hash[:], ExpiresAt: timeToWire(token.Expiry())})
+		}
+		t.unknown.into(node)
+		wire.Triggers = append(wire.Triggers, node)
+	}
+	w.unknown.into(wire)
+	return marshal.Marshal(wire)
+}
+
+// DecodeWorkflow reads a workflow.
+func DecodeWorkflow(data []byte) (*Workflow, error) {
+	var wire hookstartv1.Workflow
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return nil, fmt.Errorf("a workflow: %w", err)
+	}
+	w := &Workflow{
+		ID: wire.GetId(), AccountID: wire.GetAccountId(), Name: wire.GetName(), Queue: wire.GetQueue(), Active: wire.GetActive(),
+		ActivatedAt: timeFromWire(wire.GetActivatedAt()), Transition: wire.GetTransition(), RateLimit: rateLimitFromWire(wire.GetRateLimit()),
+		Triggers:  make([]Trigger, 0, len(wire.GetTriggers())),
+		CreatedAt: timeFromWire(wire.GetCreatedAt()), UpdatedAt: timeFromWire(wire.GetUpdatedAt()), unknown: unknownOf(&wire),
+	}
+	for _, node := range wire.GetTriggers() {
+		t := Trigger{
+			NodeID: node.GetNodeId(), Name: node.GetName(), Tokens: make([]NodeToken, 0, len(node.GetTokens())),
+			Sender: senderFromWire(node.GetSender()), unknown: unknownOf(node),
+		}
+		for _, token := range node.GetTokens() {
+			if len(token.GetSha256()) != len(TokenHash{}) {
+				continue // opens nothing
+			}
+			one := NodeToken{Hash: TokenHash(token.GetSha256())}
+			if token.GetExpiresAt() != nil {
+				one.ExpiresAt = token.GetExpiresAt().AsTime().UnixNano()
+			}
+			t.Tokens = append(t.Tokens, one)
+		}
+		w.Triggers = append(w.Triggers, t)
+	}
+	return w, nil
+}
+
+// Equal says whether two senders are the same; either may be nil.
+func (s *Sender) Equal(other *Sender) bool { return proto.Equal(s.toWire(), other.toWire()) }
+
+func (s *Sender) toWire() *hookstartv1.Sender {
+	if s == nil {
+		return nil
+	}
+	wire := &hookstartv1.Sender{Preset: s.Preset, Settings: s.Settings, SealedSettings: s.SealedSettings}
+	for _, secret := range s.Secrets {
+		one := &hookstartv1.SenderSecret{
+			Id: secret.ID, Sealed: secret.Sealed, PublicKey: secret.PublicKey, Last4: secret.Last4,
+			SetAt: timeToWire(secret.SetAt), ExpiresAt: timeToWire(secret.ExpiresAt), Unseen: secret.Unseen,
+		}
+		secret.unknown.into(one)
+		wire.Secrets = append(wire.Secrets, one)
+	}
+	s.unknown.into(wire)
+	return wire
+}
+
+func senderFromWire(wire *hookstartv1.Sender) *Sender {
+	if wire == nil {
+		return nil
+	}
+	s := &Sender{Preset: wire.GetPreset(), Settings: wire.GetSettings(), SealedSettings: wire.GetSealedSettings(), unknown: unknownOf(wire)}
+	for _, secret := range wire.GetSecrets() {
+		s.Secrets = append(s.Secrets, SenderSecret{
+			ID: secret.GetId(), Sealed: secret.GetSealed(), PublicKey: secret.GetPublicKey(), Last4: secret.GetLast4(),
+			SetAt: timeFromWire(secret.GetSetAt()), ExpiresAt: timeFromWire(secret.GetExpiresAt()), Unseen: secret.GetUnseen(),
+			unknown: unknownOf(secret),
+		})
+	}
+	return s
+}
+
+// Encode implements Record.
+func (k *Key) Encode() ([]byte, error) {
+	wire := &hookstartv1.Key{
+		Id: k.ID, Name: k.Name, Role: k.Role, AccountId: k.AccountID, Sha256: k.Hash[:], CreatedAt: timeToWire(k.CreatedAt), ExpiresAt: timeToWire(k.ExpiresAt),
+	}
+	k.unknown.into(wire)
+	return marshal.Marshal(wire)
+}
+
+// DecodeKey reads a key.
+func DecodeKey(data []byte) (*Key, error) {
+	var wire hookstartv1.Key
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return nil, fmt.Errorf("a key: %w", err)
+	}
+	k := &Key{
+		ID: wire.GetId(), Name: wire.GetName(), Role: wire.GetRole(), AccountID: wire.GetAccountId(),
+		CreatedAt: timeFromWire(wire.GetCreatedAt()), ExpiresAt: timeFromWire(wire.GetExpiresAt()), unknown: unknownOf(&wire),
+	}
+	copy(k.Hash[:], wire.GetSha256())
+	return k, nil
+}
+
+// Encode implements Record.
+func (s *TriggerSecrets) Encode() ([]byte, error) {
+	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.Sealed}
+	for _, t := range s.Tokens {
+		one := &hookstartv1.Token{Token: t.Text, CreatedAt: timeToWire(t.CreatedAt)}
+		t.unknown.into(one)
+		wire.Tokens = append(wire.Tokens, one)
+	}
+	s.unknown.into(wire)
+	return marshal.Marshal(wire)
+}
+
+// DecodeTriggerSecrets reads the secrets of a node.
+func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
+	var wire hookstartv1.TriggerSecrets
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return nil, fmt.Errorf("a trigger node's secrets: %w", err)
+	}
+	s := &TriggerSecrets{SamplePayload: wire.SamplePayload, Sealed: wire.GetSealed(), unknown: unknownOf(&wire)}
+	for _, t := range wire.GetTokens() {
+		s.Tokens = append(s.Tokens, Token{Text: t.GetToken(), CreatedAt: timeFromWire(t.GetCreatedAt()), unknown: unknownOf(t)})
+	}
+	return s, nil
+}
+
+// into gives a message the fields that this version does not know.
+func (u unknown) into(m proto.Message) {
+	if len(u) > 0 {
+		m.ProtoReflect().SetUnknown([]byte(u))
+	}
+}
+
+func unknownOf(m proto.Message) unknown { return unknown(m.ProtoReflect().GetUnknown()) }
+
+func timeToWire(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func timeFromWire(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func rateLimitToWire(l RateLimit) *hookstartv1.RateLimit {
+	if l == (RateLimit{}) {
+		return nil
+	}
+	return &hookstartv1.RateLimit{Requests: l.Requests, WindowSeconds: int64(l.Window / time.Second)}
+}
+
+func rateLimitFromWire(l *hookstartv1.RateLimit) RateLimit {
+	return RateLimit{Requests: l.GetRequests(), Window: time.Duration(l.GetWindowSeconds()) * time.Second}
+}
+
+func bound(n int64) *int64 {
+	if n == Unlimited {
+		return nil
+	}
+	return &n
+}
+
+func orUnlimited(n *int64) int64 {
+	if n == nil {
+		return Unlimited
+	}
+	return *n
+}
