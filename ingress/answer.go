@@ -134,7 +134,7 @@ func (h *handler) finish(d *delivery, out outcome) {
 	case out.answer != nil:
 		h.answer(d.w, d.e, out)
 	default:
-		h.accept(d.w, d.e, out.executionID, out.duplicate)
+		h.accept(d, out.executionID, out.duplicate)
 	}
 }
 
@@ -220,7 +220,8 @@ var (
 )
 
 // accept answers 200: this request, or an earlier one with the same delivery ID, started the execution.
-func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, duplicate bool) {
+func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
+	w, e := d.w, d.e
 	body := make([]byte, 0, 128)
 	body = append(body, `{"success":true,"executionId":"`...)
 	body = append(body, executionID...)
@@ -231,8 +232,9 @@ func (h *handler) accept(w http.ResponseWriter, e *event, executionID string, du
 	}
 	header := w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
+	d.idOut[0] = executionID
+	header[webhook.HeaderExecutionID] = d.idOut[:] // net/http copies headers when the body is written
 	h.answerSoon(w, e)
-	header[webhook.HeaderExecutionID] = []string{executionID}
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }

@@ -15,9 +15,11 @@ import (
 // delivery is one request on its way: what each step found out, for the steps after it. It is for one
 // goroutine, and used again for a later request: what it holds must not be kept.
 type delivery struct {
-	w http.ResponseWriter
-	r *http.Request
-	e *event
+	w     http.ResponseWriter
+	r     *http.Request
+	e     *event // event
+	event event
+	idOut [1]string // the execution ID as the answer's header has it
 
 	workflowID string // of the path; not yet known to be one
 	token      string
@@ -49,12 +51,12 @@ type outcome struct {
 
 var spareDeliveries = sync.Pool{New: func() any { return &delivery{buffers: buffers{headers: execution.Values{}}} }}
 
-func takeDelivery(w http.ResponseWriter, r *http.Request, e *event) *delivery {
+func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	d, ok := spareDeliveries.Get().(*delivery)
 	if !ok {
 		panic("the pool holds deliveries only")
 	}
-	d.w, d.r, d.e, d.reading = w, r, e, reading{reserved: -1}
+	d.w, d.r, d.e, d.reading = w, r, &d.event, reading{reserved: -1}
 	return d
 }
 

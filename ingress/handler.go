@@ -118,11 +118,12 @@ func (h *handler) router() http.Handler {
 // ones before found out, and either ends the request or passes it on. None goes back, and nothing remote
 // is asked before the publish.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
-	e := h.begin(r, webhookRoute)
-	defer h.end(w, r, e)
-	d := takeDelivery(w, r, e)
+	d := takeDelivery(w, r)
 	defer d.give()
+	h.begin(d.e, r, webhookRoute)
+	defer h.end(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
+	d.reading.release() // before the end of the request, which may wait for the rest of a body
 }
 
 // steps are the checks of a request in the contract's order, by its numbers. The first one that has an
@@ -152,11 +153,12 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 // serveOther answers a method that is not POST: a handshake of the node's sender, if it has one with that
 // method, and else nothing.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
-	e := h.begin(r, "")
-	defer h.end(w, r, e)
-	d := takeDelivery(w, r, e)
+	d := takeDelivery(w, r)
 	defer d.give()
+	h.begin(d.e, r, "")
+	defer h.end(w, r, d.e)
 	h.finish(d, h.decideOther(d, workflowID))
+	d.reading.release()
 }
 
 func (h *handler) decideOther(d *delivery, workflowID string) outcome {

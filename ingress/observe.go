@@ -46,9 +46,9 @@ func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
 }
 
 // begin begins a request's event. route is the pattern of its path, or empty.
-func (h *handler) begin(r *http.Request, route string) *event {
+func (h *handler) begin(e *event, r *http.Request, route string) {
 	h.metrics.active.Inc()
-	return &event{start: time.Now(), route: route, unread: r.ContentLength != 0}
+	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
 // end writes the request's one log line, and clears the connection of what nobody has
@@ -108,7 +108,8 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 // refuseAll answers every request with one code.
 func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := h.begin(r, "")
+		e := &event{}
+		h.begin(e, r, "")
 		defer h.end(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: code}, nil)
 	})

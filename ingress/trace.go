@@ -64,8 +64,7 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	e.spans = &spans{tracer: h.tracer, request: span}
 }
 
-// startPublish begins the span of a message and returns the message's traceparent: new
-// with every request, for publish.Publisher recognises its own messages by it.
+// startPublish begins the span of a message and returns the message's traceparent.
 func (e *event) startPublish(r *http.Request, subject func(queue, workflowID, nodeID string) string, a admission.Admitted, executionID string) (traceparent string) {
 	if e.spans == nil {
 		return nextTrace(r.Header)

@@ -230,7 +230,8 @@ func classify(err error) outcome {
 
 // newNonce is the value of a message's nonce: no other message has it, of this process or of another one.
 func (p *Publisher) newNonce() string {
-	return p.nonces + strconv.FormatUint(p.nonce.Add(1), 36)
+	var text [len("ABCDEFGHIJKLMNOP-") + 13]byte
+	return string(strconv.AppendUint(append(text[:0], p.nonces...), p.nonce.Add(1), 36))
 }
 
 // isOurs reports whether the stored message is the one that this request sent: then it has its nonce. A
