@@ -6,10 +6,14 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/shared/program"
 )
+
+// maxOIDCSession is how long the console's sessions last that began otherwise.
+const maxOIDCSession = 12 * time.Hour
 
 // oidc is the identity provider with which people sign in; nil: there is none.
 func (c *Config) oidc() (*signin.OIDC, error) {
@@ -25,7 +29,10 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 	if c.OIDCClientID == "" || len(c.OIDCRole) == 0 {
 		return nil, errors.New("--oidc-issuer needs --oidc-client-id, and --oidc-role: whom no role matches has no access")
 	}
-	of := signin.OIDCConfig{Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID}
+	if c.OIDCSession < 0 || c.OIDCSession > maxOIDCSession || (c.OIDCSession > 0 && c.OIDCSession < time.Second) {
+		return nil, fmt.Errorf("--oidc-session must be between 1s and %s, not %s", maxOIDCSession, c.OIDCSession)
+	}
+	of := signin.OIDCConfig{Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, Session: c.OIDCSession}
 	for _, text := range c.OIDCRole {
 		rule, err := signin.ParseRoleRule(text)
 		if err != nil {

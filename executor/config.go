@@ -35,11 +35,12 @@ type Config struct {
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
 	// The console signs people in at an identity provider, too. Its redirect URI there is the console's address and
 	// /sign-in/callback.
-	OIDCIssuer           string   `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
-	OIDCClientID         string   `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
-	OIDCClientSecretFile string   `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
-	OIDCRole             []string `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts, and whom none matches has no access. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
-	APIOrigins           []string `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
+	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
+	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
+	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
+	OIDCRole             []string      `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts, and whom none matches has no access. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
+	OIDCSession          time.Duration `name:"oidc-session" help:"How long a sign-in through the provider lasts, at most 12h. Then the provider is asked again who the person is; that asks nobody for a password who is still signed in there." default:"1h"`
+	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 
 	Plans string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 

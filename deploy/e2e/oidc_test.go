@@ -44,15 +44,15 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 
 // launchWithProvider starts hookstart-local with an identity provider: one of its users is an editor of the account
 // demo, the other one a viewer of everything.
-func launchWithProvider(t *testing.T) *localProgram {
+func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	t.Helper()
 	issuer, register := startIdentityProvider(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("the-client-secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := launchLocal(t, t.TempDir(), "--oidc-issuer", issuer, "--oidc-client-id=hookstart", "--oidc-client-secret-file", secret,
-		"--oidc-role=email=test-user@zitadel.ch:editor@demo", "--oidc-role=preferred_username=test-user2:viewer")
+	l := launchLocal(t, t.TempDir(), append(args, "--oidc-issuer", issuer, "--oidc-client-id=hookstart", "--oidc-client-secret-file", secret,
+		"--oidc-role=email=test-user@zitadel.ch:editor@demo", "--oidc-role=preferred_username=test-user2:viewer")...)
 	register(l.executor)
 	return l
 }
@@ -150,6 +150,21 @@ func TestSignInThroughAProvider(t *testing.T) {
 	if log := l.Output(); strings.Contains(log, "the-client-secret") || strings.Contains(log, "code=") {
 		t.Error("a secret is in the log")
 	}
+}
+
+// A session through the provider ends, also on a page that nobody touches. The browser is sent to the provider, and comes
+// back to the page on which it was.
+func TestSessionsThroughAProviderEnd(t *testing.T) {
+	l := launchWithProvider(t, "--oidc-session=5s")
+	b := openBrowser(t, l.executor)
+	signInAtProvider(b, "test-user2", "verysecure")
+	b.page("Workflows")
+	b.do(chromedp.Navigate(b.base + "/workflows/demo?node=webhook"))
+	b.see("#username") // of the provider: the page's event stream ended with the session, and the page went on to there
+	submitAtProvider(b, "test-user2", "verysecure")
+	b.wait(`location.pathname + location.search === "/workflows/demo?node=webhook"`)
+	b.text(".who", "viewer")
+	b.contented()
 }
 
 // A key is made in the console, shown once, and signs in there until it is revoked.

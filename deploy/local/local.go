@@ -42,11 +42,12 @@ type Config struct {
 	ExecutorTLSCert string `name:"executor-tls-cert" help:"Certificate chain file; with --executor-tls-key the operators' API and the console speak HTTPS." type:"path"`
 	ExecutorTLSKey  string `name:"executor-tls-key" help:"Private key file." type:"path"`
 
-	OIDCIssuer           string   `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
-	OIDCClientID         string   `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
-	OIDCClientSecretFile string   `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
-	OIDCRole             []string `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
-	APIOrigins           []string `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
+	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
+	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
+	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
+	OIDCRole             []string      `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
+	OIDCSession          time.Duration `name:"oidc-session" help:"How long a sign-in through the provider lasts, at most 12h. Then the provider is asked again who the person is; that asks nobody for a password who is still signed in there." default:"1h"`
+	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 
 	SecretsKeyFile string `help:"File with the keys that seal tokens and senders' secrets: lines of id:base64(32 bytes), of which the first seals and all open. Empty: secrets.key in the data folder, which is made." type:"path"`
 

@@ -26,6 +26,6 @@ func (s *server) guarded(next http.Handler) http.Handler {
 		}
 		fields := weblog.Of(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
-		next.ServeHTTP(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
+		next.ServeHTTP(w, r.WithContext(signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.Ends(r))))
 	})
 }

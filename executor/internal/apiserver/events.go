@@ -32,7 +32,7 @@ func (s *server) routeEvents(to huma.API) {
 		summary: "Watch executions",
 		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. " +
 			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, when " +
-			"the key is revoked or expires, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
+			"the key is revoked or expires, when the console's session ends, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
 			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
 		responses: map[string]*huma.Response{"200": {
 			Description: "Events, until one side ends the stream. The schema is that of an event's data, from which generators make its type.",
@@ -102,6 +102,12 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operat
 	}
 	keepAlive := time.NewTicker(s.KeepAlive)
 	defer keepAlive.Stop()
+	var over <-chan time.Time
+	if end := signin.End(ctx); !end.IsZero() {
+		timer := time.NewTimer(time.Until(end))
+		defer timer.Stop()
+		over = timer.C
+	}
 	for {
 		select {
 		case <-s.Done:
@@ -109,6 +115,8 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operat
 		case <-ctx.Done():
 			return errStreamEnded
 		case <-watching.Ended:
+			return errStreamEnded
+		case <-over:
 			return errStreamEnded
 		case <-keepAlive.C:
 			if err := to.write(": keep-alive\n\n"); err != nil {

@@ -22,10 +22,13 @@ type signIn struct {
 func (c *Console) askToSignIn(w http.ResponseWriter, r *http.Request, status int, next, problem string) {
 	body := signIn{Next: next, Problem: problem}
 	if c.SignIn.HasOIDC() {
-		body.Provider = "/sign-in/provider?next=" + url.QueryEscape(next)
+		body.Provider = providerPath(next)
 	}
 	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
 }
+
+// providerPath is where the console sends people on to the identity provider, from which they come back to next.
+func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	next := localPath(r.URL.Query().Get("next"))
@@ -38,6 +41,8 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath has made sure that it stays here
+	case nonce == "" && c.SignIn.Returns(r):
+		http.Redirect(w, r, providerPath(next), http.StatusSeeOther)
 	case nonce != "":
 		c.askToSignIn(w, r, http.StatusForbidden, next, "This link works once, within ten minutes. It was used before or has expired. Sign in with the admin token or a key.")
 	default:
@@ -65,10 +70,11 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 		c.unknown(w, r)
 		return
 	}
-	to, err := c.SignIn.ToProvider(w, r, localPath(r.URL.Query().Get("next")))
+	next := localPath(r.URL.Query().Get("next"))
+	to, err := c.SignIn.ToProvider(w, r, next)
 	if err != nil {
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "The identity provider does not answer now. Try again in a moment, or sign in with the admin token or a key.")
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, next, "The identity provider does not answer now. Try again in a moment, or sign in with the admin token or a key.")
 		return
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // the address is the identity provider's
@@ -88,7 +94,7 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
 	case err != nil:
 		note(r, "", err)
-		c.fail(w, r, http.StatusServiceUnavailable, "Unavailable", "The identity provider does not answer now. Begin again in a moment, or sign in with the admin token or a key.")
+		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPath(next), "The identity provider does not answer now. Begin again in a moment, or sign in with the admin token or a key.")
 	default:
 		c.goOn(w, r, localPath(next))
 	}

@@ -35,7 +35,13 @@ type OIDCConfig struct {
 	ClientID     string
 	ClientSecret string // empty: a public client
 	Roles        []RoleRule
+	// Session is how long a sign-in lasts. After it the provider is asked again, so that whoever has left a group there
+	// loses what it gave them here. Zero: DefaultSession. At most 12 hours.
+	Session time.Duration
 }
+
+// DefaultSession is how long a sign-in through a provider lasts by default.
+const DefaultSession = time.Hour
 
 // OIDC signs people in at an identity provider, with the authorization code flow and PKCE. It is asked for its
 // configuration at the first sign-in, and again until it has answered. It is safe for concurrent use.
@@ -54,6 +60,9 @@ const tryAgain = 5 * time.Second
 
 // NewOIDC does not call the provider yet.
 func NewOIDC(c OIDCConfig) *OIDC {
+	if c.Session == 0 {
+		c.Session = DefaultSession
+	}
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
 
@@ -68,6 +77,13 @@ type asked struct {
 
 // HasOIDC says whether people can sign in at an identity provider.
 func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
+
+// Returns says whether the request's session began at the provider and has ended a while ago: its user is sent there again
+// without being asked, and comes back with what the provider says of them now.
+func (s *SignIn) Returns(r *http.Request) bool {
+	of, known := s.sessions.ended(r)
+	return known && of.Kind == operate.User && s.HasOIDC()
+}
 
 // ToProvider begins a sign-in at the provider: the browser must go to the URL. next is where it wants to be after.
 func (s *SignIn) ToProvider(w http.ResponseWriter, r *http.Request, next string) (url string, err error) {

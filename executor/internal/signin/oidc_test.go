@@ -209,6 +209,58 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}
 }
 
+// A sign-in holds for an hour. Then the provider is asked again, and what it says then holds.
+func TestWhoLeavesAGroup(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("groups=team-a:editor@acme", "groups=staff:viewer")
+	now := time.Now()
+	s.sessions.now = func() time.Time { return now }
+	with := func(cookies ...*http.Cookie) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "http://console.example/", nil)
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		return r
+	}
+	cookie, state := p.begin(s)
+	by, set, err := answered(s, "code=code&state="+state, cookie)
+	if err != nil || by.Role != operate.Editor {
+		t.Fatalf("%+v, %v", by, err)
+	}
+	session := set[len(set)-1]
+	if ends := s.Ends(with(session)); ends.Sub(now) > DefaultSession || now.Add(DefaultSession).Sub(ends) > time.Second {
+		t.Errorf("it ends at %s, and it is %s", ends, now)
+	}
+	if s.Returns(with(session)) || !s.Ends(with()).IsZero() {
+		t.Error("a session that goes on is asked for again")
+	}
+	adminToken := &http.Cookie{Name: sessionCookie, Value: s.sessions.issue(adminSession, time.Minute)}
+	for after, want := range map[time.Duration]bool{DefaultSession - time.Second: false, DefaultSession + time.Second: true, DefaultSession + sessionLifetime - 2*time.Second: true, DefaultSession + sessionLifetime + time.Second: false} {
+		now = time.Now().Add(after)
+		_, err := s.Visit(with(session))
+		if returns := s.Returns(with(session)); returns != want || (err == nil) != (after < DefaultSession) {
+			t.Errorf("after %s: returns %v, %v", after, returns, err)
+		}
+		if s.Returns(with(adminToken)) || s.Returns(with(&http.Cookie{Name: sessionCookie, Value: session.Value[1:]})) || s.Returns(with(cookie)) {
+			t.Errorf("after %s, what is no session through the provider is sent there", after)
+		}
+	}
+	now = time.Now().Add(DefaultSession + time.Minute)
+	for groups, want := range map[string]operate.Role{"staff": operate.Viewer, "team-a": operate.Editor, "guests": ""} {
+		p.issue = func(claims map[string]any) string {
+			claims["groups"] = []string{groups}
+			return p.sign(claims)
+		}
+		cookie, state := p.begin(s)
+		if by, _, err := answered(s, "code=code&state="+state, cookie, session); by.Role != want || (err == nil) != (want != "") {
+			t.Errorf("in the group %s: %+v, %v", groups, by, err)
+		}
+	}
+}
+
+var adminSession = session{Kind: operate.AdminToken}
+
 // What a provider, or somebody in between, may answer and must not.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
@@ -291,7 +343,7 @@ func TestForeignAnswers(t *testing.T) {
 	s := p.signIn("groups=team-a:editor@acme")
 	other, otherState := p.begin(s)
 	cookie, state := p.begin(s)
-	session := &http.Cookie{Name: cookie.Name, Value: s.sessions.issue(session{Kind: operate.AdminToken})}
+	session := &http.Cookie{Name: cookie.Name, Value: s.sessions.issue(adminSession, sessionLifetime)}
 	for what, c := range map[string]struct {
 		query   string
 		cookies []*http.Cookie

@@ -19,7 +19,9 @@ const (
 	sessionCookie = "hookstart_session"
 	// secureCookie is the session's name over https. By its prefix the browser sends it over https
 	// only, and takes it from no other host.
-	secureCookie    = "__Host-" + sessionCookie
+	secureCookie = "__Host-" + sessionCookie
+	// sessionLifetime is how long a session lasts that began with the admin token or a key, and how long a browser keeps
+	// any session: one that began at an identity provider ends earlier, and is then asked for there again.
 	sessionLifetime = 12 * time.Hour
 )
 
@@ -87,8 +89,8 @@ func signingKey(adminToken string) []byte {
 }
 
 // issue makes a session that begins now. In the cookie are JSON and its HMAC-SHA256.
-func (s sessions) issue(of session) string {
-	of.Ends, of.Nonce = s.now().Add(sessionLifetime).Unix(), rand.Text()
+func (s sessions) issue(of session, lifetime time.Duration) string {
+	of.Ends, of.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.seal(sessionPurpose, of)
 }
 
@@ -137,8 +139,19 @@ func (s sessions) of(r *http.Request) (of session, valid bool) {
 	return session{}, false
 }
 
-func (s sessions) start(w http.ResponseWriter, r *http.Request, of session) {
-	setSession(w, r, s.issue(of), int(sessionLifetime/time.Second))
+// ended is a request's session that has ended, by itself, and not for longer than a session lasts.
+func (s sessions) ended(r *http.Request) (of session, known bool) {
+	for _, cookie := range r.CookiesNamed(cookieName(r)) {
+		if s.open(sessionPurpose, cookie.Value, &of) {
+			past := s.now().Sub(time.Unix(of.Ends, 0))
+			return of, past >= 0 && past < sessionLifetime
+		}
+	}
+	return session{}, false
+}
+
+func (s sessions) start(w http.ResponseWriter, r *http.Request, of session, lifetime time.Duration) {
+	setSession(w, r, s.issue(of, lifetime), int(sessionLifetime/time.Second))
 }
 
 func (s sessions) end(w http.ResponseWriter, r *http.Request) { setSession(w, r, "", -1) }

@@ -109,6 +109,15 @@ func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
 	}
 }
 
+// Ends says when the session ends by which Call and Visit know who makes a request; zero: it is not by one.
+func (s *SignIn) Ends(r *http.Request) time.Time {
+	of, valid := s.sessions.of(r)
+	if r.Header.Get("Authorization") != "" || !valid {
+		return time.Time{}
+	}
+	return time.Unix(of.Ends, 0)
+}
+
 // SameOrigin lets no other site change anything; denied answers those.
 func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -162,7 +171,11 @@ func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bo
 
 // begin begins a session, and notes whose.
 func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, by operate.Caller) {
-	s.sessions.start(w, r, of)
+	lifetime := sessionLifetime
+	if of.Kind == operate.User {
+		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
+	}
+	s.sessions.start(w, r, of, lifetime)
 	if s.config.Note != nil {
 		s.config.Note(r.Context(), by, false)
 	}
