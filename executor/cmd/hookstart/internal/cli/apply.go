@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
+	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
 )
 
@@ -78,9 +81,17 @@ func (v *applyVerb) Run(s *session) error {
 		panic(differencesFound)
 	}
 	failed := 0
+	failedKeys := map[string]bool{}
 	for _, step := range steps {
-		if err := step.Do(s.ctx, s.client); err != nil {
+		do := step.Do
+		if at := slices.IndexFunc(step.Needs, func(key string) bool { return failedKeys[key] }); at >= 0 {
+			do = func(context.Context, *apiclient.Client) error {
+				return fmt.Errorf("not done, because the %s was not made", step.Needs[at])
+			}
+		}
+		if err := do(s.ctx, s.client); err != nil {
 			failed++
+			failedKeys[step.Key()] = true
 			_ = explain(s.Err, fmt.Errorf("%s: %w", step.Lines[0], err))
 		}
 	}

@@ -75,6 +75,9 @@ type Sender struct {
 	// SecretsFrom are names of environment variables with the secrets, the newest first. They are read when the
 	// sender is new at its node; later, secrets are changed by their own call.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
+	// SettingsFrom are names of environment variables with settings that are secret, by the setting. They are read as
+	// SecretsFrom is.
+	SettingsFrom map[string]string `json:"settingsFrom,omitempty" yaml:"settingsFrom,omitempty"`
 }
 
 // Payload is one JSON text.
@@ -157,8 +160,14 @@ func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
 func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
 
+// Schema is where editors find the JSON Schema of the documents. Most take it from a comment at the beginning of a file.
+const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/hookstart.schema.json"
+
 // Write writes the documents of a set.
 func (s *Set) Write(to io.Writer) error {
+	if _, err := io.WriteString(to, "# yaml-language-server: $schema="+Schema+"\n"); err != nil {
+		return err
+	}
 	documents := yaml.NewEncoder(to)
 	documents.SetIndent(2)
 	var errs []error

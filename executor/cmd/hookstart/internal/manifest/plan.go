@@ -23,7 +23,13 @@ type Step struct {
 	Lines []string
 	// Do makes the change.
 	Do func(ctx context.Context, client *apiclient.Client) error
+	// Needs are keys of documents whose steps must not have failed: a workflow is not switched on without its senders.
+	Needs []string
+	key   string
 }
+
+// Key is that of the step's document, for Needs.
+func (s Step) Key() string { return s.key }
 
 // Plan lists the steps from what there is to what documents want, in the order in which they must be made: what
 // others need comes first, a workflow is switched on only once its senders are set, and what prune deletes comes
@@ -52,7 +58,16 @@ func Plan(have, want *Set, prune bool) []Step {
 	}
 	for _, w := range want.Workflows {
 		before := workflows[w.key()]
-		add(w.switching(before.Active != nil && *before.Active))
+		step := w.switching(before.Active != nil && *before.Active)
+		if step != nil && *w.Active {
+			step.Needs = []string{w.key()}
+			for _, s := range want.Senders {
+				if s.WorkflowID == w.ID {
+					step.Needs = append(step.Needs, s.key())
+				}
+			}
+		}
+		add(step)
 	}
 	if prune {
 		steps = append(steps, pruned(have, want)...)
@@ -95,13 +110,13 @@ func changed(before, after fields) (lines []string) {
 // difference is a step if there is something to do.
 func difference(what string, exists bool, before, after fields, do func(context.Context, *apiclient.Client) error) *Step {
 	if !exists {
-		return &Step{append([]string{"+ " + what}, changed(nil, after)...), do}
+		return &Step{Lines: append([]string{"+ " + what}, changed(nil, after)...), Do: do, key: what}
 	}
 	lines := changed(before, after)
 	if len(lines) == 0 {
 		return nil
 	}
-	return &Step{append([]string{"~ " + what}, lines...), do}
+	return &Step{Lines: append([]string{"~ " + what}, lines...), Do: do, key: what}
 }
 
 func (a Account) step(before Account, exists bool) *Step {
@@ -160,7 +175,7 @@ func (w Workflow) switching(active bool) *Step {
 	if *w.Active {
 		change, word = (*apiclient.Client).Activate, "activate"
 	}
-	return &Step{[]string{"~ " + w.key() + ": " + word}, func(ctx context.Context, client *apiclient.Client) error {
+	return &Step{Lines: []string{"~ " + w.key() + ": " + word}, Do: func(ctx context.Context, client *apiclient.Client) error {
 		_, err := change(client, ctx, w.ID)
 		return err
 	}}
@@ -170,12 +185,8 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	return difference(s.key(), exists, before.fields(), s.fields(), func(ctx context.Context, client *apiclient.Client) error {
 		put := api.PutSender{Preset: s.Preset, Settings: s.Settings}
 		if !exists || before.Preset != s.Preset {
-			for _, name := range s.SecretsFrom {
-				secret := os.Getenv(name)
-				if secret == "" {
-					return fmt.Errorf("secretsFrom: the environment variable %s is not set", name)
-				}
-				put.Secrets = append(put.Secrets, secret)
+			if err := s.addSecrets(&put); err != nil {
+				return err
 			}
 		}
 		_, err := client.PutSender(ctx, s.WorkflowID, s.NodeID, put)
@@ -184,6 +195,29 @@ func (s Sender) step(before Sender, exists bool) *Step {
 		}
 		return err
 	})
+}
+
+// addSecrets reads what no file holds.
+func (s Sender) addSecrets(to *api.PutSender) error {
+	for _, name := range s.SecretsFrom {
+		secret := os.Getenv(name)
+		if secret == "" {
+			return fmt.Errorf("secretsFrom: the environment variable %s is not set", name)
+		}
+		to.Secrets = append(to.Secrets, secret)
+	}
+	to.Settings = maps.Clone(s.Settings)
+	for setting, name := range s.SettingsFrom {
+		value := os.Getenv(name)
+		if value == "" {
+			return fmt.Errorf("settingsFrom: the environment variable %s is not set", name)
+		}
+		if to.Settings == nil {
+			to.Settings = map[string]string{}
+		}
+		to.Settings[setting] = value
+	}
+	return nil
 }
 
 func (s Sender) fields() fields {
@@ -197,7 +231,7 @@ func (s Sender) fields() fields {
 // pruned are the deletions of what no document describes, in the order that leaves nothing behind.
 func pruned(have, want *Set) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
-		steps = append(steps, Step{[]string{"- " + key}, do})
+		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
 	}
 	workflows, accounts, senders := byKey(want.Workflows), byKey(want.Accounts), byKey(want.Senders)
 	for _, s := range have.Senders {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
@@ -23,8 +24,12 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	presets, err := client.SenderPresets(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range workflows {
-		if err := s.addWorkflow(ctx, client, w); err != nil {
+		if err := s.addWorkflow(ctx, client, w, presets.Items); err != nil {
 			return nil, err
 		}
 	}
@@ -36,7 +41,7 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	return s, nil
 }
 
-func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.Workflow) error {
+func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.Workflow, presets []api.SenderPreset) error {
 	document := Workflow{Kind: KindWorkflow, ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Active: &w.Active}
 	if w.RateLimit != nil {
 		document.RateLimit = &RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
@@ -52,11 +57,34 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 		}
 		document.Triggers = append(document.Triggers, trigger)
 		if t.Sender != nil {
-			s.Senders = append(s.Senders, Sender{Kind: KindSender, WorkflowID: w.ID, NodeID: t.NodeID, Preset: t.Sender.Preset, Settings: t.Sender.Settings})
+			s.Senders = append(s.Senders, senderOf(w.ID, t.NodeID, t.Sender, presets))
 		}
 	}
 	s.Workflows = append(s.Workflows, document)
 	return nil
+}
+
+// senderOf is a sender's document. In the place of what is secret are names of environment variables, from which an empty
+// installation takes it.
+func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
+	document := Sender{Kind: KindSender, WorkflowID: workflowID, NodeID: nodeID, Preset: have.Preset, Settings: have.Settings}
+	if len(have.Secrets) > 0 {
+		document.SecretsFrom = []string{variable(workflowID, nodeID, "secret")}
+	}
+	for _, preset := range presets {
+		for _, setting := range preset.Settings {
+			if preset.ID == have.Preset && setting.Secret && setting.Required {
+				document.SettingsFrom = map[string]string{setting.Name: variable(workflowID, nodeID, setting.Name)}
+			}
+		}
+	}
+	return document
+}
+
+// variable is the name of an environment variable with something of a node. IDs that differ in case or in - and _ alone
+// have the same: then one of them is to be changed by hand.
+func variable(parts ...string) string {
+	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }
 
 // all reads every page of a list.
