@@ -94,6 +94,7 @@ type builder struct {
 
 	workflows   int
 	databaseURL string // of a server; empty: a SQLite file in the folder
+	secretsKey  string // the file of the key for senders' secrets; empty: the workflows have no sender
 }
 
 // start starts a program that make build has made, or one of the bench's own.

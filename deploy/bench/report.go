@@ -88,6 +88,7 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 					paired(t, turns[bare], turn.perSecond).format("%.2f"), paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
 			}
 		})
+	writeBeyond(out, turns)
 	_, _ = fmt.Fprintln(out)
 	for _, name := range names {
 		_, _ = fmt.Fprintf(out, "%s: %s\n", name, variants[name].what)
@@ -128,4 +129,19 @@ func writeMemory(out io.Writer, systems []*system) error {
 		_, _ = fmt.Fprintln(out)
 	}
 	return nil
+}
+
+// writeBeyond says what a request costs beyond the same request to hookstart, round by round.
+func writeBeyond(out io.Writer, turns map[string][]turn) {
+	same := turns["hookstart"]
+	for _, name := range []string{"hookstart-stripe", "hookstart-other"} {
+		if len(same) == 0 || len(turns[name]) != len(same) {
+			continue
+		}
+		more := make([]float64, len(same))
+		for i, t := range turns[name] {
+			more[i] = (t.cpuPerThousand() - same[i].cpuPerThousand()) * 1000
+		}
+		_, _ = fmt.Fprintf(out, "\n%s: %s µs of CPU per request more than hookstart in the same round\n", name, quartilesOf(more).format("%.1f"))
+	}
 }

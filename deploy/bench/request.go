@@ -26,9 +26,10 @@ func body(size int) string {
 // request is what one connection sends, ready but for the workflow and the delivery ID.
 type request struct {
 	text     []byte
-	id       []byte // where the delivery ID is in text
-	workflow []byte // where the workflow's number is
-	first    uint64 // of the workflows
+	id       []byte           // where the delivery ID is in text
+	workflow []byte           // where the workflow's number is
+	first    uint64           // of the workflows
+	signed   *stripeSignature // nil: it is not signed, and its delivery ID is in a header
 }
 
 // workflowDigits is the length of the number that every workflow's ID ends with.
@@ -40,6 +41,9 @@ func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, 
 const idLength = 25 // seed and number, in hexadecimal digits, and a hyphen
 
 func newRequest(to target, bodyBytes int) request {
+	if to.signed {
+		return newStripeRequest(to, bodyBytes)
+	}
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + "\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))
@@ -55,6 +59,10 @@ func newRequest(to target, bodyBytes int) request {
 func (r request) number(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime: every workflow has its turn
 	fillDeliveryID(r.id, seed, n)
+	if r.signed != nil { // one workflow has a sender
+		r.signed.sign()
+		return
+	}
 	fill(r.workflow, r.first+n*stride%workflows)
 }
 

@@ -20,6 +20,7 @@ import (
 type target struct {
 	addr, path string // the path with the query
 	first      int    // number of the first workflow, in place of that in the path
+	signed     bool   // the requests are Stripe's, to one workflow
 }
 
 // system is a variant that runs.
@@ -52,7 +53,7 @@ const bare = "bare"
 
 // variantNames are all, in the order of the tables.
 var variantNames = []string{
-	bare, "http", "bare-embedded", "hookstart", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
+	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
 	"hookstart-other", "hookstart-recording-other", "hookstart-postgres-other", "hookstart-running-other", "hookstart-local-other",
 }
 
@@ -61,6 +62,7 @@ var variants = map[string]variant{
 	"http":                  {"the same without the publish", installHTTP},
 	"bare-embedded":         {"bare, with the NATS server in the same process", installEmbedded},
 	"hookstart":             {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
+	"hookstart-stripe":      {"hookstart, and every request is verified as Stripe's, with its delivery ID in the body", installStripe},
 	"hookstart-recording":   {"ingress, NATS server, and executor that records into SQLite", installRecording},
 	"hookstart-postgres":    {"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is not counted", installPostgres},
 	"hookstart-running":     {"ingress, NATS server, executor that records into SQLite, and a runner whose handler does nothing; until every end is recorded", installRunning},
@@ -194,8 +196,12 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + b.dir("executor") + ".db"
 	}
-	if s.executor, err = s.add(b.start(roleExecutor, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
-		"--database-url="+databaseURL, "--admin-token="+adminToken)); err != nil {
+	var sealing []string
+	if b.secretsKey != "" {
+		sealing = []string{"--secrets-key-file=" + b.secretsKey}
+	}
+	if s.executor, err = s.add(b.start(roleExecutor, append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
+		"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
 		return s, err
 	}
 	executorAt, err := s.executor.awaitReady(ctx, roleExecutor)
@@ -206,8 +212,13 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 	if err := s.makeWorkflows(ctx, b.workflows); err != nil {
 		return s, err
 	}
+	if b.secretsKey != "" {
+		if err := s.setSender(ctx); err != nil {
+			return s, err
+		}
+	}
 	began := time.Now()
-	ingress, err := s.add(b.start(roleIngress, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr))
+	ingress, err := s.add(b.start(roleIngress, append(sealing, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
 	if err != nil {
 		return s, err
 	}

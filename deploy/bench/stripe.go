@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+// stripeSecret is what the requests of the variant hookstart-stripe are signed with.
+const stripeSecret = "whsec_of-the-bench"
+
+// stripeSignature signs a request as Stripe does. Its delivery ID is in the body.
+type stripeSignature struct {
+	mac  hash.Hash
+	body []byte // of the request's text
+	time []byte // and where the time and the signature are in it
+	hex  []byte
+}
+
+func (s *stripeSignature) sign() {
+	copy(s.time, strconv.FormatInt(time.Now().Unix(), 10))
+	s.mac.Reset()
+	for _, part := range [][]byte{s.time, {'.'}, s.body} {
+		_, _ = s.mac.Write(part) // a hash takes everything
+	}
+	var sum [sha256.Size]byte
+	hex.Encode(s.hex, s.mac.Sum(sum[:0]))
+}
+
+func newStripeRequest(to target, bodyBytes int) request {
+	const id, timeLength = `{"id":"`, 10
+	text := id + strings.Repeat("0", idLength) + `",` + body(bodyBytes - len(id) - idLength - 1)[1:]
+	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + "\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
+		strconv.Itoa(len(text)) + "\r\nStripe-Signature: t="
+	const between = ",v1="
+	whole := []byte(head + strings.Repeat("0", timeLength) + between + strings.Repeat("0", 2*sha256.Size) + "\r\n\r\n" + text)
+	signature := len(head) + timeLength + len(between)
+	start := signature + 2*sha256.Size + len("\r\n\r\n")
+	return request{
+		text: whole, id: whole[start+len(id) : start+len(id)+idLength],
+		signed: &stripeSignature{
+			mac: hmac.New(sha256.New, []byte(stripeSecret)), body: whole[start:],
+			time: whole[len(head) : len(head)+timeLength], hex: whole[signature : signature+2*sha256.Size],
+		},
+	}
+}
+
+// installStripe is installIngress with a sender at the workflow that is called.
+func installStripe(ctx context.Context, b *builder) (*system, error) {
+	own := *b
+	own.secretsKey = b.dir("secrets") + "-key"
+	if err := os.WriteFile(own.secretsKey, []byte(seal.NewLine()+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	return installIngress(ctx, &own)
+}
+
+// setSender gives the first workflow its sender.
+func (s *system) setSender(ctx context.Context) error {
+	_, err := s.api().PutSender(ctx, workflowID(0), nodeID, api.PutSender{Preset: "stripe", Secrets: []string{stripeSecret}})
+	s.signed = err == nil
+	return err
+}
