@@ -190,3 +190,31 @@ func FuzzForm(f *testing.F) {
 		_ = multi.json()
 	})
 }
+
+// FuzzIdentify: a delivery ID that was put into a request is found in it, and nothing else of a JSON body is lost.
+func FuzzIdentify(f *testing.F) {
+	f.Add("/id", []byte(`{"a":1.50,"id":"x"}`))
+	f.Add("/a/b~1c", []byte(`{"a":{"d":[]}}`))
+	f.Add("/a", []byte(`{"a":"<&>","a":2}`))
+	f.Add("/\xff", []byte(``))
+	f.Fuzz(func(t *testing.T, pointer string, body []byte) {
+		s, err := Compile(Config{Preset: "plain", Settings: map[string]string{"deliveryId": "ptr:" + pointer}})
+		if err != nil {
+			return
+		}
+		r := &Request{Body: body}
+		if !s.Identify(r, "d-1") {
+			if !bytes.Equal(r.Body, body) {
+				t.Fatalf("%q became %q", body, r.Body)
+			}
+			return
+		}
+		if d := s.Delivery(r); d.ID != "d-1" || !d.Derived {
+			t.Fatalf("at %q of %q the ID is %+v", pointer, r.Body, d)
+		}
+		var before, after map[string]json.RawMessage
+		if json.Unmarshal(body, &before) == nil && json.Unmarshal(r.Body, &after) == nil && len(after) < len(before) {
+			t.Fatalf("%q became %q", body, r.Body)
+		}
+	})
+}

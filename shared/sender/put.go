@@ -19,7 +19,11 @@ func (s *Sender) Identify(r *Request, id string) bool {
 			if (s.delivery[i].value(r) != "") != there || len(s.delivery[i].absent) > 0 {
 				continue
 			}
-			if try := r.changeable(); s.delivery[i].put(&try, id) {
+			try := r.changeable()
+			if !s.delivery[i].put(&try, id) {
+				continue
+			}
+			if found := s.delivery[i].value(&try); strings.Contains(found, id) || strings.Contains(found, joined.Replace(id)) {
 				*r = try
 				return true
 			}
