@@ -2,6 +2,8 @@ package apiserver_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -360,7 +362,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	// A workflow that has moved takes nothing along, and its old executions start nothing in its new account.
 	r.put("/workflows/acme-wf", `{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
-	for _, again := range []string{"/rerun", "/requeue"} {
+	for _, again := range []string{"/rerun", "/requeue", "/replay"} {
 		trace(again, r.call("POST", "/executions/"+executionOf("acme")+again, "", with(editor)).refused(404, api.CodeNotFound).Detail)
 	}
 }
@@ -385,6 +387,37 @@ func TestViewersSeeNoTokens(t *testing.T) {
 		}
 		if shown := decode[api.Trigger](r.call("GET", "/workflows/acme-wf/triggers/node", "", with(editor)).is(200)); !strings.HasPrefix(shown.Token, "hst_") {
 			t.Errorf("an editor sees %+v", shown)
+		}
+	}
+}
+
+// What a key's holder may choose freely leads into no other account, and what looks like a key is none.
+func TestScopesOfChosenTexts(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	acme, globex := r.key("editor", "acme").Secret, r.key("editor", "globex").Secret
+	foreign, own := "/executions/"+executionOf("globex")+"/replay", "/executions/"+executionOf("acme")+"/replay"
+	r.call("POST", foreign, "", with(globex), withKey("k"))
+	for _, key := range []string{"k", "all", executionOf("globex")} {
+		r.call("POST", foreign, "", with(acme), withKey(key)).refused(404, api.CodeNotFound)
+	}
+	if a := r.call("POST", own, "", with(acme), withKey("k")); strings.Contains(string(a.body), "globex") {
+		t.Errorf("%s", a.body)
+	}
+	for _, position := range []string{"-1", "0", "x", "9223372036854775808", "1;2"} {
+		r.call("GET", "/executions/stream", "", with(acme), func(q *http.Request) { q.Header.Set("Last-Event-ID", position) }).refused(422, api.CodeInvalid)
+	}
+	// What is no key in whole is none: its ID, its hash, another case, more or less of it.
+	made := r.key("viewer", "acme")
+	hash := sha256.Sum256([]byte(made.Secret))
+	for what, forged := range map[string]string{
+		"its ID": made.ID, "its hash": hex.EncodeToString(hash[:]), "the prefix and its hash": operate.KeyPrefix + hex.EncodeToString(hash[:]),
+		"upper case": strings.ToUpper(made.Secret), "one less": made.Secret[:len(made.Secret)-1], "one more": made.Secret + "A",
+		"without its prefix": made.Secret[len(operate.KeyPrefix):], "twice": made.Secret + " " + made.Secret, "two": made.Secret + "," + adminToken, "the prefix alone": operate.KeyPrefix,
+	} {
+		if a := r.call("GET", "/whoami", "", with(forged)); a.status != 401 {
+			t.Errorf("%s: %d %s", what, a.status, a.body)
 		}
 	}
 }
