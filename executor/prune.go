@@ -11,11 +11,25 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// pruneBatch and prunePause keep what is recorded meanwhile from waiting for long: a database that has one writer
-	// at a time records between two batches.
+	// A database that has one writer at a time records between two batches, so these keep what is recorded meanwhile from waiting
+	// for long: a batch has from pruneLeast to pruneBatch rows, fewer when one took longer than pruneTakes.
 	pruneBatch = 500
+	pruneLeast = 20
+	pruneTakes = 25 * time.Millisecond
 	prunePause = 20 * time.Millisecond
 )
+
+// nextLimit is how many rows are deleted at once after so many took so long.
+func nextLimit(limit int, took time.Duration) int {
+	switch {
+	case took > pruneTakes:
+		return max(pruneLeast, limit/2)
+	case took < pruneTakes/2:
+		return min(pruneBatch, limit*2)
+	default:
+		return limit
+	}
+}
 
 // countsRetention is how long is kept what is counted by the minute. Reports stay in their
 // stream for a day, and must be known for longer.
@@ -24,41 +38,45 @@ const countsRetention = 7 * 24 * time.Hour
 // prune deletes what is past its retention, from now on.
 func (e *executor) prune(ctx context.Context) {
 	records, c := e.records, e.config
-	e.pruning(ctx, "records", func(ctx context.Context) (int, error) {
-		return records.Prune(ctx, time.Now().Add(-c.Retention), pruneBatch)
+	e.pruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
+		return records.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
 	// Reports whose starts have expired without being recorded.
-	e.pruning(ctx, "reports of unknown executions", func(ctx context.Context) (int, error) {
+	e.pruning(ctx, "reports of unknown executions", func(ctx context.Context, _ int) (int, error) {
 		return records.PruneEarly(ctx, time.Now().Add(-c.StreamMaxAge))
 	})
-	e.pruning(ctx, "refusals", func(ctx context.Context) (int, error) {
-		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusals, pruneBatch)
+	e.pruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
+		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusals, limit)
 	})
 	if c.AuditRetention > 0 {
-		e.pruning(ctx, "entries of the audit", func(ctx context.Context) (int, error) {
-			return records.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), pruneBatch)
+		e.pruning(ctx, "entries of the audit", func(ctx context.Context, limit int) (int, error) {
+			return records.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
 		})
 	}
 }
 
 // pruning begins to delete now and then, batch by batch.
-func (e *executor) pruning(ctx context.Context, what string, batch func(context.Context) (int, error)) {
-	e.Go(ctx, func(ctx context.Context) { pruning(ctx, what, e.Log, func() (int, error) { return batch(ctx) }) })
+func (e *executor) pruning(ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error)) {
+	e.Go(ctx, func(ctx context.Context) {
+		pruning(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
+	})
 }
 
 // pruning deletes now and then, batch by batch.
-func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func() (int, error)) {
+func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error)) {
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
-	for {
+	for limit := pruneBatch; ; {
 		deleted := 0
 		for more := true; more && ctx.Err() == nil; {
-			n, err := batch()
+			began := time.Now()
+			n, err := batch(limit)
 			if err != nil && ctx.Err() == nil {
 				log.WithError(err).Warn("old " + what + " were not deleted; it is tried again later")
 			}
 			deleted += n
-			if more = err == nil && n == pruneBatch; more {
+			more = err == nil && n == limit
+			if limit = nextLimit(limit, time.Since(began)); more {
 				select {
 				case <-ctx.Done():
 				case <-time.After(prunePause):

@@ -1,0 +1,26 @@
+package executor
+
+import (
+	"testing"
+	"time"
+)
+
+// What is recorded waits for one batch that is deleted: on a slow machine that is a small one.
+func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
+	perRow := func(row time.Duration) (limit int, took time.Duration) {
+		limit = pruneBatch
+		for range 100 {
+			limit = nextLimit(limit, time.Duration(limit)*row)
+		}
+		return limit, time.Duration(limit) * row
+	}
+	if limit, _ := perRow(10 * time.Microsecond); limit != pruneBatch {
+		t.Errorf("a fast database deletes %d at once", limit)
+	}
+	if limit, took := perRow(time.Millisecond); took > pruneTakes {
+		t.Errorf("a slow database deletes %d at once, in %v", limit, took)
+	}
+	if limit, _ := perRow(time.Second); limit != pruneLeast {
+		t.Errorf("a very slow database deletes %d at once", limit)
+	}
+}
