@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -147,6 +149,77 @@ func TestBackup(t *testing.T) {
 	}
 	if output, err := to.admin(t, bin, "restore", file); err == nil || !strings.Contains(output, "not empty") {
 		t.Errorf("restored twice: %v\n%s", err, output)
+	}
+}
+
+// A backup of an installation with SQLite is restored into one with PostgreSQL, and without the streams' messages: then the
+// inputs are gone, and everything else is there.
+func TestRestoreElsewhere(t *testing.T) {
+	t.Parallel()
+	bin := buildCommandLine(t)
+	from := install(t, 1)
+	paths := []string{makeWorkflow(t, from.client, "orders"), makeWorkflow(t, from.client, "bills")}
+	_, stop := from.runs(t)
+	before := from.send(t, paths, "before", 100)
+	for _, s := range before {
+		recorded(t, from.client, s.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	}
+	stop()
+	key, err := from.client.CreateKey(t.Context(), api.PutKey{Name: "CI", Role: "viewer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := auditIDs(t, from.client)
+	file := filepath.Join(t.TempDir(), "hookstart.backup")
+	if output, err := from.admin(t, bin, "backup", file); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for what, c := range map[string]struct {
+		postgres bool
+		flags    []string
+		messages bool
+	}{
+		"into PostgreSQL":                       {true, nil, true},
+		"into PostgreSQL, without the messages": {true, []string{"--no-with-messages"}, false},
+		"into SQLite, without the messages":     {false, []string{"--no-with-messages"}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			database := "sqlite:" + filepath.Join(t.TempDir(), "executions.db")
+			if c.postgres {
+				database = pgtest.StartServer(t).URL()
+			}
+			to := installOn(t, database, 1)
+			if output, err := to.admin(t, bin, append([]string{"restore", file}, c.flags...)...); err != nil {
+				t.Fatalf("%v\n%s", err, output)
+			}
+			if a, b := from.accepted(t, before), to.accepted(t, before); !maps.Equal(a, b) || len(a) != len(before) {
+				t.Errorf("the records differ: %d and %d", len(a), len(b))
+			}
+			if _, err := apiclient.New(to.api, key.Secret).WhoAmI(t.Context()); err != nil {
+				t.Errorf("the key: %v", err)
+			}
+			after := auditIDs(t, to.client)
+			for _, id := range entries {
+				if !slices.Contains(after, id) {
+					t.Errorf("the entry %s of the audit is gone", id)
+				}
+			}
+			is := recorded(t, to.client, before[7].id, func(api.ExecutionDetail) bool { return true })
+			if is.Status != "succeeded" || is.InputExpired == c.messages || (c.messages && string(is.Input) != `{"body":"{\"n\":7}"}`) {
+				t.Errorf("an earlier execution: %+v", is)
+			}
+			a, err := post(t.Context(), to.urls[0]+before[7].path, map[string]string{"X-Webhook-Delivery-Id": before[7].delivery}, strings.NewReader(`{"n":7}`))
+			if err != nil || a.status != 200 || (c.messages && (!a.Deduplicated || a.ExecutionID != before[7].id)) {
+				t.Errorf("an earlier delivery: %+v, %v", a, err)
+			}
+			a, err = post(t.Context(), to.urls[0]+paths[1], nil, strings.NewReader(`{"after":true}`))
+			if err != nil || a.status != 200 {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			if e := recorded(t, to.client, a.ExecutionID, func(api.ExecutionDetail) bool { return true }); string(e.Input) != `{"body":"{\"after\":true}"}` || e.InputExpired {
+				t.Errorf("a new execution: %+v", e)
+			}
+		})
 	}
 }
 
