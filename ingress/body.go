@@ -36,6 +36,14 @@ func (d *reading) release() {
 	}
 }
 
+// source is a request's body; of one of undeclared length, at most as much as is allowed.
+func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
+	if r.ContentLength < 0 {
+		return http.MaxBytesReader(w, r.Body, h.maxBody)
+	}
+	return r.Body
+}
+
 // readBody reads the whole body into the request's buffers, within the bounds on requests in
 // flight and on bytes in memory, the account's share of both, and the time that a body may
 // take.
@@ -63,10 +71,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
-	source := io.Reader(r.Body)
-	if declared < 0 {
-		source = http.MaxBytesReader(w, r.Body, h.maxBody)
-	}
+	source := h.source(w, r)
 	body = b.forBody(room)
 	for int64(d.read) != declared {
 		if d.read == len(body) {

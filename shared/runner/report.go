@@ -16,6 +16,11 @@ import (
 // underway holds the messages in flight, until they are acknowledged. It sends a heartbeat for
 // each, and publishes final reports. One loop and one subscription serve all of them:
 // goroutines, timers and futures for each message would cost more than a quick handler.
+//
+// It is not the publisher of an ingress (ingress/internal/publish), which also matches PubAcks with messages. There a
+// request waits, within its deadline, for the stream's sequence and whether it is a duplicate, and decides by the kind
+// of error. Here nobody waits: a report is repeated until it is stored, in the same table and by the same round as the
+// heartbeats. What both could share is the subscription and the table: about 30 lines, for a type with options.
 type underway struct {
 	nc      *nats.Conn
 	ackWait time.Duration

@@ -50,6 +50,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -266,7 +267,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	ctx, cancel := context.WithTimeout(ctx, waitAtStart)
 	defer cancel()
 	var consumer jetstream.Consumer
-	err := stream.Retry(ctx, func(ctx context.Context) (err error) {
+	err := retry.Ask(ctx, func(ctx context.Context) (err error) {
 		consumer, err = stream.EnsureConsumer(ctx, js, config)
 		return err
 	})

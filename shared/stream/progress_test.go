@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -125,7 +126,7 @@ func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			// executors try again until they succeed, as here
-			if err := stream.Retry(ctx, func(trying context.Context) error { return stream.Ensure(trying, js, stream.DefaultSettings) }); err != nil {
+			if err := retry.Ask(ctx, func(trying context.Context) error { return stream.Ensure(trying, js, stream.DefaultSettings) }); err != nil {
 				t.Error(err)
 			}
 		})

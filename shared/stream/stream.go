@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Name is the name of the stream of starts and rejections.
@@ -166,33 +168,9 @@ func Wait(ctx context.Context, js jetstream.JetStream) error {
 
 // Find waits until the stream exists, and returns it.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
-	err = Retry(ctx, func(ctx context.Context) (err error) {
+	err = retry.Ask(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, Name)
 		return err
 	})
 	return found, err
-}
-
-// askTimeout bounds one request to the server. A cluster without a leader does not answer at
-// all; the request must be repeated.
-const askTimeout = 2 * time.Second
-
-// Retry calls f up to four times a second until it succeeds or the context ends; then it
-// returns f's last error.
-func Retry(ctx context.Context, f func(context.Context) error) error {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		asking, cancel := context.WithTimeout(ctx, askTimeout)
-		err := f(asking)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
 }

@@ -13,16 +13,13 @@ type snippet struct {
 // tokenMark stands for the token in the code below; no code has it otherwise.
 const tokenMark = "\x00"
 
-// snippets are how the languages of integrators call a webhook, each whole: pasted into a
-// file, or a shell, it runs. baseURL ends with "token=". header is the first in which a delivery ID may be.
-func snippets(baseURL, header string) []snippet {
-	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
-	list := []struct{ id, name, code string }{
-		{"curl", "curl", `curl -X POST '{URL}' \
+// languages are how the languages of integrators call a webhook, each whole: pasted into a file, or a shell, it runs.
+var languages = []struct{ id, name, code string }{
+	{"curl", "curl", `curl -X POST '{URL}' \
   -H 'Content-Type: application/json' \
   -H "{HEADER}: try-$(date +%s)" \
   -d '{"hello": "world"}'`},
-		{"javascript", "JavaScript", `fetch("{URL}", {
+	{"javascript", "JavaScript", `fetch("{URL}", {
   method: "POST",
   headers: {
     "Content-Type": "application/json",
@@ -30,7 +27,7 @@ func snippets(baseURL, header string) []snippet {
   },
   body: JSON.stringify({ hello: "world" }),
 }).then(async (response) => console.log(response.status, await response.json()));`},
-		{"python", "Python", `import json, urllib.request, uuid
+	{"python", "Python", `import json, urllib.request, uuid
 
 request = urllib.request.Request(
     "{URL}",
@@ -42,7 +39,7 @@ request = urllib.request.Request(
 )
 with urllib.request.urlopen(request) as response:
     print(response.status, json.load(response))`},
-		{"go", "Go", `package main
+	{"go", "Go", `package main
 
 import (
 	"crypto/rand"
@@ -70,9 +67,14 @@ func main() {
 	log.Print(response.Status)
 	_, _ = io.Copy(os.Stdout, response.Body)
 }`},
-	}
-	made := make([]snippet, len(list))
-	for i, s := range list {
+}
+
+// snippets are the languages for one webhook. baseURL ends with "token="; header is the first in which a delivery ID
+// may be.
+func snippets(baseURL, header string) []snippet {
+	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
+	made := make([]snippet, len(languages))
+	for i, s := range languages {
 		made[i] = snippet{s.id, s.name, strings.Split(replaced.Replace(s.code), tokenMark)}
 	}
 	return made

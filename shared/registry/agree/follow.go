@@ -12,7 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/registry/internal/retry"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // WaitForBucket waits until the bucket exists: the executor creates them.

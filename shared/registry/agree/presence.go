@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/shared/registry/internal/retry"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // presenceSubject is where every process that follows the registry says how far it is.

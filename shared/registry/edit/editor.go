@@ -11,8 +11,8 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
-	"github.com/hookstart/hookstart/shared/registry/internal/retry"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Editor changes the registry. It is safe for concurrent use, also by several

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
-	"github.com/hookstart/hookstart/shared/registry/internal/retry"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // TokenInfo is a token that works.
