@@ -53,17 +53,6 @@ func (k Key) String() string {
 	return string(id[:])
 }
 
-// Keys are the keys of those texts that are IDs.
-func Keys(ids []string) []Key {
-	keys := make([]Key, 0, len(ids))
-	for _, id := range ids {
-		if key, isID := KeyOf(id); isID {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // CheckIDs is a DataError for the first new record whose ID is not a UUID in lower case.
 func (b Batch) CheckIDs() error {
 	for _, r := range b.New {
