@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"strings"
 	"time"
 
@@ -164,14 +163,18 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 	if !withMessages || of.First > of.Last {
 		return nil
 	}
-	return i.messages(ctx, of.Name, config, of.Last, func(m message) error {
+	return i.messages(ctx, of.Name, config, func(m message, pending uint64) (done bool, err error) {
+		if m.Sequence > of.Last {
+			return true, nil
+		}
 		of.Messages++
-		return encodeLine(to, m)
+		return m.Sequence == of.Last || pending == 0, encodeLine(to, m)
 	})
 }
 
 // takeBucket writes the newest record of each key. A key that changes meanwhile comes again, and is restored as
-// it came last.
+// it came last. It is done when each key that there was at the beginning has come: what the server says is left to come is
+// too little when executors trim the history of keys meanwhile (nats-server 2.15.2), and so the newest records were missing.
 func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string) (records int, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {
@@ -181,21 +184,31 @@ func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string) 
 	if err != nil {
 		return 0, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	if s.CachedInfo().State.Msgs == 0 {
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return 0, fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	missing := info.State.Subjects
+	if len(missing) == 0 {
 		return 0, nil
 	}
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{">"}}
-	began := s.CachedInfo().State.LastSeq
-	err = i.messages(ctx, bucketStream+bucket, config, math.MaxUint64, func(m message) error {
+	began := info.State.LastSeq
+	live := map[string]bool{}
+	err = i.messages(ctx, bucketStream+bucket, config, func(m message, _ uint64) (done bool, err error) {
+		delete(missing, m.Subject)
 		deleted := len(m.Headers[kvOperation]) > 0
-		if deleted && m.Sequence <= began { // its record is not in the file
-			return nil
+		live[m.Subject] = !deleted
+		if !deleted || m.Sequence > began { // else its record is not in the file
+			err = encodeLine(to, m)
 		}
-		if !deleted {
+		return len(missing) == 0, err
+	})
+	for _, is := range live {
+		if is {
 			records++
 		}
-		return encodeLine(to, m)
-	})
+	}
 	return records, err
 }
 
@@ -216,8 +229,8 @@ const expectation = "Nats-Expected-"
 // silence is how long no message may come while some are there.
 const silence = 30 * time.Second
 
-// messages calls each for the messages of a stream up to a sequence.
-func (i Installation) messages(ctx context.Context, name string, config jetstream.OrderedConsumerConfig, last uint64, each func(message) error) error {
+// messages calls each for the messages of a stream, with how many are said to come after it, until each says that it is done.
+func (i Installation) messages(ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(m message, pending uint64) (done bool, err error)) error {
 	consumer, err := i.JetStream.OrderedConsumer(ctx, name, config)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
@@ -238,16 +251,11 @@ func (i Installation) messages(ctx context.Context, name string, config jetstrea
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
-		if meta.Sequence.Stream > last {
-			return nil
-		}
 		headers := msg.Headers()
 		maps.DeleteFunc(headers, func(name string, _ []string) bool { return strings.HasPrefix(name, expectation) })
-		if err := each(message{Sequence: meta.Sequence.Stream, Subject: msg.Subject(), At: meta.Timestamp.UTC(), Headers: headers, Data: msg.Data()}); err != nil {
+		done, err := each(message{Sequence: meta.Sequence.Stream, Subject: msg.Subject(), At: meta.Timestamp.UTC(), Headers: headers, Data: msg.Data()}, meta.NumPending)
+		if done || err != nil {
 			return err
-		}
-		if meta.Sequence.Stream == last || meta.NumPending == 0 {
-			return nil
 		}
 	}
 }
