@@ -92,7 +92,15 @@ func page(p sender.Preset) string {
 	for _, alias := range p.Aliases {
 		fmt.Fprintf(&b, ", also `%s`", alias)
 	}
-	fmt.Fprintf(&b, ". The provider's own page: <%s>.\n\n## Connect it\n", p.Docs)
+	fmt.Fprintf(&b, ". The provider's own page: <%s>.\n\n## Connect it\n*Here* is the trigger's page in the console, or `hookstart sender set WORKFLOW --preset %s", p.Docs, p.ID)
+	if p.Secret != nil {
+		b.WriteString(" --secret-file FILE")
+	}
+	b.WriteString("`.")
+	if p.Secret == nil || !p.Secret.Public {
+		b.WriteString(" `hookstart trigger send WORKFLOW` tries it.")
+	}
+	b.WriteString("\n\n")
 	for i, step := range p.Setup {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, step)
 	}

@@ -205,7 +205,7 @@ func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) 
 // refused adds what to do about a refusal.
 func (v *triggerSend) refused(s *session, p *api.Problem) error {
 	hint := ""
-	switch webhook.Code(p.Code) { //nolint:exhaustive // the others say themselves what to do
+	switch webhook.Code(p.Code) {
 	case webhook.WorkflowInactive:
 		hint = "hookstart workflow activate " + v.Workflow
 	case webhook.RateLimited:
