@@ -93,3 +93,43 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 		t.Error("a change returned while a process may answer from the registry before it")
 	}
 }
+
+// Two servers do not reach each other, and both reach the leader: an ingress is not heard, and renews its lease.
+func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	r := registrytest.Start(t, server.Connect(t))
+	r.Workflow(t, "wf", "free", false)
+	presence := server.Link(t)
+	announced, err := nats.Connect(presence.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	fatal(t, err)
+	t.Cleanup(announced.Close)
+	nc := server.Connect(t)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot()}
+	follower, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	announcer, err := agree.Announce(t.Context(), announced, follower, agree.RoleIngress, &agree.IngressSettings{}, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(announcer.Stop)
+	lease := agree.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+
+	presence.Silence()
+	for len(r.Roll.Ingress()) > 0 { // until it is presumed dead
+		<-time.After(10 * time.Millisecond)
+	}
+	if !lease.Holds(time.Now()) {
+		t.Skip("the machine is too slow: the lease has run out before the change")
+	}
+	slow.Hold.Lock() // the change does not arrive
+	defer slow.Hold.Unlock()
+	if _, err := r.Activate(t.Context(), "wf"); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Holds(time.Now()) {
+		t.Error("a change returned while a process may answer from the registry before it")
+	}
+}

@@ -28,6 +28,10 @@
 //
 //     relyFor + 4 × heartbeat ≤ lifetime
 //
+//     P may also be silent because two servers of a cluster do not reach each other, while both reach the leader of the
+//     registry: then it still renews its lease. For forgetAfter, Roll.Wait waits for such a process until relyFor after the
+//     change was stored, when a lease that does not cover the change has run out.
+//
 //     A process that was stopped and goes on finds its lease run out, too: it looks at the clock for
 //     each request (Lease.Valid), and answers 503 until the lease is renewed.
 //
@@ -52,8 +56,10 @@
 //     machine that is suspended as a whole, monotonic clock included, and goes on elsewhere may rely on its lease
 //     for the rest of relyFor.
 //   - NATS delivers one connection's messages in order.
-//   - Two servers of a cluster that both reach the streams' leader reach each other: what is announced at one is heard
-//     at the other.
+//   - Two servers of a cluster that both reach the leader of the registry do not stay apart for more than forgetAfter, and
+//     no process starts at one of them meanwhile.
+//   - A leader of the registry that was cut from the other servers gives up within relyFor. NATS takes up to 10 s: until then
+//     a process on its side may refuse a request by an earlier registry. It accepts none, for nothing is stored there.
 //   - A change whose Wait fails with a LaggingError is stored. It is in force at every process within
 //     lifetime: each of them has applied it by then, or answers nothing.
 package agree

@@ -116,10 +116,11 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 		return &LaggingError{Revision: revision, Behind: []string{"anybody: NATS is away"}}
 	}
 
+	stored := time.Now() // or before
 	for {
 		r.mu.Lock()
 		heard, changed := r.echo >= number, r.changed
-		behind, next := r.behind(revision, time.Now())
+		behind, next := r.behind(revision, stored, time.Now())
 		r.mu.Unlock()
 		if heard && len(behind) == 0 {
 			return nil
@@ -140,9 +141,9 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// behind lists who may answer requests and has not applied a revision, and when the first of them
-// is presumed dead. It forgets the dead.
-func (r *Roll) behind(revision uint64, now time.Time) (list []string, next time.Duration) {
+// behind lists who may answer requests and has not applied a revision, and how long that can be so at most for
+// the first of them. It forgets the dead.
+func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
@@ -151,11 +152,11 @@ func (r *Roll) behind(revision uint64, now time.Time) (list []string, next time.
 		list, next = append(list, "a process that was not heard yet"), deaf
 	}
 	for id, m := range r.members {
-		left := lifetime - now.Sub(m.heard)
+		left := max(lifetime-now.Sub(m.heard), relyFor-now.Sub(stored))
 		switch {
-		case left <= 0:
+		case now.Sub(m.heard) > forgetAfter:
 			delete(r.members, id)
-		case m.serving && m.revision < revision:
+		case m.serving && m.revision < revision && left > 0:
 			list = append(list, m.role+" "+id)
 			next = min(next, left)
 		}

@@ -8,6 +8,9 @@ const (
 	heartbeat = 250 * time.Millisecond
 	// lifetime is how long changes wait for a process that was not heard.
 	lifetime = 3 * time.Second
+	// forgetAfter is how long a process is remembered that fell silent without a goodbye. It may be cut from here only, and a
+	// change waits until its lease has surely run out.
+	forgetAfter = 10 * time.Minute
 	// relyFor is how long a process may rely on what it has applied: the length of its lease.
 	relyFor = 2 * time.Second
 	// renewEvery is how often a process renews its lease.
