@@ -42,7 +42,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		http.Redirect(w, r, next, http.StatusSeeOther) //nolint:gosec // localPath has made sure that it stays here
 	case nonce == "" && c.SignIn.Returns(r):
-		http.Redirect(w, r, providerPath(next), http.StatusSeeOther)
+		http.Redirect(w, r, providerPath(next), http.StatusSeeOther) //nolint:gosec // a path of this site
 	case nonce != "":
 		c.askToSignIn(w, r, http.StatusForbidden, next, "This link works once, within ten minutes. It was used before or has expired. Sign in with the admin token or a key.")
 	default:
