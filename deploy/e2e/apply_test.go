@@ -84,7 +84,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Get(trigger.URL + "&hub.mode=subscribe&hub.challenge=42&hub.verify_token=secret-of-verify") //nolint:noctx // bounded by the test
+	response, err := http.Get(trigger.URL + "&hub.mode=subscribe&hub.challenge=42&hub.verify_token=secret-of-verify")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,8 @@ func describe(t *testing.T, client *apiclient.Client) {
 		AccountID: "acme", Name: "Orders – néw", Queue: "shop", RateLimit: &api.RateLimit{Requests: 7, WindowSeconds: 60},
 		Triggers: []api.PutTrigger{
 			{NodeID: "github", Name: "yes", SamplePayload: json.RawMessage(`{"big": 12345678901234567890, "text": "a\nb: c", "e": 1e3}`)},
-			{NodeID: "meta", Name: "Meta"}, {NodeID: "plain", SamplePayload: json.RawMessage(`"text"`)},
+			{NodeID: "meta", Name: "Meta"},
+			{NodeID: "plain", SamplePayload: json.RawMessage(`"text"`)},
 		},
 	}))
 	check(client.PutSender(t.Context(), "orders", "github", api.PutSender{Preset: "github", Secrets: []string{"secret-of-github-0"}}))
@@ -163,8 +164,11 @@ func checkSchema(t *testing.T, documents string) {
 		}
 	}
 	for _, wrong := range []map[string]any{
-		{"kind": "Account", "id": "a/b", "name": "n"}, {"kind": "Account", "id": "a", "name": "n", "nam": "x"}, {"kind": "Key"},
-		{"kind": "Workflow", "id": "a", "accountId": "a", "name": "n", "triggers": []any{}}, {"kind": "Sender", "workflowId": "a", "nodeId": "n", "preset": "p", "secrets": []any{"s"}},
+		{"kind": "Account", "id": "a/b", "name": "n"},
+		{"kind": "Account", "id": "a", "name": "n", "nam": "x"},
+		{"kind": "Key"},
+		{"kind": "Workflow", "id": "a", "accountId": "a", "name": "n", "triggers": []any{}},
+		{"kind": "Sender", "workflowId": "a", "nodeId": "n", "preset": "p", "secrets": []any{"s"}},
 	} {
 		if compiled.Validate(wrong) == nil {
 			t.Errorf("the schema takes %s", fmt.Sprint(wrong))

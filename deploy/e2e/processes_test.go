@@ -31,8 +31,10 @@ func install(t *testing.T, ingresses int, flags ...string) *installation {
 func installOn(t *testing.T, database string, ingresses int, flags ...string) *installation {
 	t.Helper()
 	i := &installation{nats: natstest.Start(t)}
-	i.executor = launch(t, "executor", append([]string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL(),
-		"--database-url=" + database, "--admin-token=" + adminToken, "--public-url=https://hooks.example.com"}, flags...)...)
+	i.executor = launch(t, "executor", append([]string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL(),
+		"--database-url=" + database, "--admin-token=" + adminToken, "--public-url=https://hooks.example.com",
+	}, flags...)...)
 	i.api = "http://" + i.executor.Await(`"addr":"([^"]+)".*executor is ready`)
 	i.client = apiclient.New(i.api, adminToken)
 	for range ingresses {

@@ -53,7 +53,7 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 		return nil, err
 	}
 	// In the order of an index, and one more, which says whether the last ones are those of their time that belong to the page.
-	records, err := s.records(ctx, what, joined(filter), where+in.byTime+` LIMIT ?`, append(args[:len(args):len(args)], int64(limit)+1)...)
+	records, err := s.records(ctx, what, joined(filter), where+in.byTime+` LIMIT ?`, append(slices.Clip(args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
 	}
