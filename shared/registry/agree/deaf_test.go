@@ -15,13 +15,20 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// newcomer is a process behind a link of its own, which has just announced itself.
-func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link) {
+// connectByLink connects over a link that can be cut.
+func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Link) {
 	t.Helper()
 	link := server.Link(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	fatal(t, err)
 	t.Cleanup(nc.Close)
+	return nc, link
+}
+
+// newcomer is a process behind a link of its own, which has just announced itself.
+func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link) {
+	t.Helper()
+	nc, link := connectByLink(t, server)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
 	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(), logtest.Quiet())
@@ -48,22 +55,35 @@ func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Roll, 
 	return lease.Holds(time.Now())
 }
 
+// whileItsLeaseHolds calls try until the process that it cut off still had its lease when the change was made: a busy
+// machine may take longer than a lease to get that far.
+func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
+	t.Helper()
+	for range 10 {
+		if try() {
+			return
+		}
+	}
+	t.Fatal("the lease had always run out before the change")
+}
+
 // An executor starts while an ingress that relies on its lease has just been cut from NATS.
 func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	lease, link := newcomer(t, server)
-	link.Silence()
-	roll, err := agree.CallRoll(t.Context(), server.Connect(t))
-	fatal(t, err)
-	t.Cleanup(roll.Stop)
-	if !lease.Holds(time.Now()) {
-		t.Skip("the machine is too slow: the lease has run out before the change")
-	}
-	if holdsAfterChange(t, r, roll, lease) {
-		t.Error("a change returned while a process may answer from the registry before it")
-	}
+	whileItsLeaseHolds(t, func() bool {
+		lease, link := newcomer(t, server)
+		link.Silence()
+		roll, err := agree.CallRoll(t.Context(), server.Connect(t))
+		fatal(t, err)
+		t.Cleanup(roll.Stop)
+		held := lease.Holds(time.Now())
+		if holdsAfterChange(t, r, roll, lease) {
+			t.Error("a change returned while a process may answer from the registry before it")
+		}
+		return held
+	})
 }
 
 // An ingress starts while the executor's connection is lost, and is cut from NATS when it is back.
@@ -71,27 +91,25 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	deaf := server.Link(t)
-	nc, err := nats.Connect(deaf.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-	fatal(t, err)
-	t.Cleanup(nc.Close)
-	roll, err := agree.CallFirstRoll(t.Context(), nc)
-	fatal(t, err)
-	t.Cleanup(roll.Stop)
+	whileItsLeaseHolds(t, func() bool {
+		nc, deaf := connectByLink(t, server)
+		roll, err := agree.CallFirstRoll(t.Context(), nc)
+		fatal(t, err)
+		t.Cleanup(roll.Stop)
 
-	deaf.Silence()
-	lease, link := newcomer(t, server)
-	link.Silence()
-	deaf.Replace()
-	for nc.Stats().Reconnects == 0 && lease.Holds(time.Now()) {
-		<-time.After(time.Millisecond)
-	}
-	if !lease.Holds(time.Now()) {
-		t.Skip("the machine is too slow: the lease has run out before the change")
-	}
-	if holdsAfterChange(t, r, roll, lease) {
-		t.Error("a change returned while a process may answer from the registry before it")
-	}
+		deaf.Silence()
+		lease, link := newcomer(t, server)
+		link.Silence()
+		deaf.Replace()
+		for nc.Stats().Reconnects == 0 {
+			<-time.After(time.Millisecond)
+		}
+		held := lease.Holds(time.Now())
+		if holdsAfterChange(t, r, roll, lease) {
+			t.Error("a change returned while a process may answer from the registry before it")
+		}
+		return held
+	})
 }
 
 // Two servers do not reach each other, and both reach the leader: an ingress is not heard, and renews its lease.
@@ -100,10 +118,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "wf", "free", false)
-	presence := server.Link(t)
-	announced, err := nats.Connect(presence.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-	fatal(t, err)
-	t.Cleanup(announced.Close)
+	announced, presence := connectByLink(t, server)
 	nc := server.Connect(t)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
@@ -121,8 +136,8 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	for len(r.Roll.Ingress()) > 0 { // until it is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
-	if !lease.Holds(time.Now()) {
-		t.Skip("the machine is too slow: the lease has run out before the change")
+	for !lease.Holds(time.Now()) { // it renews it all the time
+		<-time.After(10 * time.Millisecond)
 	}
 	slow.Hold.Lock() // the change does not arrive
 	defer slow.Hold.Unlock()
