@@ -58,8 +58,13 @@
 //   - NATS delivers one connection's messages in order.
 //   - Two servers of a cluster that both reach the leader of the registry do not stay apart for more than forgetAfter, and
 //     no process starts at one of them meanwhile.
-//   - A leader of the registry that was cut from the other servers gives up within relyFor. NATS takes up to 10 s: until then
-//     a process on its side may refuse a request by an earlier registry. It accepts none, for nothing is stored there.
+//   - The answer that renews a lease comes from the server that leads the registry. A leader that was cut from the others goes
+//     on answering for up to 10 s, while they may elect another one and store changes. So its answer counts only if a majority
+//     has answered it within heardWithin: they elect nobody else before electionTimeout, and heardWithin + relyFor ≤
+//     electionTimeout. One case is left: a server that heard no leader calls an election, and another one that heard the
+//     leader just now votes for it. The old leader learns of it at its next heartbeat (1 s); only if it is cut from that one in the
+//     same second may a process on its side refuse a request by an earlier registry, for heardWithin + relyFor at the
+//     most. It accepts none, for nothing is stored there.
 //   - A change whose Wait fails with a LaggingError is stored. It is in force at every process within
 //     lifetime: each of them has applied it by then, or answers nothing.
 package agree

@@ -328,16 +328,22 @@ func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0)
 // CatchUp waits until the sink has applied all that is stored now. It fails with
 // ErrNotCurrent while it is not certain that the bucket is the one that is followed.
 func (f *Follower) CatchUp(ctx context.Context) error {
+	_, err := f.catchUp(ctx)
+	return err
+}
+
+// catchUp is CatchUp. It returns the servers that store the registry, as the one that answered knows them.
+func (f *Follower) catchUp(ctx context.Context) (*jetstream.ClusterInfo, error) {
 	revision := f.Revision() // before the question: more may be stored, and applied, after the answer
 	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {
-		return fmt.Errorf("ask for the registry's revision: %w", err)
+		return nil, fmt.Errorf("ask for the registry's revision: %w", err)
 	}
 	info := s.CachedInfo()
 	if err := f.recognise(info, revision); err != nil {
-		return err
+		return nil, err
 	}
-	return f.Wait(ctx, info.State.LastSeq)
+	return info.Cluster, f.Wait(ctx, info.State.LastSeq)
 }
 
 // recognise says whether a bucket is the one that is followed, of which a revision was

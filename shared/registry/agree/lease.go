@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Lease says whether what a follower has applied can be relied on: whether it was, a
@@ -98,7 +99,13 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() { answered <- l.follower.CatchUp(ctx) }()
+	go func() {
+		servers, err := l.follower.catchUp(ctx)
+		if err == nil && !leads(servers) {
+			err = ErrNotCurrent
+		}
+		answered <- err
+	}()
 	select {
 	case err := <-answered:
 		if err != nil {
@@ -113,4 +120,21 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	l.renewed = make(chan struct{})
 	l.mu.Unlock()
 	return false
+}
+
+// leads says whether the leader of a stream that described its servers was heard by a majority of them, itself
+// included, so recently that they do not elect another one while a lease runs that is renewed now. A leader that was cut
+// from the others does not know it, and answers for up to 10 s.
+func leads(servers *jetstream.ClusterInfo) bool {
+	if servers == nil { // one server alone
+		return true
+	}
+	heard := 1
+	for _, peer := range servers.Replicas {
+		// The server reports 0 of a peer that has not answered it yet.
+		if peer.Active > 0 && peer.Active < heardWithin {
+			heard++
+		}
+	}
+	return 2*heard > len(servers.Replicas)+1
 }

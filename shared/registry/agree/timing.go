@@ -13,6 +13,11 @@ const (
 	forgetAfter = 10 * time.Minute
 	// relyFor is how long a process may rely on what it has applied: the length of its lease.
 	relyFor = 2 * time.Second
+	// heardWithin is how recently a majority of the servers must have answered the registry's leader for its answer to renew a lease.
+	heardWithin = 2 * time.Second
+	// electionTimeout is how long a server of a cluster waits for its leader before it calls an election: at least this
+	// (minElectionTimeoutDefault in nats-server 2.15).
+	electionTimeout = 4 * time.Second
 	// renewEvery is how often a process renews its lease.
 	renewEvery = 500 * time.Millisecond
 	// renewWithin is how long one renewal may take.

@@ -10,6 +10,10 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a process relies on its lease for %s and is taken for dead after %s: with %d heartbeats of %s lost it answers from an old registry",
 			relyFor, lifetime, lostInARow, heartbeat)
 	}
+	if heardWithin+relyFor > electionTimeout {
+		t.Errorf("a lease of %s that counts from an answer of a leader that was heard %s ago outlives the leader, who may be replaced after %s",
+			relyFor, heardWithin, electionTimeout)
+	}
 	if listenFor <= heartbeat {
 		t.Errorf("a new roll listens for %s, and heartbeats come every %s", listenFor, heartbeat)
 	}

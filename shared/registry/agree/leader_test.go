@@ -1,0 +1,59 @@
+package agree_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// Three servers: the one that leads the registry does not reach the others, who may elect another one and store changes. It
+// does not know so for 10 s, and answers.
+func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartProcessCluster(t, 3)
+	anyJS, err := jetstream.New(cluster.Connect(t))
+	fatal(t, err)
+	fatal(t, edit.EnsureBuckets(t.Context(), anyJS, 3))
+	leader := cluster.Leader(registry.Stream)
+
+	nc, err := nats.Connect(cluster.Node(leader).URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers())
+	fatal(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(), logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	fatal(t, follower.CatchUp(t.Context()))
+	lease := agree.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); { // until it is renewed: the three reach each other
+		<-time.After(10 * time.Millisecond)
+	}
+
+	for i := range 3 {
+		if i != leader {
+			cluster.Node(i).Pause()
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for lease.Holds(time.Now()) {
+		if ctx.Err() != nil {
+			t.Fatal("the lease of an ingress that reaches only the leader is renewed for ever")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := follower.CatchUp(ctx); err != nil {
+		t.Errorf("the lease ran out only when the leader had given up: %v", err)
+	}
+}
