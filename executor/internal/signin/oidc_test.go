@@ -214,7 +214,8 @@ func TestWhoLeavesAGroup(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
 	s := p.signIn("groups=team-a:editor@acme", "groups=staff:viewer")
-	now := time.Now()
+	signedIn := time.Now()
+	now := signedIn
 	s.sessions.now = func() time.Time { return now }
 	with := func(cookies ...*http.Cookie) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "http://console.example/", nil)
@@ -237,7 +238,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 	}
 	adminToken := &http.Cookie{Name: sessionCookie, Value: s.sessions.issue(adminSession, time.Minute)}
 	for after, want := range map[time.Duration]bool{DefaultSession - time.Second: false, DefaultSession + time.Second: true, DefaultSession + sessionLifetime - 2*time.Second: true, DefaultSession + sessionLifetime + time.Second: false} {
-		now = time.Now().Add(after)
+		now = signedIn.Add(after)
 		_, err := s.Visit(with(session))
 		if returns := s.Returns(with(session)); returns != want || (err == nil) != (after < DefaultSession) {
 			t.Errorf("after %s: returns %v, %v", after, returns, err)
@@ -246,7 +247,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 			t.Errorf("after %s, what is no session through the provider is sent there", after)
 		}
 	}
-	now = time.Now().Add(DefaultSession + time.Minute)
+	now = signedIn.Add(DefaultSession + time.Minute)
 	for groups, want := range map[string]operate.Role{"staff": operate.Viewer, "team-a": operate.Editor, "guests": ""} {
 		p.issue = func(claims map[string]any) string {
 			claims["groups"] = []string{groups}
