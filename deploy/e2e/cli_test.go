@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -20,17 +21,29 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// buildCommandLine builds the program hookstart and returns the folder that it is in.
+// buildCommandLine builds the program hookstart, once for all tests, and returns the folder that it is in.
 func buildCommandLine(t *testing.T) (dir string) {
 	t.Helper()
 	return filepath.Dir(buildProgram(t, "github.com/hookstart/hookstart/executor/cmd/hookstart"))
 }
 
+// programs has the programs that were built, in a folder that TestMain removes.
+var programs struct {
+	sync.Mutex
+	dir  string
+	path map[string]string // by package
+}
+
 // buildProgram builds a program, with the race detector if this test has it, and returns
-// where it is.
+// where it is. It is built once for all tests.
 func buildProgram(t *testing.T, of string) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), filepath.Base(of))
+	programs.Lock()
+	defer programs.Unlock()
+	if path, ok := programs.path[of]; ok {
+		return path
+	}
+	path = filepath.Join(programs.dir, filepath.Base(of))
 	args := []string{"build", "-buildvcs=false", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
@@ -43,6 +56,7 @@ func buildProgram(t *testing.T, of string) (path string) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", of, err, output)
 	}
+	programs.path[of] = path
 	return path
 }
 
