@@ -17,8 +17,8 @@ import (
 // readyTimeout is how long a program may take to be ready, endTimeout how long it may take
 // to end after SIGTERM.
 const (
-	readyTimeout = time.Minute
-	endTimeout   = 40 * time.Second
+	readyTimeout = 3 * time.Minute
+	endTimeout   = time.Minute
 )
 
 // process is a program that runs. What it writes, its log too, goes to a file.
