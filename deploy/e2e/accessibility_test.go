@@ -29,23 +29,20 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	}
 	defer func(outer *testing.T) { b.t = outer }(b.t)
 	b.t = t // what fails in here fails here
-	for _, look := range []struct {
-		scheme string
-		width  int64
-	}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
-		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-			{Name: "prefers-color-scheme", Value: look.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
-		}})
-		b.check(err)
-		b.do(chromedp.EmulateViewport(look.width, 900))
-		for _, path := range paths {
-			b.visit(path)
-			b.wait(fragmentsAreThere)
-			b.evaluate(`document.querySelectorAll("#refusals details").forEach((each) => { each.open = true }) ?? ""`)
-			b.do(chromedp.Evaluate[chromedp.Void](axe))
+	for _, path := range paths {
+		b.visit(path)
+		b.wait(fragmentsAreThere)
+		b.evaluate(`document.querySelectorAll("#refusals details").forEach((each) => { each.open = true }) ?? ""`)
+		b.do(chromedp.Evaluate[chromedp.Void](axe))
+		for _, look := range []struct {
+			scheme string
+			width  int64
+		}{{"light", 1440}, {"dark", 1440}, {"light", 375}, {"dark", 375}} {
+			setLook(b, look.scheme, look.width)
 			found := violations(b)
 			if b.evaluate(`{ const dialog = document.querySelector("dialog:not(:empty)"); dialog?.showModal(); String(dialog !== null) }`) == "true" {
 				found += violations(b)
+				b.evaluate(`document.querySelector("dialog:not(:empty)").close() ?? ""`)
 			}
 			if found != "" {
 				t.Errorf("%s, %s, %d px wide:\n%s", path, look.scheme, look.width, found)
@@ -53,15 +50,21 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 			checkWidth(t, b, path, look.width)
 			checkFilters(t, b, path, look.width)
 		}
-	}
-	for _, width := range []int64{320, 640, 768, 1024} {
-		b.do(chromedp.EmulateViewport(width, 900))
-		for _, path := range paths {
-			b.visit(path)
-			b.wait(fragmentsAreThere)
+		for _, width := range []int64{320, 640, 768, 1024} {
+			b.do(chromedp.EmulateViewport(width, 900))
 			checkWidth(t, b, path, width)
 		}
 	}
+}
+
+// setLook changes the colours and the width of the window.
+func setLook(b *tab, scheme string, width int64) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	b.check(err)
+	b.do(chromedp.EmulateViewport(width, 900))
 }
 
 // violations are what axe-core finds on the page as it is, "" for nothing.
