@@ -30,7 +30,7 @@ func TestWebhookContract(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = 500 * time.Millisecond })
+			s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = 2 * time.Second })
 			s.senders = map[string]sender.Config{}
 			before := s.messages()
 			testscript.Run(t, testscript.Params{

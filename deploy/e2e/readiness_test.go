@@ -191,7 +191,7 @@ func (o *observed) await(program, line string) string {
 
 func (o *observed) readyz(program string) string {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.ops[program]+"/readyz", nil)
 	if err != nil {

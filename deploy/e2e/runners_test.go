@@ -70,7 +70,7 @@ func TestPoison(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- runner.Run(ctx, nc, runner.Options{
-			Queue: "poison", Group: "group", Concurrency: 2, Attempts: 3, Timeout: 200 * time.Millisecond,
+			Queue: "poison", Group: "group", Concurrency: 2, Attempts: 3, Timeout: 2 * time.Second,
 			Backoff: func(int) time.Duration { return time.Millisecond },
 		}, func(ctx context.Context, e runner.Execution) (any, error) {
 			n, _ := attempts.LoadOrStore(string(e.Input), new(atomic.Int32))
@@ -111,7 +111,7 @@ func TestPoison(t *testing.T) {
 		{`"fails"`, "it never works", 3},
 		{`"permanent"`, "it cannot work", 1},
 		{`"panics"`, "panic: it breaks", 3},
-		{`"hangs"`, "the handler did not return within 200ms", 3},
+		{`"hangs"`, "the handler did not return within 2s", 3},
 		{`"slow"`, "deadline exceeded", 3},
 		{`"no JSON"`, "the output is not valid JSON", 1},
 	} {

@@ -31,7 +31,7 @@ func TestTerminateWhileStarting(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.kill()
-		if err := eventually(t.Context(), 10*time.Second, func(ctx context.Context) error {
+		if err := eventually(t.Context(), time.Minute, func(ctx context.Context) error {
 			if text, _ := s.readiness(ctx); text != program+": starting" {
 				return errors.New(text)
 			}

@@ -103,7 +103,7 @@ func TestWhatGoesWrong(t *testing.T) {
 	var attempts sync.Map
 	hung := make(chan struct{})
 	defer close(hung)
-	start(t, nc, runner.Options{Attempts: 3, Backoff: soon, Timeout: 100 * time.Millisecond, Concurrency: 2}, func(ctx context.Context, e runner.Execution) (any, error) {
+	start(t, nc, runner.Options{Attempts: 3, Backoff: soon, Timeout: time.Second, Concurrency: 2}, func(ctx context.Context, e runner.Execution) (any, error) {
 		n, _ := attempts.LoadOrStore(e.WorkflowID, new(atomic.Int32))
 		counter, _ := n.(*atomic.Int32)
 		counter.Add(1)
@@ -143,7 +143,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"fails", "no\uFFFD", 3, execution.Failed},
 		{"permanent", "never", 1, execution.Failed},
 		{"panics", "panic: oh", 3, execution.Failed},
-		{"hangs", "did not return within 100ms", 3, execution.Failed},
+		{"hangs", "did not return within 1s", 3, execution.Failed},
 		{"slow", "deadline exceeded", 3, execution.Failed},
 		{"no-json", "not valid JSON", 1, execution.Failed},
 		{"huge", "the output has 1048578 bytes, but a report takes at most 1032192", 1, execution.Failed},

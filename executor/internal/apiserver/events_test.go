@@ -134,8 +134,8 @@ func TestManyEvents(t *testing.T) {
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {
-		c.KeepAlive = 200 * time.Millisecond
-		server.WriteTimeout = 500 * time.Millisecond
+		c.KeepAlive = 500 * time.Millisecond
+		server.WriteTimeout = 2 * time.Second
 	})
 	s := r.open("")
 	for i := range 6 {

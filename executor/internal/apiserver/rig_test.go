@@ -295,7 +295,7 @@ func (r *rig) streamHandle() jetstream.Stream {
 // eventually waits until done says so; what it waits for has no signal of its own.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

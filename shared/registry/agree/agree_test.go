@@ -76,7 +76,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.Workflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the change is stored within that
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // the change is stored within that
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
 	var lagging *agree.LaggingError
@@ -283,7 +283,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 		<-time.After(10 * time.Millisecond)
 	}
 	link.Replace()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for !lease.Holds(time.Now()) {
 		if ctx.Err() != nil {
