@@ -1,44 +1,35 @@
 package runner
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// underway holds the messages in flight, until they are acknowledged. It sends a heartbeat for
-// each, and publishes final reports. One loop and one subscription serve all of them:
-// goroutines, timers and futures for each message would cost more than a quick handler.
-//
-// It is not the publisher of an ingress (ingress/internal/publish), which also matches PubAcks with messages. There a
-// request waits, within its deadline, for the stream's sequence and whether it is a duplicate, and decides by the kind
-// of error. Here nobody waits: a report is repeated until it is stored, in the same table and by the same round as the
-// heartbeats. What both could share is the subscription and the table: about 30 lines, for a type with options.
+// underway holds the messages in flight until they are acknowledged. It sends a heartbeat for each, and repeats each final
+// report until the stream has stored it. One loop serves all messages: a goroutine and timers for each would cost more than a
+// quick handler.
 type underway struct {
-	nc      *nats.Conn
+	acks    *ack.Engine
 	ackWait time.Duration
-	inbox   string // the stream's confirmations come here; ends in a dot
-	replies *nats.Subscription
 	stop    chan struct{}
 	stopped chan struct{}
 
 	mu       sync.Mutex
-	last     uint64
-	messages map[uint64]*message
+	messages map[*message]struct{}
 }
 
-// message is a message in flight.
+// message is a message in flight. The underway's mu guards its fields.
 type message struct {
 	jetstream.Msg
-	token uint64
-	said  time.Time // the last heartbeat
+	heartbeat time.Time // the last one
 
 	report    *nats.Msg // nil until there is a final state
 	began     time.Time // to report it
@@ -48,14 +39,11 @@ type message struct {
 
 // newUnderway must be closed.
 func newUnderway(nc *nats.Conn, ackWait time.Duration) (*underway, error) {
-	u := &underway{
-		nc: nc, ackWait: ackWait, inbox: nc.NewInbox() + ".", stop: make(chan struct{}), stopped: make(chan struct{}),
-		messages: map[uint64]*message{},
+	acks, err := ack.New(nc, stream.ProgressName)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
-	var err error
-	if u.replies, err = nc.Subscribe(u.inbox+"*", u.confirmed); err != nil {
-		return nil, fmt.Errorf("listen for the stream's confirmations: %w", err)
-	}
+	u := &underway{acks: acks, ackWait: ackWait, stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[*message]struct{}{}}
 	go u.tend()
 	return u, nil
 }
@@ -63,65 +51,51 @@ func newUnderway(nc *nats.Conn, ackWait time.Duration) (*underway, error) {
 func (u *underway) close() {
 	close(u.stop)
 	<-u.stopped
-	_ = u.replies.Unsubscribe()
+	u.acks.Close()
 }
 
 // add sends heartbeats for a message until it is removed or its report is published.
 func (u *underway) add(msg jetstream.Msg) *message {
-	m := &message{Msg: msg, said: time.Now()}
+	m := &message{Msg: msg, heartbeat: time.Now()}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.last++
-	m.token = u.last
-	u.messages[m.token] = m
+	u.messages[m] = struct{}{}
 	return m
 }
 
 func (u *underway) remove(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.messages, m.token)
+	delete(u.messages, m)
 }
 
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are
 // harmless. It calls published once: with nil after the confirmation, or with an error when there is
 // none within AckWait.
 func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
-	report.Reply = u.inbox + strconv.FormatUint(m.token, 36)
 	u.mu.Lock()
 	m.report, m.began, m.published = report, time.Now(), published
 	u.mu.Unlock()
-	if err := u.nc.PublishMsg(report); err != nil {
-		u.failed(m, err)
+	u.send(m)
+}
+
+// send publishes a report once. The answer to any attempt counts until AckWait is over.
+func (u *underway) send(m *message) {
+	attempt := *m.report // the engine gives each attempt a reply subject of its own
+	if err := u.acks.Send(&attempt, m.began.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) }); err != nil {
+		u.answered(m, err)
 	}
 }
 
-// failed remembers why; the next round tries again.
-func (u *underway) failed(m *message, err error) {
+// answered handles the stream's answer to a report. After an error, the next round sends it again.
+func (u *underway) answered(m *message, err error) {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	m.err = err
-}
-
-// confirmed handles the stream's PubAcks.
-func (u *underway) confirmed(reply *nats.Msg) {
-	token, err := strconv.ParseUint(strings.TrimPrefix(reply.Subject, u.inbox), 36, 64)
-	if err != nil {
-		return
-	}
-	// {"stream":"PROGRESS","seq":1}, or {"error":…,…}, or a status without data: nobody was there.
-	stored := bytes.HasPrefix(reply.Data, []byte(`{"stream":`)) && !bytes.Contains(reply.Data, []byte(`"error":`))
-	u.mu.Lock()
-	m := u.messages[token]
-	switch {
-	case m == nil: // confirmed before, or given up
-	case stored:
-		delete(u.messages, token)
-	default:
-		m.err = fmt.Errorf("the stream refused it: %s%.500s", reply.Header.Get("Status"), reply.Data)
+	_, waits := u.messages[m] // if not, an earlier attempt was confirmed, or AckWait is over
+	if m.err = err; err == nil {
+		delete(u.messages, m)
 	}
 	u.mu.Unlock()
-	if m != nil && stored {
+	if waits && err == nil {
 		m.published(nil)
 	}
 }
@@ -145,15 +119,15 @@ func (u *underway) round(now time.Time) {
 	var alive, again, givenUp []*message
 	var reasons []error
 	u.mu.Lock()
-	for token, m := range u.messages {
-		if now.Sub(m.said) >= u.ackWait/4 {
-			m.said = now
+	for m := range u.messages {
+		if now.Sub(m.heartbeat) >= u.ackWait/4 {
+			m.heartbeat = now
 			alive = append(alive, m)
 		}
 		switch waited := now.Sub(m.began); {
 		case m.report == nil:
 		case waited > u.ackWait:
-			delete(u.messages, token)
+			delete(u.messages, m)
 			givenUp, reasons = append(givenUp, m), append(reasons, m.err)
 		case waited >= u.ackWait/10:
 			again = append(again, m)
@@ -164,9 +138,7 @@ func (u *underway) round(now time.Time) {
 		_ = m.InProgress()
 	}
 	for _, m := range again {
-		if err := u.nc.PublishMsg(m.report); err != nil {
-			u.failed(m, err)
-		}
+		u.send(m)
 	}
 	for i, m := range givenUp {
 		m.published(errors.Join(fmt.Errorf("the stream has not confirmed the report within %s", u.ackWait), reasons[i]))

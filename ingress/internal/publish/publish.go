@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
 // The reasons why the stream does not take a message.
@@ -46,15 +47,12 @@ const reconnectGrace = time.Second
 const lookUpAtLeast = 2 * time.Second
 
 // Ack says that a message is stored.
-type Ack struct {
-	// Duplicate: it was stored before, by another request.
-	Duplicate bool
-	Sequence  uint64
-}
+type Ack = ack.Ack
 
 // Publisher publishes. It is safe for concurrent use.
 type Publisher struct {
-	acks    *acks
+	nc      *nats.Conn
+	acks    *ack.Engine
 	stream  jetstream.Stream
 	timeout time.Duration
 	trouble atomic.Pointer[trouble] // nil: the last message that reached the stream was stored
@@ -78,7 +76,7 @@ const troubleFor = 15 * time.Second
 // or that is long ago, or on another connection. No message can be made up to ask: it would
 // be recorded.
 func (p *Publisher) Trouble(now time.Time) error {
-	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor && t.reconnects == p.acks.nc.Stats().Reconnects {
+	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor && t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
 	}
 	return nil
@@ -86,7 +84,7 @@ func (p *Publisher) Trouble(now time.Time) error {
 
 // note remembers that a message was not stored.
 func (p *Publisher) note(err error) error {
-	p.trouble.Store(&trouble{time.Now(), err, p.acks.nc.Stats().Reconnects})
+	p.trouble.Store(&trouble{time.Now(), err, p.nc.Stats().Reconnects})
 	return err
 }
 
@@ -94,7 +92,7 @@ func (p *Publisher) note(err error) error {
 // no connection, or no stream, can be found out otherwise.
 func (p *Publisher) unavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
-	if errors.Is(err, errTimeout) {
+	if errors.Is(err, ack.ErrTimeout) {
 		return p.note(because)
 	}
 	return because
@@ -107,18 +105,18 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 	if err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	p := &Publisher{timeout: timeout, nonces: rand.Text()[:16] + "-"} // 80 random bits
+	p := &Publisher{nc: nc, timeout: timeout, nonces: rand.Text()[:16] + "-"} // 80 random bits
 	if p.stream, err = stream.Find(ctx, js); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	if p.acks, err = newAcks(nc); err != nil {
+	if p.acks, err = ack.New(nc, stream.Name); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
 	return p, nil
 }
 
 // Close ends publishing. What is still on its way fails.
-func (p *Publisher) Close() { p.acks.close() }
+func (p *Publisher) Close() { p.acks.Close() }
 
 // Publish stores a message. A nil error means that the stream has confirmed it. Its
 // errors are those of this package.
@@ -138,16 +136,16 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	now := start
 	unknown := false // whether an earlier attempt may have been stored
 	for attempt := 0; ; attempt++ {
-		ack, err := p.acks.publish(msg, now.Add(patience))
+		got, err := p.acks.Publish(msg, now.Add(patience))
 		switch o := classify(err); {
 		case o == stored:
-			if ack.Duplicate && unknown && p.isOurs(ack.Sequence, msg, deadline) {
-				ack.Duplicate = false
+			if got.Duplicate && unknown && p.isOurs(got.Sequence, msg, deadline) {
+				got.Duplicate = false
 			}
-			if !ack.Duplicate && p.trouble.Load() != nil { // for a repeat, nothing was stored
+			if !got.Duplicate && p.trouble.Load() != nil { // for a repeat, nothing was stored
 				p.trouble.Store(nil)
 			}
-			return ack, nil
+			return got, nil
 		case o == full:
 			return Ack{}, p.note(fmt.Errorf("%w: %w", ErrStorageFull, err))
 		case o == tooLong:

@@ -1,4 +1,4 @@
-package publish
+package ack
 
 import (
 	"errors"
@@ -8,8 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestParseAck(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
+	e := &Engine{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
 	for text, want := range map[string]Ack{
 		`{"stream":"EXECUTIONS","seq":18446744073709551615}`:              {Sequence: 18446744073709551615},
 		`{"stream":"EXECUTIONS","domain":"hub","seq":7,"duplicate":true}`: {Sequence: 7, Duplicate: true},
@@ -20,7 +21,7 @@ func TestParseAck(t *testing.T) {
 		`{"stream":"EXECUTIONS","seq": 8}`:                                {Sequence: 8},
 		`{"duplicate":true,"seq":9,"stream":"EXECUTIONS"}`:                {Sequence: 9, Duplicate: true},
 	} {
-		if got, err := parseAck(&nats.Msg{Data: []byte(text)}); got != want || err != nil {
+		if got, err := e.parse(&nats.Msg{Data: []byte(text)}); got != want || err != nil {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
@@ -28,18 +29,18 @@ func TestParseAck(t *testing.T) {
 		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"},"stream":"EXECUTIONS","seq":0}`: 10077,
 		`{"stream":"EXECUTIONS","seq":1,"error":{"code":409,"err_code":10158}}`:                                        10158,
 	} {
-		_, err := parseAck(&nats.Msg{Data: []byte(text)})
+		_, err := e.parse(&nats.Msg{Data: []byte(text)})
 		var api *jetstream.APIError
 		if !errors.As(err, &api) || api.ErrorCode != code {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, text := range []string{`{}`, `x`, `{"stream":"OTHER","seq":1}`, `{"stream":"EXECUTIONS","seq":}`, `{"stream":"EXECUTIONS"}`} {
-		if ack, err := parseAck(&nats.Msg{Data: []byte(text)}); err == nil {
+		if ack, err := e.parse(&nats.Msg{Data: []byte(text)}); err == nil {
 			t.Errorf("%s: %+v", text, ack)
 		}
 	}
-	if _, err := parseAck(&nats.Msg{Header: nats.Header{"Status": {"503"}}}); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := e.parse(&nats.Msg{Header: nats.Header{"Status": {"503"}}}); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("no responders: %v", err)
 	}
 }

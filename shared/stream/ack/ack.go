@@ -1,0 +1,244 @@
+// Package ack publishes messages and matches the stream's PubAcks with them. It serves the ingress, which waits for each answer
+// (Publish), and the runner kit, which gets it by a callback (Send).
+//
+// It replaces the futures of nats.go because it costs less: no JSON decoding, no timer and, for Publish, no allocation for
+// each message. Measured on a whole request of an ingress: 0.86 of the CPU.
+package ack
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Ack says that a message is stored.
+type Ack struct {
+	// Duplicate: it was stored before, by another request.
+	Duplicate bool
+	Sequence  uint64
+}
+
+// Errors of a message whose fate is not known.
+var (
+	ErrTimeout      = errors.New("the stream did not answer in time")
+	ErrDisconnected = errors.New("the connection broke before the stream answered")
+)
+
+// Engine publishes to one stream over one connection. It is safe for concurrent use.
+type Engine struct {
+	nc     *nats.Conn
+	stream string
+	start  []byte // begins every PubAck of the stream
+	prefix string // of reply subjects; a waiter's number follows
+	sub    *nats.Subscription
+
+	mu      sync.Mutex
+	waiting map[uint64]*waiter
+	next    uint64
+	closed  bool // no answer can arrive any more
+
+	idle sync.Pool // of *waiter, for Publish
+	stop chan struct{}
+	done chan struct{}
+}
+
+// waiter is one message whose answer has not arrived.
+type waiter struct {
+	deadline time.Time
+	answered func(Ack, error) // called once, by the goroutine that takes the waiter out of the table
+	answer   chan answer      // of Publish; it holds one
+}
+
+type answer struct {
+	ack Ack
+	err error
+}
+
+// sweepEvery is how precisely deadlines are kept.
+const sweepEvery = 50 * time.Millisecond
+
+// New makes an engine for a stream. Close ends it.
+func New(nc *nats.Conn, streamName string) (*Engine, error) {
+	e := &Engine{
+		nc: nc, stream: streamName, start: []byte(`{"stream":"` + streamName + `",`),
+		prefix: nc.NewInbox() + ".", waiting: map[uint64]*waiter{},
+		idle: sync.Pool{New: func() any { return newWaiter() }},
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	var err error
+	if e.sub, err = nc.Subscribe(e.prefix+"*", e.hear); err != nil {
+		return nil, err
+	}
+	// Answers are small, and dropping one would make a sender wait in vain.
+	if err := e.sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, err
+	}
+	go e.watch(nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED))
+	return e, nil
+}
+
+func newWaiter() *waiter {
+	w := &waiter{answer: make(chan answer, 1)}
+	w.answered = func(ack Ack, err error) { w.answer <- answer{ack, err} }
+	return w
+}
+
+// Close fails all messages that have no answer yet.
+func (e *Engine) Close() {
+	close(e.stop)
+	<-e.done
+	_ = e.sub.Unsubscribe()
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.fail(ErrDisconnected, func(*waiter) bool { return true })
+}
+
+// Publish publishes a message and waits for the stream's answer until the deadline.
+func (e *Engine) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
+	w, ok := e.idle.Get().(*waiter)
+	if !ok {
+		panic("the pool holds waiters only")
+	}
+	defer e.idle.Put(w)
+	w.deadline = deadline
+	if err := e.send(msg, w); err != nil {
+		return Ack{}, err
+	}
+	got := <-w.answer
+	return got.ack, got.err
+}
+
+// Send publishes a message. The engine calls answered once, from a goroutine of its own: with the stream's answer, or with
+// an error when there is none until the deadline. answered must return quickly. After an error of Send it is never called.
+func (e *Engine) Send(msg *nats.Msg, deadline time.Time, answered func(Ack, error)) error {
+	return e.send(msg, &waiter{deadline: deadline, answered: answered})
+}
+
+func (e *Engine) send(msg *nats.Msg, w *waiter) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nats.ErrConnectionClosed
+	}
+	e.next++
+	number := e.next
+	e.waiting[number] = w
+	e.mu.Unlock()
+	msg.Reply = e.prefix + strconv.FormatUint(number, 36)
+	if err := e.nc.PublishMsg(msg); err != nil && e.take(number) != nil {
+		return err
+	}
+	return nil // or it has failed, and was answered, in between
+}
+
+func (e *Engine) take(number uint64) *waiter {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.waiting[number]
+	delete(e.waiting, number)
+	return w
+}
+
+func (e *Engine) hear(msg *nats.Msg) {
+	number, err := strconv.ParseUint(msg.Subject[len(e.prefix):], 36, 64)
+	if err != nil {
+		return
+	}
+	if w := e.take(number); w != nil {
+		w.answered(e.parse(msg))
+	}
+}
+
+// watch fails messages after their deadline, and all of them when the connection is lost.
+func (e *Engine) watch(lost chan nats.Status) {
+	defer close(e.done)
+	defer e.nc.RemoveStatusListener(lost)
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-lost:
+			e.fail(ErrDisconnected, func(*waiter) bool { return true })
+		case now := <-tick.C:
+			e.fail(ErrTimeout, func(w *waiter) bool { return now.After(w.deadline) })
+		}
+	}
+}
+
+func (e *Engine) fail(err error, which func(*waiter) bool) {
+	var failed []*waiter
+	e.mu.Lock()
+	for number, w := range e.waiting {
+		if which(w) {
+			delete(e.waiting, number)
+			failed = append(failed, w)
+		}
+	}
+	e.mu.Unlock()
+	for _, w := range failed {
+		w.answered(Ack{}, err)
+	}
+}
+
+// A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}. Only a repeat has the last member; a space may follow a colon.
+var (
+	ackSequence  = []byte(`"seq":`)
+	ackDuplicate = []byte(`"duplicate":`)
+	ackTrue      = []byte("true")
+	ackError     = []byte(`"error":`)
+)
+
+func (e *Engine) parse(msg *nats.Msg) (Ack, error) {
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
+		return Ack{}, nats.ErrNoResponders
+	}
+	data := msg.Data
+	if bytes.HasPrefix(data, e.start) && !bytes.Contains(data, ackError) {
+		if _, rest, found := bytes.Cut(data, ackSequence); found {
+			if sequence, end := leadingNumber(rest); end > 0 {
+				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicate)
+				return Ack{Sequence: sequence, Duplicate: bytes.HasPrefix(bytes.TrimLeft(repeat, " "), ackTrue)}, nil
+			}
+		}
+	}
+	// An error, or other white space than servers send today.
+	var slow struct {
+		jetstream.PubAck
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(data, &slow); err != nil {
+		return Ack{}, err
+	}
+	if slow.Error != nil {
+		return Ack{}, slow.Error
+	}
+	if slow.Stream != e.stream || slow.Sequence == 0 {
+		return Ack{}, errors.New("what answered is not the stream")
+	}
+	return Ack{Sequence: slow.Sequence, Duplicate: slow.Duplicate}, nil
+}
+
+// leadingNumber reads the number that data begins with, after spaces. end is where it ends, 0 if there is none.
+func leadingNumber(data []byte) (number uint64, end int) {
+	for end < len(data) && data[end] == ' ' {
+		end++
+	}
+	start := end
+	for end < len(data) && data[end] >= '0' && data[end] <= '9' {
+		number = number*10 + uint64(data[end]-'0')
+		end++
+	}
+	if end == start {
+		return 0, 0
+	}
+	return number, end
+}
