@@ -2,15 +2,18 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 )
 
+// completionVerb prints a shell's script. The script calls the verb again with the words of a command line, and gets what the
+// last word can be. It is made by hand: the libraries for kong (kong-completion, kongplete) stand on posener/complete, which
+// knows no descriptions, and bring four more modules along that nobody keeps any more.
 type completionVerb struct {
-	Shell string `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
+	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
+	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`
 }
 
 func (*completionVerb) Help() string {
@@ -26,208 +29,33 @@ Example:
   hookstart completion bash`
 }
 
-// Run implements the verb.
-func (v *completionVerb) Run(s *session, model *kong.Application) error {
-	write := map[string]func(io.Writer, []place){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[v.Shell]
-	write(s.Out, placesOf(model.Node, ""))
-	return nil
-}
+// anyFile is printed in place of candidates where the word is the name of a file: shells know those.
+const anyFile = "_files"
 
-// place is somewhere on a command line: what may come next.
-type place struct {
-	path  string // the words of the command so far: "", "workflow", "workflow list"
-	words []word // commands, or the values of an argument
-	flags []flag
-}
-
-type word struct{ text, help string }
-
-type flag struct {
-	names  []string // with their dashes
-	help   string
-	takes  bool // a value
-	values []string
-	file   bool // the value is a file's name
-}
-
-// placesOf are those of a command and of the commands below it. Flags of all commands come
-// with each.
-func placesOf(node *kong.Node, path string) []place {
-	here := place{path: path}
-	for _, group := range node.AllFlags(true) {
-		for _, f := range group {
-			here.flags = append(here.flags, flagOf(f))
-		}
-	}
-	for _, argument := range node.Positional {
-		for _, value := range enumOf(argument) {
-			here.words = append(here.words, word{value, argument.Help})
-		}
-	}
-	all := []place{here}
-	for _, child := range node.Children {
-		all[0].words = append(all[0].words, word{child.Name, child.Help})
-		all = append(all, placesOf(child, strings.TrimSpace(path+" "+child.Name))...)
-	}
-	return all
-}
-
-func flagOf(f *kong.Flag) flag {
-	one := flag{names: []string{"--" + f.Name}, help: f.Help, takes: !f.IsBool() && !f.IsCounter(), values: enumOf(f.Value)}
-	if f.Short != 0 {
-		one.names = append(one.names, "-"+string(f.Short))
-	}
-	one.file = one.takes && (f.Name == "file" || f.Tag.Type == "path")
-	return one
-}
-
-func enumOf(v *kong.Value) []string {
-	return slices.DeleteFunc(strings.Split(v.Enum, ","), func(text string) bool { return text == "" })
-}
-
-// valueFlags are the names of the flags that take a value, of all places.
-func valueFlags(places []place) (names []string) {
-	for _, p := range places {
-		for _, f := range p.flags {
-			if f.takes {
-				names = append(names, f.names...)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// script writes lines of a script: there is nobody to tell when that fails.
-func script(to io.Writer, lines ...string) {
-	for _, line := range lines {
-		_, _ = fmt.Fprintln(to, line)
-	}
-}
-
-// quoted is a text in single quotes, for all three shells.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-
-func textsOf(words []word) (texts []string) {
-	for _, w := range words {
-		texts = append(texts, w.text)
-	}
-	return texts
-}
-
-func namesOf(flags []flag) (names []string) {
-	for _, f := range flags {
-		names = append(names, f.names...)
-	}
-	return names
-}
-
-// bashCompletion works without the package bash-completion. Bash takes = for a word.
-func bashCompletion(to io.Writer, places []place) {
-	script(to, `# Completion of hookstart for bash. Made by: hookstart completion bash
+// completionScripts need no other package of the shell. Bash takes = for a word.
+var completionScripts = map[string]string{
+	"bash": `# Completion of hookstart for bash. Made by: hookstart completion bash
 _hookstart() {
-  local cur=${COMP_WORDS[COMP_CWORD]} at= of= words= flags= values= word
+  local IFS=$'\n' cur=${COMP_WORDS[COMP_CWORD]} found
   if [[ $cur == = ]]; then cur=; fi
-  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    if [[ $of && $word != = ]]; then of=; continue; fi
-    case $word in
-      `+strings.Join(valueFlags(places), "|")+`) of=$word ;;
-      =|-*) ;;
-      *) at="${at:+$at }$word" ;;
-    esac
-  done
-  case $at in`)
-	for _, p := range byDepth(places) {
-		script(to, "    "+pattern(p)+")", "      words="+quoted(strings.Join(textsOf(p.words), " "))+" flags="+quoted(strings.Join(namesOf(p.flags), " ")))
-		script(to, choices(p, "values=")...)
-		script(to, "      ;;")
-	}
-	script(to, `  esac
-  if [[ $of && $values == _files ]]; then
+  found=$(hookstart completion bash -- "${COMP_WORDS[@]:0:COMP_CWORD+1}" 2>/dev/null)
+  if [[ $found == ` + anyFile + ` ]]; then
     COMPREPLY=($(compgen -f -- "$cur"))
-    return
-  elif [[ $of ]]; then
-    words=$values
-  elif [[ $cur == -* ]]; then
-    words=$flags
+  else
+    COMPREPLY=($(compgen -W "$found" -- "$cur"))
   fi
-  COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
-complete -F _hookstart hookstart`)
-}
-
-// choices set a shell's variable to what the flag in $of takes; to _files for a file's name.
-func choices(p place, variable string) (lines []string) {
-	for _, f := range p.flags {
-		values := strings.Join(f.values, " ")
-		if f.file {
-			values = "_files"
-		}
-		if values != "" {
-			lines = append(lines, "      case $of in "+strings.Join(f.names, "|")+") "+variable+quoted(values)+" ;; esac")
-		}
-	}
-	return lines
-}
-
-// byDepth puts the deeper commands first: "workflow list"* would come after "workflow"*.
-func byDepth(places []place) []place {
-	sorted := slices.Clone(places)
-	slices.SortStableFunc(sorted, func(a, b place) int { return len(strings.Fields(b.path)) - len(strings.Fields(a.path)) })
-	return sorted
-}
-
-// pattern matches the words of a command: of one that others are below exactly, of others
-// with its arguments.
-func pattern(p place) string {
-	if len(p.words) > 0 || p.path == "" {
-		return `"` + p.path + `"`
-	}
-	return `"` + p.path + `"|"` + p.path + ` "*`
-}
-
-func zshCompletion(to io.Writer, places []place) {
-	described := func(text, help string) string {
-		return quoted(strings.ReplaceAll(text, ":", `\:`) + ":" + help)
-	}
-	script(to, `#compdef hookstart
+complete -F _hookstart hookstart
+`,
+	"zsh": `#compdef hookstart
 # Completion of hookstart for zsh. Made by: hookstart completion zsh
 _hookstart() {
-  local at= of= values= word cur=$words[CURRENT]
-  local -a found flags
-  for word in $words[2,CURRENT-1]; do
-    if [[ -n $of ]]; then of=; continue; fi
-    case $word in
-      `+strings.Join(valueFlags(places), "|")+`) of=$word ;;
-      -*) ;;
-      *) at="${at:+$at }$word" ;;
-    esac
-  done
-  if [[ $cur == --*=* ]]; then of=${cur%%=*}; compset -P '*='; fi
-  case $at in`)
-	for _, p := range byDepth(places) {
-		var words, flags []string
-		for _, w := range p.words {
-			words = append(words, described(w.text, w.help))
-		}
-		for _, f := range p.flags {
-			for _, name := range f.names {
-				flags = append(flags, described(name, f.help))
-			}
-		}
-		script(to, "    "+pattern(p)+")", "      found=("+strings.Join(words, " ")+")", "      flags=("+strings.Join(flags, " ")+")")
-		script(to, choices(p, "values=")...)
-		script(to, "      ;;")
-	}
-	script(to, `  esac
-  if [[ -n $of && $values == _files ]]; then
+  local -a found=("${(@f)$(hookstart completion zsh -- "${(@)words[1,CURRENT]}" 2>/dev/null)}")
+  if [[ $PREFIX == --*=* ]]; then compset -P '*='; fi
+  if [[ $found[1] == ` + anyFile + ` ]]; then
     _files
-  elif [[ -n $of ]]; then
-    compadd -- ${=values}
-  elif [[ $cur == -* ]]; then
-    _describe flag flags
   else
-    _describe word found
+    _describe hookstart found
   fi
 }
 if [[ $funcstack[1] == _hookstart ]]; then
@@ -235,64 +63,126 @@ if [[ $funcstack[1] == _hookstart ]]; then
 else
   (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
   compdef _hookstart hookstart
-fi`)
+fi
+`,
+	"fish": `# Completion of hookstart for fish. Made by: hookstart completion fish
+function __hookstart_complete
+  set -l found (hookstart completion fish -- (commandline -opc) (commandline -ct) 2>/dev/null)
+  if test "$found" = ` + anyFile + `
+    __fish_complete_path (commandline -ct | string replace -r '^--[^=]*=' '')
+  else
+    printf '%s\n' $found
+  end
+end
+complete -c hookstart -f -a '(__hookstart_complete)'
+`,
 }
 
-func fishCompletion(to io.Writer, places []place) {
-	script(to, `# Completion of hookstart for fish. Made by: hookstart completion fish
-function __hookstart_words
-  set -l at
-  set -l of
-  for word in (commandline -opc)[2..]
-    if test -n "$of"
-      set of
-      continue
-    end
-    switch $word
-      case `+strings.Join(valueFlags(places), " ")+`
-        set of $word
-      case '-*'
-      case '*'
-        set -a at $word
-    end
-  end
-  echo "$at"
-end
-function __hookstart_at
-  set -l at (__hookstart_words)
-  test "$at" = "$argv"
-end
-function __hookstart_in
-  set -l at (__hookstart_words)
-  string match -q -- "$argv *" "$at "
-end
-complete -c hookstart -f`)
-	for _, p := range places {
-		condition := "-n " + quoted(strings.TrimSpace("__hookstart_at "+p.path))
-		if len(p.words) == 0 {
-			condition = "-n " + quoted("__hookstart_in "+p.path)
+// Run implements the verb.
+func (v *completionVerb) Run(s *session, model *kong.Application) error {
+	if len(v.Words) == 0 {
+		_, err := fmt.Fprint(s.Out, completionScripts[v.Shell])
+		return err
+	}
+	flagged, last := "", v.Words[len(v.Words)-1]
+	if name, _, is := strings.Cut(last, "="); is && v.Shell == "fish" && strings.HasPrefix(name, "--") {
+		flagged = name + "=" // fish replaces the whole word
+	}
+	for _, c := range candidates(model.Node, v.Words[1:]) {
+		line := flagged + c.text
+		switch {
+		case c.text == anyFile:
+			line = anyFile
+		case v.Shell == "zsh":
+			line = strings.ReplaceAll(c.text, ":", `\:`) + ":" + c.help
+		case v.Shell == "fish":
+			line += "\t" + c.help
 		}
-		for _, w := range p.words {
-			script(to, "complete -c hookstart "+condition+" -a "+quoted(w.text)+" -d "+quoted(w.help))
-		}
-		for _, f := range p.flags {
-			line := []string{"complete -c hookstart", condition}
-			for _, name := range f.names {
-				if long, is := strings.CutPrefix(name, "--"); is {
-					line = append(line, "-l", long)
-				} else {
-					line = append(line, "-s", strings.TrimPrefix(name, "-"))
-				}
-			}
-			switch {
-			case f.file:
-				line = append(line, "-rF")
-			case len(f.values) > 0:
-				line = append(line, "-x -a", quoted(strings.Join(f.values, " ")))
-			case f.takes:
-				line = append(line, "-x")
-			}
-			script(to, strings.Join(line, " ")+" -d "+quoted(f.help))
+		if _, err := fmt.Fprintln(s.Out, line); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// candidate is what a word can be.
+type candidate struct{ text, help string }
+
+// candidates are what the last word of a command line can be, whatever it begins with; fish and zsh, too, choose by that.
+func candidates(node *kong.Node, words []string) (found []candidate) {
+	var of *kong.Flag // whose value the next word is
+	for i, word := range words {
+		last := i == len(words)-1
+		name, _, hasValue := strings.Cut(word, "=")
+		switch flag := flagNamed(node, name); {
+		case word == "=" && last, word != "=" && of != nil && last:
+			return valuesOf(of)
+		case word == "=": // bash's, between a flag and its value
+		case of != nil:
+			of = nil
+		case strings.HasPrefix(word, "-") && last && hasValue:
+			return valuesOf(flag)
+		case strings.HasPrefix(word, "-") && last:
+			return flagsOf(node)
+		case flag != nil && !hasValue && !flag.IsBool() && !flag.IsCounter():
+			of = flag
+		case !last:
+			at := slices.IndexFunc(node.Children, func(child *kong.Node) bool { return child.Name == word })
+			switch {
+			case at >= 0:
+				node = node.Children[at]
+			case len(node.Children) > 0:
+				return nil // there is no such verb
+			}
+		}
+	}
+	for _, child := range node.Children {
+		found = append(found, candidate{child.Name, child.Help})
+	}
+	for _, argument := range node.Positional {
+		found = append(found, enumOf(argument)...)
+	}
+	return found
+}
+
+func flagNamed(node *kong.Node, name string) *kong.Flag {
+	for _, group := range node.AllFlags(true) {
+		for _, f := range group {
+			if name == "--"+f.Name || f.Short != 0 && name == "-"+string(f.Short) {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+func flagsOf(node *kong.Node) (found []candidate) {
+	for _, group := range node.AllFlags(true) {
+		for _, f := range group {
+			found = append(found, candidate{"--" + f.Name, f.Help})
+			if f.Short != 0 {
+				found = append(found, candidate{"-" + string(f.Short), f.Help})
+			}
+		}
+	}
+	return found
+}
+
+func valuesOf(f *kong.Flag) []candidate {
+	if f != nil && (f.Name == "file" || f.Tag.Type == "path") {
+		return []candidate{{text: anyFile}}
+	}
+	if f == nil {
+		return nil
+	}
+	return enumOf(f.Value)
+}
+
+func enumOf(v *kong.Value) (found []candidate) {
+	for text := range strings.SplitSeq(v.Enum, ",") {
+		if text != "" {
+			found = append(found, candidate{text, v.Help})
+		}
+	}
+	return found
 }
