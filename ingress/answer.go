@@ -126,7 +126,7 @@ type problemBody struct {
 	ExecutionID string       `json:"executionId,omitempty"`
 }
 
-// finish answers, and says in the event how it ended.
+// finish answers, and notes the outcome in the event.
 func (h *handler) finish(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
@@ -239,8 +239,8 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
 
-// answerSoon gives a client that is answered late the same time to read the answer as any other. The
-// server's own write deadline starts at the headers; that is enough for most, and resetting it costs time.
+// answerSoon extends the write deadline of a request that took long. The server's deadline starts at the headers;
+// that is enough for most requests, and setting another one costs time.
 func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
 		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout)) // not supported: there is no limit either

@@ -10,25 +10,25 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Bodies are read in steps: memory is taken for what has come, and not for what a sender
-// announces.
+// A body is read in steps: the buffer grows with the bytes that arrive, and not with the Content-Length that a sender
+// declares.
 const (
 	firstStep  = keptBuffer
 	stepFactor = 4
 )
 
-// rateGrace is how long a body may take to begin before its rate counts.
+// rateGrace is the time after which a body must have arrived at the minimum rate.
 const rateGrace = 5 * time.Second
 
-// reading is a body that is being read, and what it holds of the bounds.
+// reading is a body that is being read, and its share of the bounds.
 type reading struct {
 	h         *handler
 	accountID string
-	reserved  int64 // bytes; -1: it has no place
-	read      int   // bytes that have come, also of a body that is refused then
+	reserved  int64 // bytes; -1: no place is taken
+	read      int   // bytes that have arrived, of a refused body too
 }
 
-// release gives back what a body holds. It may always be called.
+// release returns the body's share of the bounds. It may be called at any time, and repeatedly.
 func (d *reading) release() {
 	if d.reserved >= 0 {
 		d.h.shares.leave(d.accountID, d.reserved)
@@ -84,7 +84,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 				break
 			}
 			if !h.shares.more(accountID, grown-d.reserved) {
-				e.unread = true // what has not come yet must not hold up the answer
+				e.unread = true // the answer must not wait for the rest
 				return nil, d, overloaded()
 			}
 			d.reserved = grown
@@ -106,9 +106,9 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	return body[:d.read], d, nil
 }
 
-// bodyDue is how long after the headers a body may take of which some bytes have come. A
-// short one has the whole time: it holds little. A longer one, or one of unknown length, must
-// keep up the minimum rate, so that a few bytes a second do not hold a place and memory.
+// bodyDue is the deadline, after the headers, of a body of which some bytes have arrived. A short body may use the whole
+// body timeout: it holds little memory. A longer one, or one of undeclared length, must keep the minimum rate, so that a
+// slow sender cannot hold a place and memory with a few bytes per second.
 func (h *handler) bodyDue(most int64, read int) time.Duration {
 	if h.minBodyRate == 0 || most <= firstStep {
 		return h.bodyTimeout
@@ -120,7 +120,7 @@ func overloaded() *admission.Refusal {
 	return &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 }
 
-// unreadable is why a body is not used: it is too long, or broke off, or took too long.
+// unreadable maps a read error to a refusal: the body is too long, broke off, or took too long.
 func unreadable(err error) *admission.Refusal {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return &admission.Refusal{Code: webhook.BodyTooLarge}
@@ -128,22 +128,21 @@ func unreadable(err error) *admission.Refusal {
 	return &admission.Refusal{Code: webhook.BodyUnreadable}
 }
 
-// maxDiscard is how much of a body is read only to keep a connection.
+// maxDiscard is the most bytes of a body that are read only to keep the connection.
 const maxDiscard = 256 << 10
 
-// answerFirst makes what is written next go out before the body is read. Otherwise
-// net/http waits for the body of a request that is refused by its headers: for ever,
-// when it does not come.
+// answerFirst lets the answer be sent before the body is read. Otherwise net/http reads the body of a request that was
+// refused by its headers first, and waits for ever if it does not arrive.
 func (h *handler) answerFirst(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 }
 
-// discardBody sends the answer and reads what is left of the request, so that the sender
-// can use the connection again. When there is too much of it, or it does not come in
-// time, the connection ends: the rest must not be taken for a request.
+// discardBody sends the answer and drains the rest of the body, so that the sender can use the connection again. If
+// there is too much of it, or it does not arrive in time, the connection is closed: the rest must not be parsed as the
+// next request.
 //
-// net/http would do the same after the handler has returned; but in full duplex its
-// reader is then in the way of the next request.
+// net/http would do the same after the handler has returned; but in full duplex mode its reader then disturbs the next
+// request.
 func (h *handler) discardBody(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(h.bodyTimeout)) != nil {

@@ -2,21 +2,21 @@ package ingress
 
 import "github.com/hookstart/hookstart/shared/execution"
 
-// buffers are what a request needs for its body and for its message. They are used again:
-// the two were half of the bytes that a request allocated.
+// buffers hold a request's body and its message. They are pooled: the two were half of the bytes that a request
+// allocated.
 type buffers struct {
 	body, message []byte
 	headers       execution.Values // those that travel on
 }
 
-// keptBuffer is the size of the largest buffer that is used again: a few long bodies must
-// not make every later request hold as much.
+// keptBuffer is the size of the largest buffer that returns to the pool: otherwise a few long bodies would make later
+// requests hold as much memory.
 const keptBuffer = 16 << 10
 
-// keptHeaders is how many headers a map may have had that is used again.
+// keptHeaders is the most headers of a map that returns to the pool.
 const keptHeaders = 64
 
-// trim forgets what a request has put in, and lets go of what has become large.
+// trim clears the buffers of a request, and drops those that have become large.
 func (b *buffers) trim() {
 	if cap(b.body) > keptBuffer {
 		b.body = nil
@@ -30,7 +30,7 @@ func (b *buffers) trim() {
 	clear(b.headers)
 }
 
-// forBody is room for a body of n bytes.
+// forBody returns a buffer for a body of n bytes.
 func (b *buffers) forBody(n int64) []byte {
 	if int64(cap(b.body)) < n {
 		b.body = make([]byte, n)
@@ -38,7 +38,7 @@ func (b *buffers) forBody(n int64) []byte {
 	return b.body[:n]
 }
 
-// grow makes the room for the body larger, and keeps its first bytes.
+// grow enlarges the body's buffer and keeps its content.
 func (b *buffers) grow(n int64, kept int) []byte {
 	if int64(cap(b.body)) < n {
 		grown := make([]byte, n)

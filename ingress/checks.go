@@ -16,15 +16,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// staleAfter is how old the knowledge of the registry may be until a balancer should send
-// requests elsewhere. From 2 s on they are answered 503; half a second is for a renewal that
-// is late.
+// staleAfter is the age of the registry's copy from which this ingress is not ready, so that a load balancer sends
+// requests elsewhere. Requests get 503 from 2 s on; half a second more allows for a late renewal.
 const staleAfter = 2500 * time.Millisecond
 
-// smallestMessage is about what a message without a body takes in the stream.
+// smallestMessage is about the size, in the stream, of a message without a body.
 const smallestMessage = 512
 
-// checks are what an ingress cannot accept webhooks without.
+// checks are the conditions of readiness: without any of them an ingress cannot accept webhooks.
 func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher *publish.Publisher) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
@@ -38,8 +37,7 @@ func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher
 	}
 }
 
-// takesMessages says why the stream stores no messages now, as far as that can be known without
-// storing one.
+// takesMessages returns an error if the stream would store no message now. It stores none to find out.
 func takesMessages(ctx context.Context, js jetstream.JetStream, publisher *publish.Publisher) error {
 	s, err := js.Stream(ctx, stream.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

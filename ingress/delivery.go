@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// delivery is one request on its way: what each step found out, for the steps after it. It is for one
-// goroutine, and used again for a later request: what it holds must not be kept.
+// delivery is one request while it is handled: the results of each step, for the steps after it. One
+// goroutine uses it. It is reused for a later request: nothing may keep what it holds.
 type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
@@ -21,7 +21,7 @@ type delivery struct {
 	event event
 	idOut [1]string // the execution ID as the answer's header has it
 
-	workflowID string // of the path; not yet known to be one
+	workflowID string // from the path; not checked yet
 	token      string
 
 	caller  admission.Admitted
@@ -29,15 +29,15 @@ type delivery struct {
 
 	buffers
 	reading  reading
-	isRead   bool               // it was tried to read the body
-	unread   *admission.Refusal // why the body could not be read
-	counted  bool               // the body counts against the bytes of the account's day
+	isRead   bool               // read was called
+	unread   *admission.Refusal // why the body could not be read; nil: it was read
+	counted  bool               // the body is counted in the account's bytes of the day
 	payload  execution.Payload  // of a body that was read
-	notJSON  bool               // it says that it is JSON, and is not
+	notJSON  bool               // Content-Type says JSON, and the body is not valid JSON
 	verified bool
 
 	id         admission.Delivery // the delivery ID in force
-	identified bool               // it is known, and whether there is one
+	identified bool               // id is set; it may be empty
 }
 
 // outcome is how a request ends.
@@ -60,7 +60,7 @@ func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	return d
 }
 
-// give gives a delivery back, and what its body holds of the bounds. Nothing may use it any more.
+// give returns a delivery to the pool, and its body's share of the bounds. Nothing may use it afterwards.
 func (d *delivery) give() {
 	d.reading.release()
 	kept := d.buffers
@@ -110,7 +110,7 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	return nil
 }
 
-// admit finds out whose request it is: checks 5 and 6.
+// admit finds the workflow and the node, by the path and the token: checks 5 and 6.
 func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return refused(webhook.WorkflowNotFound, 0)
@@ -126,7 +126,7 @@ func (h *handler) admit(d *delivery) *outcome {
 	}
 	d.caller = found
 	h.admitted(d.r, d.e, found)
-	if err := found.Node.Unusable; err != nil { // its secrets cannot be opened: nothing may pass
+	if err := found.Node.Unusable; err != nil { // its secrets cannot be decrypted, so no request can be verified
 		d.e.err = err
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
@@ -139,7 +139,7 @@ func (h *handler) admit(d *delivery) *outcome {
 	return nil
 }
 
-// pathAndQuery are those of a request as they were received.
+// pathAndQuery returns the path and the query as they were received.
 func pathAndQuery(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
@@ -155,8 +155,8 @@ func (h *handler) plan(d *delivery) *outcome {
 	return nil
 }
 
-// limit counts the request against the limits: check 9. The time is that after the wait for the lease, and
-// of a verified request for its body: the rate limit needs requests in the order of their times.
+// limit counts the request against the limits: check 9. It takes the time now, and not when the request began: the rate
+// limit needs monotonic times, and a request may have waited for the lease, or for its body.
 func (h *handler) limit(d *delivery) *outcome {
 	length := d.r.ContentLength
 	if d.isRead {
@@ -172,7 +172,7 @@ func (h *handler) limit(d *delivery) *outcome {
 	return nil
 }
 
-// complete checks what is left once the request may start an execution: checks 11 to 13.
+// complete does the last checks of a request that may start an execution: 11 to 13.
 func (h *handler) complete(d *delivery) *outcome {
 	if out := h.whole(d); out != nil {
 		return out
@@ -201,7 +201,7 @@ func (h *handler) whole(d *delivery) *outcome {
 	return nil
 }
 
-// read reads the body, once, and finds out what it means. The refusal says why it could not be read.
+// read reads the body, once, and interprets it. The refusal says why it could not be read.
 func (h *handler) read(d *delivery) *admission.Refusal {
 	if d.isRead {
 		return d.unread
@@ -224,7 +224,7 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 	return nil
 }
 
-// idInBody says that it depends on the body which delivery ID is in force.
+// idInBody reports whether the delivery ID may come from the body.
 func (h *handler) idInBody(d *delivery) bool {
 	s := d.sender()
 	return s != nil && s.DeliveryInBody() && firstOf(d.r.Header, h.firstIDHeaders) == ""
@@ -247,7 +247,7 @@ func (h *handler) identify(d *delivery) {
 	}
 }
 
-// tooLong says that the delivery ID is not valid. Those of the sender's own sources always are.
+// tooLong reports whether the delivery ID is too long. One from the sender's own sources never is: long ones are hashed.
 func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
 
 // firstOf is the first value that is not empty, of headers in canonical form.

@@ -51,7 +51,7 @@ type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 }
 
-// lease says whether the registry can be relied on: *agree.Lease.
+// lease says whether this process's copy of the registry is current: *agree.Lease.
 type lease interface {
 	Valid(now time.Time) bool
 }
@@ -61,7 +61,7 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-// senderCounter counts what is seen of nodes' senders: *report.Senders.
+// senderCounter counts verified requests and handshakes of senders: *report.Senders.
 type senderCounter interface {
 	Count(workflowID, nodeID string, seen report.Seen)
 }
@@ -84,7 +84,7 @@ func canonical(headers []string) []string {
 	return names
 }
 
-// webhookPath is what the path of a webhook begins with; the workflow's ID follows.
+// webhookPath is the path of a webhook up to the workflow's ID.
 const webhookPath = "/webhooks/"
 
 // router never redirects and never guesses: what is not a webhook path is not found.
@@ -114,9 +114,8 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve is the path of a request: parse, admit, read, verify, publish, finish. Each step knows what the
-// ones before found out, and either ends the request or passes it on. None goes back, and nothing remote
-// is asked before the publish.
+// serve is the path of a request: parse, admit, read, verify, publish, finish. Each step uses the results of the
+// earlier ones, and either ends the request or passes it on. No step calls another process before the publish.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := takeDelivery(w, r)
 	defer d.give()
@@ -150,8 +149,8 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 	return h.start(d) // 14
 }
 
-// serveOther answers a method that is not POST: a handshake of the node's sender, if it has one with that
-// method, and else nothing.
+// serveOther answers a method that is not POST: with a handshake if the node's sender has one with that method, else with
+// 405.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := takeDelivery(w, r)
 	defer d.give()
@@ -170,7 +169,7 @@ func (h *handler) decideOther(d *delivery, workflowID string) outcome {
 	if refusal != nil || found.Node.Sender == nil || !slices.Contains(found.Node.Sender.Methods(), d.r.Method) {
 		return notAllowed
 	}
-	if out := h.admit(d); out != nil { // by what is current
+	if out := h.admit(d); out != nil {
 		return *out
 	}
 	if out := h.shake(d); out != nil {

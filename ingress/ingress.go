@@ -36,7 +36,7 @@ const (
 	answerTimeout     = 10 * time.Second // for a client to read the answer
 )
 
-// Run serves until the context ends, then finishes what is in flight and returns nil.
+// Run serves until the context ends, then drains the requests in flight and returns nil.
 // Its errors are for people: one line that says what to do.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
@@ -62,7 +62,7 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// endpoint is the webhook endpoint as a service. Its methods fill it in the order in which they are here.
+// endpoint is the webhook endpoint as a service. Run calls its methods in the order in which they stand here.
 type endpoint struct {
 	*service.Service
 	config   Config
@@ -92,7 +92,8 @@ func (e *endpoint) run(ctx context.Context) error {
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{"workflows": e.snapshot.Len()}, ready)
 }
 
-// connect connects to NATS, where bodies must fit into messages, and the executor must have made what is needed.
+// connect connects to NATS, checks that messages may be as long as bodies, and waits for the streams and buckets that the
+// executor creates.
 func (e *endpoint) connect(ctx context.Context) error {
 	if err := e.Connect(ctx); err != nil {
 		return err
@@ -117,7 +118,7 @@ func (e *endpoint) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeHandler makes the handler, and the parts that it works with. What they report last, they send after ctx has ended.
+// makeHandler creates the handler and its parts. They send their last reports after ctx has ended.
 func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	if e.publisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce makes changes of the registry wait for this process, from then on.
+// announce joins the barrier: from then on a change of the registry is confirmed only when this process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
 	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
 		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
@@ -166,13 +167,13 @@ func (e *endpoint) announce(ctx context.Context) error {
 	return nil
 }
 
-// server serves the endpoint, within the bounds of a connection.
+// server is the HTTP server of the endpoint, with the limits of a connection.
 func (h *handler) server(log *logrus.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      h.answerTimeout, // from the headers on; a later answer has as long: see answerSoon
+		WriteTimeout:      h.answerTimeout, // counts from the headers; answerSoon extends it
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.ServerLog(log),
 		// OPTIONS * is like every other path that is no webhook.

@@ -18,9 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// event is what one request leaves in the log and in the metrics. Nothing in it comes
-// from a stranger as it is: no path, no header, no token; a workflow's ID only once
-// it is known to be one.
+// event holds what one request adds to the log and the metrics. It holds no unchecked input: no path, no
+// header, no token, and a workflow's ID only after the workflow was found.
 type event struct {
 	start       time.Time
 	route       string // the pattern of its path, or empty
@@ -30,16 +29,16 @@ type event struct {
 	code        webhook.Code
 	executionID string
 	duplicate   bool
-	handshake   bool // a sender's, which starts nothing
+	handshake   bool // the request is a sender's handshake, which starts nothing
 	bodyBytes   int
-	probe       bool // an executor's, to see where the public URL leads
-	unread      bool // there is a body, and nobody has read it
+	probe       bool // the request is an executor's check of the public URL
+	unread      bool // there is a body that has not been read
 	publish     time.Duration
 	err         error
 	spans       *spans // nil while tracing is off
 }
 
-// admitted notes whose request it is, once its token was found right.
+// admitted notes the workflow and the node of a request whose token is valid.
 func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
 	e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
 	h.startSpans(r, e, true)
@@ -51,14 +50,14 @@ func (h *handler) begin(e *event, r *http.Request, route string) {
 	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
-// end writes the request's one log line, and clears the connection of what nobody has
-// read. It also catches what panicked.
+// end writes the request's log line, and drains the rest of the body, so that the connection can be
+// used again. It also recovers from panics.
 func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal}, nil)
 	}
-	h.startSpans(r, e, false) // of a request whose token nobody has found right
+	h.startSpans(r, e, false) // the token of this request was not found valid
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
 	h.countRefusal(r, e)
@@ -131,8 +130,7 @@ type answerOf struct {
 	code   webhook.Code // "": accepted, or a handshake
 }
 
-// requestMetrics are the ingress's metrics. No label has more values than there are
-// codes, and presets of senders.
+// requestMetrics are the ingress's metrics. Label values are codes and senders' presets only, so their number is bounded.
 type requestMetrics struct {
 	requests   map[answerOf]prometheus.Counter
 	verified   map[string]prometheus.Counter // by preset
@@ -145,7 +143,7 @@ type requestMetrics struct {
 	active     prometheus.Gauge
 }
 
-// registerState shows what the ingress works with.
+// registerState registers gauges of the ingress's state: workflows, requests in flight and so on.
 func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *agree.Follower, lease *agree.Lease) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

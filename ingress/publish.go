@@ -56,9 +56,9 @@ func (h *handler) start(d *delivery) outcome {
 	return out
 }
 
-// reject stores that an inactive workflow was called, with the body, so that the ID in the
-// answer can be looked up, and what came can be replayed. Without that, the honest answer is that of
-// the stream. A body that cannot be read changes nothing: it is just not there.
+// reject stores a call of an inactive workflow, with its body: operators can look up the ID in the answer, and
+// replay the request. If the stream does not store it, the answer is the stream's refusal. A body that cannot be
+// read is left out.
 func (h *handler) reject(d *delivery) *outcome {
 	if d.caller.Workflow.Active {
 		return nil
@@ -96,12 +96,11 @@ func (h *handler) reject(d *delivery) *outcome {
 	return &outcome{refusal: why}
 }
 
-// retryUnavailable is when a sender may find the stream back: a server that restarts, or a
-// new leader.
+// retryUnavailable is the Retry-After while the stream is unavailable: about the time of a server's restart, or of the
+// election of a leader.
 const retryUnavailable = 2 * time.Second
 
-// publish stores a message, unless it could not be encoded, and turns the stream's refusal
-// into the sender's.
+// publish stores a message and maps an error of the stream to a refusal. unencoded is the error of its encoding.
 func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
 	if unencoded != nil {
 		e.err = unencoded
@@ -118,7 +117,7 @@ func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack
 	switch {
 	case errors.Is(err, publish.ErrStorageFull):
 		return ack, &admission.Refusal{Code: webhook.StorageFull, RetryAfter: 30 * time.Second}
-	case errors.Is(err, publish.ErrTooLong): // with all its headers and parameters
+	case errors.Is(err, publish.ErrTooLong): // because of its headers and parameters
 		return ack, &admission.Refusal{Code: webhook.BodyTooLarge}
 	case errors.Is(err, publish.ErrOverloaded):
 		return ack, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}

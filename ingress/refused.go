@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// countRefusal counts a request that was refused, so that operators see why a sender gets
-// nowhere. Of the request it keeps when it came, how long it says it is and who says so.
+// countRefusal counts a refused request for its workflow, so that operators see why a sender's requests fail. It keeps
+// the time, the declared length and the User-Agent.
 func (h *handler) countRefusal(r *http.Request, e *event) {
 	if e.code == "" || e.probe {
 		return
@@ -21,21 +21,21 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{At: e.start, BodyBytes: r.ContentLength, UserAgent: userAgent(r)})
 }
 
-// userAgent is what a request says sent it, without a token, right or wrong.
+// userAgent returns the User-Agent with every token, valid or not, replaced.
 func userAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {
 		return ""
 	}
-	text = text[:min(len(text), 1<<10)] // so that nobody can make it grow far by a token of one letter
+	text = text[:min(len(text), 1<<10)] // bounds the result: replacing a token of one letter makes the text longer
 	text = newHider(r.URL.RawQuery, 1).hide(text)
 	if hasTokenPrefix(text) {
-		text = hiddenToken // of something else
+		text = hiddenToken // a token, but not this request's
 	}
 	return stream.UserAgent(text)
 }
 
-// hasTokenPrefix says whether what may be a token begins somewhere in a text.
+// hasTokenPrefix reports whether a text contains the prefix of tokens.
 func hasTokenPrefix(text string) bool {
 	for at := range len(text) {
 		if matchToken(text, at, 0) > 0 {

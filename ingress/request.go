@@ -12,8 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// findToken returns the first token of a raw query. It reads no more than necessary: the request
-// may come from a stranger.
+// findToken returns the first token of a raw query. It stops at the token: the request is not authenticated yet.
 func findToken(raw string) string {
 	for raw != "" {
 		var pair string
@@ -26,7 +25,7 @@ func findToken(raw string) string {
 	return ""
 }
 
-// isToken says whether the name of a parameter is token, escaped or not.
+// isToken reports whether the name of a parameter, which may be escaped, is token.
 func isToken(name string) bool {
 	const token = "token"
 	if len(name) < len(token) || len(name) > 3*len(token) {
@@ -51,9 +50,9 @@ func isToken(name string) bool {
 	return at == len(name)
 }
 
-// otherParameters reads a raw query: all parameters but the tokens, none of which travels
-// on, whichever is the right one. Unlike url.ParseQuery it loses nothing: a semicolon is a
-// character, and what cannot be unescaped, or is not UTF-8 then, stays as it was sent.
+// otherParameters parses a raw query and leaves out every parameter named token, valid or not. Unlike url.ParseQuery it
+// loses nothing: a semicolon is an ordinary character, and a value that cannot be unescaped, or is not UTF-8 afterwards,
+// stays as it was sent.
 func otherParameters(raw string) execution.Values {
 	var others execution.Values
 	var room []string // of the values; most names have one
@@ -105,8 +104,8 @@ func headerText(s string) string {
 	return text.String()
 }
 
-// nextTrace is the W3C traceparent of this request: a new span in the sender's trace,
-// or in a new one when it sent none.
+// nextTrace returns the W3C traceparent of this request: a new span in the sender's trace, or in a new trace if the
+// sender sent none.
 func nextTrace(header http.Header) string {
 	var ids [24]byte
 	binary.NativeEndian.PutUint64(ids[0:], rand.Uint64()|1)  //nolint:gosec // IDs, no secrets; |1: never zero
@@ -125,8 +124,7 @@ func nextTrace(header http.Header) string {
 	return string(text[:])
 }
 
-// validTrace checks version 00 of the W3C's form, of which later versions keep the
-// beginning.
+// validTrace checks the format of W3C's version 00. Later versions begin in the same way.
 func validTrace(s string) bool {
 	if len(s) < 55 || (len(s) > 55 && (s[:2] == "00" || s[55] != '-')) || s[:2] == "ff" {
 		return false

@@ -19,7 +19,7 @@ func (h *handler) shake(d *delivery) *outcome {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
-		return nil // what cannot be read is none; the plan is checked before that is said
+		return nil // an unreadable body is no handshake; a later step refuses it, after the plan
 	}
 	now := time.Now()
 	made := s.Handshake(&d.request, now)
@@ -32,7 +32,7 @@ func (h *handler) shake(d *delivery) *outcome {
 	seen := report.Seen{HandshakeAt: now}
 	if made.Secret != "" {
 		sealed, err := h.seal(d.caller, made.Secret)
-		if err != nil { // without a key it cannot be kept
+		if err != nil { // there is no key to seal it with
 			d.e.err = err
 			return refused(webhook.Unavailable, retryUnavailable)
 		}
@@ -43,8 +43,7 @@ func (h *handler) shake(d *delivery) *outcome {
 	return &outcome{answer: &made.Answer, handshake: true}
 }
 
-// verify reads the body and checks that the request is the sender's, before anything is counted or
-// recorded.
+// verify reads the body and verifies the sender's signature, before the request is counted or recorded.
 func (h *handler) verify(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil || !s.Verifies() {
@@ -63,7 +62,7 @@ func (h *handler) verify(d *delivery) *outcome {
 	return nil
 }
 
-// unverified refuses a request that is not the sender's. Why, only the node's operators learn.
+// unverified refuses a request that could not be verified. The reason is shown to operators, not to the client.
 func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
 	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, report.Seen{RefusedAt: now, Code: string(v.Code), Reason: v.Reason})
 	if counter := h.metrics.unverified[signatureRefusal{d.preset(), v.Code}]; counter != nil {
@@ -72,7 +71,7 @@ func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outc
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
 }
 
-// sawDelivery counts a delivery that was stored.
+// sawDelivery counts a stored delivery for its sender.
 func (h *handler) sawDelivery(d *delivery) {
 	seen := report.Seen{Delivery: true, WithoutID: d.id.ID == ""}
 	if d.verified {
@@ -81,13 +80,13 @@ func (h *handler) sawDelivery(d *delivery) {
 	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, seen)
 }
 
-// overloadStatus is the status of what may be accepted later, for a sender that gives up on others.
+// overloadStatus is the status of temporary refusals for a sender that gives up after a 4xx.
 const overloadStatus = http.StatusServiceUnavailable
 
-// retryInactive is when such a sender may find a workflow active.
+// retryInactive is such a sender's Retry-After for an inactive workflow.
 const retryInactive = time.Minute
 
-// forSender is a refusal as the node's sender has to get it.
+// forSender adapts a refusal to the node's sender.
 func forSender(s *sender.Sender, p problem, refusal admission.Refusal) (problem, admission.Refusal) {
 	if s == nil || !s.GivesUpOn4xx() {
 		return p, refusal
@@ -101,7 +100,7 @@ func forSender(s *sender.Sender, p problem, refusal admission.Refusal) (problem,
 	return p, refusal
 }
 
-// seal seals a secret that a provider brought, for the executors.
+// seal encrypts a secret that a provider sent, for the executors.
 func (h *handler) seal(caller admission.Admitted, secret string) ([]byte, error) {
 	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
 	if err != nil {

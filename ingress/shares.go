@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// shares bounds the requests in flight and the bytes of bodies in memory, and keeps one
-// account from taking all of them: an account may hold as much as is free, so that one alone
-// gets half, two a third each, and there is always some left for the next one. An account's only
-// request may have all that is free: else a body that is nearly as long as the bound
-// would never be accepted.
+// shares bounds the requests in flight and the bytes of bodies in memory, and divides both among accounts. An
+// account may hold at most as much as is still free: one account alone gets half, two get a third each, and some is always
+// left for the next one. An account's only request may take all that is free: otherwise a body nearly as long as the
+// bound would never be accepted.
 //
-// It is safe for concurrent use. What several requests ask for at the same moment may be
-// counted in one bound and not yet in the other; no bound is ever exceeded by that.
+// It is safe for concurrent use. Concurrent requests may be counted in one bound and not yet in the other; neither bound is
+// ever exceeded.
 type shares struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64
@@ -24,7 +23,7 @@ type shares struct {
 
 type shareShard struct {
 	mu   sync.Mutex
-	held map[string]share // by account; those that hold something
+	held map[string]share // by account; accounts without requests have no entry
 }
 
 // share is what an account holds.
@@ -42,10 +41,10 @@ func (s *shares) shard(accountID string) *shareShard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
-// enter takes a place for a request, and bytes for its body. Refused, nothing is taken.
+// enter reserves a place for a request, and bytes for its body, or nothing at all.
 func (s *shares) enter(accountID string, bytes int64) bool { return s.take(accountID, 1, bytes) }
 
-// more takes further bytes for a request that has entered.
+// more reserves further bytes for a request that has entered.
 func (s *shares) more(accountID string, bytes int64) bool { return s.take(accountID, 0, bytes) }
 
 func (s *shares) take(accountID string, requests, bytes int64) bool {
@@ -71,7 +70,7 @@ func (s *shares) take(accountID string, requests, bytes int64) bool {
 	return false
 }
 
-// leave gives back a request's place and its bytes.
+// leave returns a request's place and its bytes.
 func (s *shares) leave(accountID string, bytes int64) {
 	shard := s.shard(accountID)
 	shard.mu.Lock()

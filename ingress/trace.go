@@ -10,20 +10,19 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// webhookRoute is what the path of a webhook looks like: the path itself is in no span.
+// webhookRoute stands for the path of every webhook in spans: the path itself is in none.
 const webhookRoute = "/webhooks/{workflowId}"
 
-// spans are those of one request: its own, and below it that of the publish. There are
-// none while tracing is off.
+// spans are the spans of one request: its own, and the publish as its child.
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
 	publish trace.Span // nil until there is something to publish
 }
 
-// startSpans begins the request's span. A sender whose token is right has it in its own
-// trace, sampled as it says. Anybody else has a link to it only: a stranger must not decide
-// what is traced, nor in which trace.
+// startSpans begins the request's span. With a valid token it belongs to the sender's trace, and the sender decides on the
+// sampling. Without one it is in a trace of its own with a link to the sender's: an unauthenticated client must not
+// decide what is traced.
 func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	if h.tracer == nil || e.spans != nil {
 		return
@@ -90,12 +89,12 @@ func (e *event) endPublish(duplicate bool, err error) {
 	span.End()
 }
 
-// endSpans ends what a request has begun.
+// endSpans ends the request's open spans.
 func (e *event) endSpans() {
 	if e.spans == nil {
 		return
 	}
-	if e.spans.publish != nil { // it never got as far as the stream
+	if e.spans.publish != nil { // the message was not published
 		tracing.Fail(e.spans.publish, "not_sent", "")
 		e.endPublish(false, nil)
 	}
@@ -113,7 +112,7 @@ func (e *event) endSpans() {
 	if e.code != "" {
 		span.SetAttributes(tracing.Code.String(string(e.code)))
 	}
-	if e.status >= http.StatusInternalServerError { // what a sender did wrong is no failure of ours
+	if e.status >= http.StatusInternalServerError { // a 4xx is the client's error, and not a failure of this service
 		tracing.Fail(span, string(e.code), problems[e.code].title)
 	}
 	span.End()
