@@ -5,9 +5,13 @@
 # runs with go unless NK says how else. See README.md for which file is for whom.
 set -eu
 renew=
-if [ "$1" = --renew ]; then
+if [ "${1-}" = --renew ]; then
   renew=yes
   shift
+fi
+if [ $# -eq 0 ]; then
+  echo 'usage: make-secrets.sh [--renew] FOLDER [HOST...]' >&2
+  exit 2
 fi
 folder=$1
 shift
@@ -27,10 +31,10 @@ if [ -z "$renew" ]; then
   done
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 3650 \
     -subj '/CN=hookstart NATS' -keyout ca.key -out ca.crt 2>/dev/null
+  # What seals tokens and senders' secrets in NATS: --secrets-key-file of executors and ingresses. Never made anew:
+  # what the lost key sealed would be lost with it.
+  echo "k1:$(openssl rand -base64 32)" > secrets.key
 fi
-
-# What seals tokens and senders' secrets in NATS: --secrets-key-file of executors and ingresses.
-echo "k1:$(openssl rand -base64 32)" > secrets.key
 
 names=DNS:localhost,IP:127.0.0.1
 for host; do
