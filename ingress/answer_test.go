@@ -3,7 +3,23 @@ package ingress
 import (
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/webhook"
 )
+
+// Every code has an answer; without one, a refusal could not be written.
+func TestEveryCodeHasAnAnswer(t *testing.T) {
+	t.Parallel()
+	codes := webhook.Codes()
+	for _, code := range codes {
+		if p := problems[code]; p.status < 400 || p.title == "" || p.detail == "" {
+			t.Errorf("%s is answered with %+v", code, p)
+		}
+	}
+	if len(problems) != len(codes) {
+		t.Errorf("%d answers for %d codes", len(problems), len(codes))
+	}
+}
 
 // Who comes after that many seconds must not be too early.
 func TestWholeSeconds(t *testing.T) {

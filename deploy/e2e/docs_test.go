@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -49,17 +48,14 @@ func TestREADMEIsShort(t *testing.T) {
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
-	codes := []string{
-		api.CodeUnauthorized, api.CodeForbidden, api.CodeNotFound, api.CodeMethodNotAllowed, api.CodeInvalid, api.CodeBodyTooLarge, api.CodePlanLimitExceeded,
-		api.CodeWebhooksNotInPlan, api.CodeSamplePayloadMissing, api.CodeTooManyTokens, api.CodeTooManySecrets, api.CodeLastSecret, api.CodeSecretsKeyMissing, api.CodeSenderCannotSign, api.CodeEndpointUnreachable, api.CodeNotFailed, api.CodeInputExpired,
-		api.CodeNotFinished, api.CodeBodyNotKept, api.CodeAccountNotEmpty,
-		api.CodeUndecodable, api.CodeRefused, api.CodeNotConfirmed, api.CodeUnavailable, api.CodeInternal,
+	var codes []string
+	for _, found := range regexp.MustCompile(`(?m)^\tCode\w+ += "(\w+)"$`).FindAllStringSubmatch(string(file(t, repository+"/executor/api/problem.go")), -1) {
+		codes = append(codes, found[1])
 	}
-	for _, code := range []webhook.Code{
-		webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing, webhook.TokenMissing, webhook.BodyTooLarge, webhook.WorkflowNotFound,
-		webhook.TokenInvalid, webhook.WebhooksNotInPlan, webhook.PlanLimitExceeded, webhook.RateLimited, webhook.WorkflowInactive, webhook.DeliveryIDInvalid,
-		webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired, webhook.BodyUnreadable, webhook.JSONInvalid, webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.Internal,
-	} {
+	if len(codes) == 0 {
+		t.Fatal("no codes of the operators' API found")
+	}
+	for _, code := range webhook.Codes() {
 		codes = append(codes, string(code))
 	}
 	for _, code := range codes {

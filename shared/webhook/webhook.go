@@ -31,6 +31,15 @@ const (
 	Internal          Code = "internal"
 )
 
+// Codes are all of them, in that order.
+func Codes() []Code {
+	return []Code{
+		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound, TokenInvalid, WebhooksNotInPlan,
+		PlanLimitExceeded, SignatureMissing, SignatureInvalid, SignatureExpired, RateLimited, WorkflowInactive, DeliveryIDInvalid,
+		BodyUnreadable, JSONInvalid, Unavailable, Overloaded, StorageFull, Internal,
+	}
+}
+
 // MaxBodyBytes is the longest body that an ingress accepts unless it was told otherwise.
 const MaxBodyBytes = 102_400
 

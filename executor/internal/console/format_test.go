@@ -7,6 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 func TestWords(t *testing.T) {
@@ -26,6 +27,16 @@ func TestWords(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Who looks at a refusal is told what to do about it, whatever its code.
+func TestEveryRefusalHasAdvice(t *testing.T) {
+	t.Parallel()
+	for _, code := range webhook.Codes() {
+		if advice[code] == "" {
+			t.Errorf("no advice on %s", code)
 		}
 	}
 }

@@ -48,6 +48,9 @@ var advice = map[webhook.Code]string{
 	webhook.TokenInvalid:      "The token does not belong to this workflow. If it was rotated, give the sender the new URL.",
 	webhook.WebhooksNotInPlan: "The account's plan has no webhook triggers. Change the plan.",
 	webhook.PlanLimitExceeded: "The workflow is active, but past its plan's number of active workflows. Deactivate others until there is room, or change the plan.",
+	webhook.SignatureMissing:  "The node has a sender, and the request lacks its signature. At the sender, set the secret that signs its requests. The node's parameters say what was missing.",
+	webhook.SignatureInvalid:  "The node's sender signs with another secret, or what is between it and the ingress changes the body. Set the same secret at the sender and here.",
+	webhook.SignatureExpired:  "The request was signed too long before it came, or in the future. Compare the sender's clock with the ingress's; the sender's setting toleranceSeconds says how far they may be apart.",
 	webhook.RateLimited:       "The workflow is over its rate limit, or its account over its bytes per day. The sender was told when to try again. Give the workflow a limit of its own in its settings, or change the plan.",
 	webhook.WorkflowInactive:  "The workflow is not active: the switch at the top of its page activates it. Each request is recorded as a rejected execution.",
 	webhook.DeliveryIDInvalid: "The delivery ID was longer than 255 bytes. The sender has to send a shorter one.",
@@ -56,7 +59,7 @@ var advice = map[webhook.Code]string{
 	webhook.JSONInvalid:       "The body was declared as JSON but is not valid JSON. The sender has to correct it, or to declare another Content-Type.",
 	webhook.Unavailable:       "The stream was unavailable. The sender was told to try again.",
 	webhook.Overloaded:        "The ingress or the stream was overloaded. The sender was told to try again.",
-	webhook.StorageFull:       "The stream was full. The sender was told to try again.",
+	webhook.StorageFull:       "The stream was full. The sender was told to try again. “hookstart admin stream --max-bytes” gives it more room.",
 	webhook.Internal:          "The ingress's log says why.",
 }
 

@@ -1,0 +1,40 @@
+package webhook_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// Codes names every code that is declared, in their order: tables of codes are compared with it.
+func TestCodesAreAllOfThem(t *testing.T) {
+	t.Parallel()
+	source, err := parser.ParseFile(token.NewFileSet(), "webhook.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []webhook.Code
+	ast.Inspect(source, func(n ast.Node) bool {
+		constant, is := n.(*ast.ValueSpec)
+		if !is || len(constant.Values) != 1 {
+			return true
+		}
+		if kind, is := constant.Type.(*ast.Ident); !is || kind.Name != "Code" {
+			return true
+		}
+		text, err := strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		declared = append(declared, webhook.Code(text))
+		return true
+	})
+	if got := webhook.Codes(); len(declared) == 0 || !slices.Equal(got, declared) {
+		t.Errorf("Codes is %q, declared are %q", got, declared)
+	}
+}
