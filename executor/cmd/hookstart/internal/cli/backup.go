@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/backup"
@@ -39,6 +41,9 @@ func (v *adminBackup) Run(s *session) error {
 	}
 	defer js.Conn().Close()
 	done, err := backup.Take(s.ctx, backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: s.progress()}, v.File, v.WithMessages)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
+		return &hintError{fmt.Errorf("no backup was made: %w", err), "does an executor run, and may these credentials read every stream and consumer? With deploy/nats: --nats-creds admin.nk"}
+	}
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}

@@ -89,14 +89,16 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 		return errors.New("interrupted")
 	}
 	elsewhere := "is the executor running at " + f.APIURL + "? --api-url or HOOKSTART_API_URL names another address"
-	if strings.Contains(err.Error(), "x509: ") {
-		return &hintError{err, "--api-ca or HOOKSTART_API_CA names the file of the certificate authority of " + f.APIURL}
-	}
-	if _, is := errors.AsType[*apiclient.ConnectionError](err); is {
-		return &hintError{err, elsewhere}
-	}
+	_, ofAPI := errors.AsType[*apiclient.ConnectionError](err)
 	p, is := errors.AsType[*api.Problem](err)
+	unknownAuthority := strings.Contains(err.Error(), "x509: ")
 	switch {
+	case ofAPI && unknownAuthority:
+		return &hintError{err, "--api-ca or HOOKSTART_API_CA names the file of the certificate authority of " + f.APIURL}
+	case ofAPI:
+		return &hintError{err, elsewhere}
+	case !is && unknownAuthority: // what is neither the API's connection nor its answer is NATS's connection
+		return &hintError{err, "--nats-ca or HOOKSTART_NATS_CA names the file of the certificate authority of the NATS servers"}
 	case !is:
 		return err
 	case p.Status == http.StatusUnauthorized:

@@ -6,18 +6,18 @@ import (
 	"os"
 )
 
-// readFile reads what --file names; - is stdin.
-func (s *session) readFile(path string) ([]byte, error) {
+// readFile reads what a flag names; - is stdin.
+func (s *session) readFile(flag, path string) ([]byte, error) {
 	if path != "-" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names a file of their own
 		if err != nil {
-			return nil, &hintError{fmt.Errorf("--file: %w", err), "--file - reads stdin"}
+			return nil, &hintError{fmt.Errorf("%s: %w", flag, err), flag + " - reads stdin"}
 		}
 		return text, nil
 	}
 	text, err := io.ReadAll(s.In)
 	if err != nil {
-		return nil, &hintError{fmt.Errorf("--file -: %w", err), "pipe the file into it"}
+		return nil, &hintError{fmt.Errorf("%s -: %w", flag, err), "pipe the file into it"}
 	}
 	return text, nil
 }

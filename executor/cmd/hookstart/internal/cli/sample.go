@@ -36,7 +36,7 @@ func (v *triggerSample) Run(s *session) error {
 	sample, name := []byte(v.Data), "--data"
 	if v.File != "" {
 		var err error
-		if sample, err = s.readFile(v.File); err != nil {
+		if sample, err = s.readFile("--file", v.File); err != nil {
 			return err
 		}
 		name = "--file"

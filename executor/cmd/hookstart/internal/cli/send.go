@@ -82,7 +82,7 @@ func (v *triggerSend) Run(s *session) error {
 func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	switch {
 	case v.File != "":
-		return s.readFile(v.File)
+		return s.readFile("--file", v.File)
 	case v.Data != nil:
 		return []byte(*v.Data), nil
 	case isSet(t.SamplePayload):
@@ -229,6 +229,12 @@ func (v *triggerSend) refused(s *session, p *api.Problem) error {
 }
 
 func (v *triggerSend) unreachable(request *http.Request, err error) error {
+	if strings.Contains(err.Error(), "x509: ") {
+		return &hintError{
+			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w", request.URL.Host, withoutURL(err)),
+			"senders may not trust it either; SSL_CERT_FILE=FILE hookstart trigger send … trusts an authority of your own",
+		}
+	}
 	return &hintError{
 		fmt.Errorf("cannot reach the webhook endpoint at %s://%s: %w", request.URL.Scheme, request.URL.Host, withoutURL(err)),
 		"is the ingress running there? Its --public-url says where senders reach it; " + retrySafely(v.DeliveryID),

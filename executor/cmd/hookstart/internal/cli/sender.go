@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,7 +62,14 @@ func (s *session) showPreset(p api.SenderPreset) error {
 		rows = append(rows, []string{"Secret", p.Secret.Label})
 	}
 	for _, setting := range p.Settings {
-		rows = append(rows, []string{"Setting", setting.Name + ": " + setting.Label})
+		text := setting.Name + ": " + setting.Label
+		switch {
+		case setting.Required:
+			text += " (required)"
+		case setting.Default != "":
+			text += " (default: " + setting.Default + ")"
+		}
+		rows = append(rows, []string{"Setting", text})
 	}
 	if len(p.DeliveryID) > 0 {
 		rows = append(rows, []string{"Delivery ID", strings.Join(p.DeliveryID, ", ")})
@@ -143,14 +151,31 @@ func (v *senderSet) Run(s *session) error {
 	}
 	of, err := s.client.PutSender(s.ctx, v.Workflow, id, put)
 	if err != nil {
-		return err
+		return v.refused(err)
 	}
 	return s.showSender(of)
 }
 
+// refused says where the presets and their settings are explained: no flag's help can.
+func (v *senderSet) refused(err error) error {
+	p, is := errors.AsType[*api.Problem](err)
+	if !is {
+		return err
+	}
+	for _, wrong := range p.Errors {
+		switch {
+		case wrong.Field == "preset":
+			return &hintError{err, "hookstart sender list"}
+		case strings.HasPrefix(wrong.Field, "settings"):
+			return &hintError{err, "hookstart sender list " + v.Preset + " shows its settings; --setting NAME=VALUE sets one"}
+		}
+	}
+	return err
+}
+
 // secrets reads a file with one a line.
 func (s *session) secrets(path string) ([]string, error) {
-	text, err := s.readFile(path)
+	text, err := s.readFile("--secret-file", path)
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,13 @@ func ago(t, now time.Time) string {
 	if d >= 0 && d < 5*time.Second {
 		return "just now"
 	}
-	text := rough(max(d, -d))
-	if d < 0 {
-		return "in " + text
+	if d >= 0 {
+		return rough(d) + " ago"
 	}
-	return text + " ago"
+	if d = -d; d > time.Hour {
+		d = d.Round(time.Minute) // what was asked to last 90 days does not end in 89 when the answer comes
+	}
+	return "in " + rough(d)
 }
 
 func rough(d time.Duration) string {

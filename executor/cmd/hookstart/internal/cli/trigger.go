@@ -139,7 +139,11 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
 		}
 		// The URL stands alone, so that it can be copied, however long it is.
-		if err := s.line("%s", k.url(t)); err != nil {
+		url := k.url(t)
+		if url == "" {
+			url = "The URL holds a token, which viewers do not see."
+		}
+		if err := s.line("%s", url); err != nil {
 			return err
 		}
 		if err := s.rows([][]string{
@@ -168,6 +172,9 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 }
 
 func (k secrecy) token(token string) string {
+	if token == "" {
+		return "(not for viewers)"
+	}
 	if k.ShowToken {
 		return token
 	}

@@ -117,7 +117,7 @@ func (v *workflowPut) fromFile(s *session) ([]byte, error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil || v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
 		return nil, &usageError{"--file says it all: it goes with no other flag of this verb", "hookstart workflow put --help"}
 	}
-	text, err := s.readFile(v.File)
+	text, err := s.readFile("--file", v.File)
 	if err != nil {
 		return nil, err
 	}
