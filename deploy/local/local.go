@@ -52,7 +52,7 @@ type Config struct {
 	SecretsKeyFile string `help:"File with the keys that seal tokens and senders' secrets: lines of id:base64(32 bytes), of which the first seals and all open. Empty: secrets.key in the data folder, which is made." type:"path"`
 
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
-	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ultra, which is unlimited; with --plans, none." placeholder:"PLAN"`
+	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ultra, the largest; with --plans, none." placeholder:"PLAN"`
 
 	MaxBodyBytes      int64         `help:"Largest body that is accepted, in bytes." default:"102400"`
 	DeliveryIDHeaders []string      `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
@@ -272,7 +272,7 @@ func (s Started) print(out io.Writer, dataDir string) {
 	}
 	// A configured token is not printed: it may give access to other installations, too.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
-	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL
+	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL+" "+program.EnvPrefix+"_NATS_URL="+s.NATSURL
 	console := s.ConsoleURL + "\n             (sign in with the admin token)"
 	if s.AdminTokenMade {
 		console = s.ConsoleURL + "\n             (this link signs in once, within ten minutes; later, use the admin token)"

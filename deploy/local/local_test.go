@@ -67,7 +67,7 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		if out, err := exec.Command("sh", "-c", p.Await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && exec "+commandLine+" plan list").CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", "-c", p.Await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && "+commandLine+" plan list && exec "+commandLine+" admin stream").CombinedOutput(); err != nil {
 			t.Errorf("the command line, with what is printed to paste: %v\n%s", err, out)
 		}
 		if strings.Contains(p.Output(), "/webhooks/") {

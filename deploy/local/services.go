@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// unlimitedPlan is the plan of the catalog of an installation that configures none. One machine is seldom
+// largestPlan is the plan of the catalog of an installation that configures none. One machine is seldom
 // shared by customers with plans.
-const unlimitedPlan = "ultra"
+const largestPlan = "ultra"
 
 // services are the two services' configurations: what a flag of this program says, which has the name of theirs, and
 // the programs' defaults for the rest.
@@ -29,7 +29,7 @@ func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Con
 	forExecutor.TLSCert, forExecutor.TLSKey = c.ExecutorTLSCert, c.ExecutorTLSKey
 	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
 	if c.Plans == "" {
-		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, unlimitedPlan)
+		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, largestPlan)
 	}
 	forIngress.MaxBufferedBytes = max(c.MaxBufferedBytes, c.MaxBodyBytes)
 	return forExecutor, forIngress, nil
