@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The records of the registry. Those that a Directory returns, or that a Change brings, are shared: nobody may
-// change them; Clone makes one's own. Times are UTC; a zero one is not set. The tag "audit" is for package edit: the
-// field's name in the audit, with ",hidden" if its value is never shown; "-" says nothing of what somebody wanted.
+// The records of the registry. Records from a Directory or a Change are shared and must not be changed: change a Clone.
+// Times are UTC; a zero time is not set. The tag "audit" is for package edit: it is the field's name in the audit, with
+// ",hidden" if the audit must not show its value; fields with "-" are not in the audit.
 
 // RateLimit lets Requests requests through at once from idle, then one every
 // Window/Requests. The zero value is none.
@@ -51,21 +51,21 @@ type Account struct {
 	Name      string    `audit:"name"`
 	Plan      string    `audit:"plan"` // the ID of a plan
 	CreatedAt time.Time `audit:"-"`
-	// LastTransition is the last switch of one of this account's workflows. It is written here first, and then
-	// carried out on the workflow's record. Whoever switches next carries it out again if need be, so that a crash
-	// between the two leaves nothing half done. Number 0: there was none.
+	// LastTransition is the last activation or deactivation of one of this account's workflows. It is written here first,
+	// and then to the workflow's record. After a crash between the two writes, the next transition does the second one
+	// first. Number 0: there was none.
 	LastTransition Transition `audit:"-"`
 
 	unknown unknown `audit:"-"`
 }
 
-// Transition is one switch of a workflow, on or off.
+// Transition is one activation or deactivation of a workflow.
 type Transition struct {
-	Number     int64 // counts the account's switches from 1; a workflow's record holds the number of its last one
+	Number     int64 // counts the account's transitions from 1; a workflow's record holds the number of its last one
 	WorkflowID string
 	Active     bool
 	At         time.Time
-	By         Actor // who wanted it; zero in old records
+	By         Actor // who asked for it; zero in old records
 
 	unknown unknown
 }
@@ -84,7 +84,7 @@ type Workflow struct {
 	Name        string    `audit:"name"`
 	Queue       string    `audit:"queue"` // the runners' queue
 	Active      bool      `audit:"active"`
-	ActivatedAt time.Time `audit:"-"` // when it was last switched on; zero while it is off
+	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
 	// Transition is the number of the account's transition that last switched it, or that the account had reached
 	// when the workflow was created. It orders the active ones: the lowest came first.
 	Transition int64     `audit:"-"`
@@ -106,7 +106,7 @@ type Trigger struct {
 	unknown unknown `audit:"-"`
 }
 
-// NodeToken is a token that opens a node: all that an ingress knows of it.
+// NodeToken is what an ingress knows of a token of a node.
 type NodeToken struct {
 	Hash      TokenHash
 	ExpiresAt int64 // Unix nanoseconds; 0: never
@@ -123,10 +123,10 @@ func (t NodeToken) Expiry() time.Time {
 	return time.Unix(0, t.ExpiresAt).UTC()
 }
 
-// Sender is who calls a trigger node, as an operator set it. Package sender verifies by it: see OpenSender.
+// Sender configures how a trigger node verifies its requests. Package sender does it: see OpenSender.
 type Sender struct {
 	Preset  string         `audit:"preset"`
-	Secrets []SenderSecret `audit:"secrets,hidden"` // the newest first; those that have ended may still be there
+	Secrets []SenderSecret `audit:"secrets,hidden"` // the newest first; expired ones may still be there
 	// Settings are the settings that are not secret, by the preset's names; SealedSettings the secret ones, each
 	// sealed as AboutSetting.
 	Settings       map[string]string `audit:"settings,hidden"`
@@ -137,18 +137,18 @@ type Sender struct {
 
 // SenderSecret is a secret, or a public key, with which a sender's requests are verified.
 type SenderSecret struct {
-	ID        string // names it where it must not be seen
+	ID        string // identifies it where its text must not appear
 	Sealed    []byte // its text, sealed as AboutSecret; empty: it is a public key
 	PublicKey string
 	Last4     string // the last characters of the text, for people; empty when it is short
 	SetAt     time.Time
 	ExpiresAt time.Time // zero: never
-	Unseen    bool      // the provider brought it, and no operator has seen it yet: it is shown once
+	Unseen    bool      // the provider sent it, and it was not shown to an operator yet: that happens once
 
 	unknown unknown
 }
 
-// Key lets whoever has its text call the operators' API.
+// Key is a key of the operators' API.
 type Key struct {
 	ID        string            `audit:"-"` // key_ and random characters of base64url
 	Name      string            `audit:"name"`
@@ -163,9 +163,9 @@ type Key struct {
 
 // TriggerSecrets are the secrets of a trigger node: the record in SecretsBucket, which an ingress may not read.
 type TriggerSecrets struct {
-	Tokens        []Token // which of them work is what the workflow's record says
+	Tokens        []Token // the workflow's record says which of them are valid
 	SamplePayload []byte  // one JSON text; nil: none is configured
-	// Sealed is all of the above, sealed as AboutTrigger, in their place; empty: they are in clear.
+	// Sealed replaces the fields above by their encryption, sealed as AboutTrigger. Empty: they are in clear.
 	Sealed []byte
 
 	unknown unknown
@@ -179,7 +179,7 @@ type Token struct {
 	unknown unknown
 }
 
-// unknown are the fields of a record that only a later version knows. They stay when this one changes the record.
+// unknown holds the fields of a record that only a later version knows. They survive a change by this version.
 type unknown []byte
 
 // Clone returns a copy that shares nothing that may be changed.
@@ -231,7 +231,7 @@ func (s *Sender) Live(now time.Time) (live []SenderSecret) {
 
 // Record is a record of the registry: *Account, *Workflow, *Key, Plans or *TriggerSecrets.
 type Record interface {
-	// Encode is the record as it is stored. Equal records have equal encodings.
+	// Encode returns the stored form of the record. Equal records have equal encodings.
 	Encode() ([]byte, error)
 }
 

@@ -1,8 +1,8 @@
 // Package registry is the domain of who may start executions: accounts, plans, workflows, trigger
 // nodes and their tokens; and the Snapshot of it that an ingress reads without a lock.
 //
-// The records live in a JetStream KV bucket, the source of truth. Package edit changes them; package
-// agree brings every change, in order, to every process, and knows when all of them have applied it.
+// The records live in a JetStream KV bucket, the source of truth. Package edit changes them. Package
+// agree delivers every change, in order, to every process, and waits until all of them have applied it.
 //
 // The tokens themselves, and the sample payloads, are in a second bucket that
 // ingress may not read. In the first there are only hashes.
@@ -41,8 +41,8 @@ const (
 // HeaderAudit is the header of a stored record that says who changed it, and what: see package edit.
 const HeaderAudit = "Hookstart-Audit"
 
-// Change is one record of the registry as it is since a revision. Exactly one of the
-// records, or of the deleted IDs, is set.
+// Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one of these fields
+// is set.
 type Change struct {
 	Revision uint64
 	// At is when the server stored it.
@@ -51,7 +51,7 @@ type Change struct {
 	Plans    Plans // not nil, but perhaps empty
 	Account  *Account
 	Workflow *Workflow
-	APIKey   *Key // only operators' programs look at it
+	APIKey   *Key // ingresses ignore it
 
 	DeletedAccount  string
 	DeletedWorkflow string

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// What is sealed is sealed as one of these, so that no box can be put in another one's place.
+// Every box is sealed for one of these purposes, so that one box cannot replace another.
 
 // AboutTrigger is what the tokens and the sample payload of a node are sealed as.
 func AboutTrigger(workflowID, nodeID string) string { return "trigger:" + workflowID + "." + nodeID }
@@ -66,7 +66,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	return config, nil
 }
 
-// compileSender makes the sender of a node.
+// compileSender decrypts and compiles the sender of a node.
 func compileSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (*sender.Sender, error) {
 	config, err := OpenSender(keys, workflowID, nodeID, record)
 	if err != nil {

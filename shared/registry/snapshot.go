@@ -12,8 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Webhook is a workflow as a request needs it. It is never changed: a new one
-// takes its place.
+// Webhook is what a request needs to know of a workflow. It is immutable: a change replaces it.
 type Webhook struct {
 	ID         string
 	AccountID  string
@@ -24,25 +23,26 @@ type Webhook struct {
 	Nodes      []Node
 }
 
-// Node is a webhook trigger node as a request needs it.
+// Node is what a request needs to know of a webhook trigger node.
 type Node struct {
 	ID     string
 	Tokens []NodeToken
-	// Sender is who calls the node; nil: only the token is known, unless Unusable says otherwise.
+	// Sender verifies the node's requests. nil: the token alone decides, unless Unusable is set.
 	Sender *sender.Sender
-	// Unusable is why the node's sender cannot be used: its secrets cannot be opened here. Nothing may pass.
+	// Unusable is why requests of the node cannot be verified: this process cannot decrypt its sender's secrets. Such a
+	// node must refuse every request.
 	Unusable error
 }
 
 // View is all that a request needs to know of its workflow.
 type View struct {
 	Workflow *Webhook
-	Plan     *Plan // nil: the account or its plan is not known; as a plan that allows nothing
-	// WithinPlan says whether the workflow is among those that the plan lets be active.
+	Plan     *Plan // nil: the account or its plan is unknown, and nothing is allowed
+	// WithinPlan reports whether the plan lets the workflow be active.
 	WithinPlan bool
 }
 
-// PlanHasWebhooks says whether the plan has webhook triggers at all.
+// PlanHasWebhooks reports whether the plan has webhook triggers.
 func (v View) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
 // Limit is the rate limit in force.
@@ -53,42 +53,40 @@ func (v View) Limit() RateLimit {
 	return v.Plan.RateLimit
 }
 
-// account is an account as a request needs it. It is never changed.
+// account is what a request needs to know of an account. It is immutable.
 type account struct {
 	plan *Plan
 	// allowed are the workflows that the plan lets be active; nil: all.
 	allowed map[string]struct{}
 }
 
-// Snapshot is the registry in memory. Lookup takes no lock. A bucket that was made anew, or
-// restored, is loaded beside what is looked up, and takes its place at once.
+// Snapshot is the registry in memory. Lookup takes no lock. When the bucket was recreated or restored, a new copy is
+// loaded beside the current one, and then replaces it as a whole.
 type Snapshot struct {
-	current atomic.Pointer[tables] // what is looked up
+	current atomic.Pointer[tables] // Lookup reads it
 
 	mu      sync.Mutex
-	filling *tables // what changes are applied to: current, unless it is loaded anew
+	filling *tables // changes are applied to it: current, except while another copy is loaded
 	keys    *seal.Keys
 }
 
-// tables are the records of one snapshot. The maps that are looked up are split into shards,
-// and a change replaces its shard. That costs a writer a copy of one shard, about 10 µs at a
-// million workflows, and a reader nothing.
+// tables are the records of one snapshot. Lookup's maps are split into shards, and a change replaces the shard of its
+// key: a write copies one shard, about 10 µs with a million workflows, and a read takes no lock.
 type tables struct {
 	workflows shards[*Webhook]
 	accounts  shards[*account]
 
-	// What the writer knows beyond that, guarded by Snapshot.mu. Lookup does not read it.
+	// For writers only, guarded by Snapshot.mu. Lookup does not read these.
 	loading bool
 	plans   Plans
 	planOf  map[string]string           // account → plan ID
 	active  map[string]map[string]int64 // account → active workflow → transition
-	// unusable are the workflows that have a node whose sender cannot be used, and why.
+	// unusable has the workflows with an unusable sender, and why it is (see Node.Unusable).
 	unusable map[string]error
 	keys     *seal.Keys // open senders' secrets
 }
 
-// NewSnapshot is an empty one that waits for its first records. Until Loaded nothing is
-// found in it.
+// NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called.
 func NewSnapshot() *Snapshot {
 	return NewSealedSnapshot(nil)
 }
@@ -139,7 +137,7 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	return count
 }
 
-// Unusable says why a sender cannot be used, if there is one: of one workflow of those, and how many there are.
+// Unusable counts the workflows with an unusable sender, and returns the reason of one of them.
 func (s *Snapshot) Unusable() (count int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +228,7 @@ func (t *tables) loaded() {
 	for accountID := range t.planOf {
 		t.refresh(accountID)
 	}
-	t.accounts.publish() // first: whoever finds a workflow finds its account
+	t.accounts.publish() // first: a lookup that finds a workflow must find its account
 	t.workflows.publish()
 }
 
@@ -238,8 +236,8 @@ func (t *tables) setWorkflow(w *Webhook) {
 	if before, existed := t.workflows.last(w.ID); existed && before.AccountID != w.AccountID {
 		t.setActive(before, false)
 	}
-	// Whoever finds an active one finds that its plan allows it: the account is first when
-	// it is switched on, and last when it is switched off.
+	// A lookup that finds an active workflow must find it within its plan. So the account is updated before an activation,
+	// and after a deactivation.
 	if w.Active {
 		t.setActive(w, true)
 	}
@@ -270,8 +268,7 @@ func (t *tables) setActive(w *Webhook, active bool) {
 	t.refresh(w.AccountID)
 }
 
-// refresh works out anew which of an account's workflows the plan lets be active:
-// those that were activated first.
+// refresh recomputes which workflows of an account the plan lets be active: those that were activated first.
 func (t *tables) refresh(accountID string) {
 	planID, exists := t.planOf[accountID]
 	if t.loading || !exists {
@@ -298,10 +295,10 @@ func (t *tables) refresh(accountID string) {
 	t.accounts.set(accountID, a)
 }
 
-// webhookOf is what a request needs of a workflow.
+// webhookOf makes a Webhook of a workflow's record.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token: those are one piece of memory. Names that many workflows share are
-	// kept once.
+	// Most workflows have one node with one token: they take one allocation. Strings that many workflows share are stored
+	// once.
 	whole := &struct {
 		Webhook
 		node  [1]Node
@@ -316,9 +313,9 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	delete(t.unusable, w.ID)
 	for _, trigger := range r.Triggers {
 		node := Node{ID: shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
-		tokens = nil // the next node has its own
+		tokens = nil // the room is for the first node
 		if trigger.Sender != nil {
-			// Once for each revision, and not for each request.
+			// Compiled once per revision, and not per request.
 			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, trigger.Sender); node.Unusable != nil {
 				t.unusable[w.ID] = node.Unusable
 			}
@@ -328,7 +325,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	return w
 }
 
-// shared is a text that is kept once, however many are equal to it.
+// shared interns a string.
 func shared(text string) string { return unique.Make(text).Value() }
 
 const shardCount = 4096
@@ -336,7 +333,7 @@ const shardCount = 4096
 // shards is a map for many readers and one writer.
 type shards[V any] struct {
 	seed      maphash.Seed
-	published atomic.Bool // until then the maps are filled in place, and only the writer may look
+	published atomic.Bool // before that, the writer fills the maps in place, and readers find nothing
 	shard     [shardCount]atomic.Pointer[map[string]V]
 }
 
@@ -358,7 +355,7 @@ func (s *shards[V]) get(key string) (v V, found bool) {
 	return s.last(key)
 }
 
-// last is what the writer has set.
+// last returns the writer's value, published or not.
 func (s *shards[V]) last(key string) (V, bool) {
 	v, found := (*s.of(key).Load())[key]
 	return v, found

@@ -10,7 +10,7 @@ import (
 // TokenPrefix begins every token, so that a leaked one is recognised.
 const TokenPrefix = "hst_"
 
-// TokenHash is the SHA-256 of a token's text: all that ingress knows of it.
+// TokenHash is the SHA-256 of a token's text. The ingress knows tokens by their hashes only.
 type TokenHash [sha256.Size]byte
 
 // NewToken makes a token: 256 random bits, URL-safe.
@@ -23,5 +23,5 @@ func NewToken() string {
 // HashToken is the hash of a token, of any text.
 func HashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }
 
-// ID names a token where the token itself must not be seen: 16 hex digits.
+// ID identifies a token where its text must not appear: 16 hex digits.
 func (h TokenHash) ID() string { return hex.EncodeToString(h[:8]) }

@@ -10,9 +10,9 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// The records' form in NATS. Nothing else of this package knows it.
+// The encoding of records in NATS. No other file of this package knows it.
 
-// marshal makes equal messages equal bytes.
+// marshal is deterministic: equal messages have equal encodings.
 var marshal = proto.MarshalOptions{Deterministic: true}
 
 // Encode implements Record.
@@ -111,7 +111,7 @@ func DecodeWorkflow(data []byte) (*Workflow, error) {
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
-				continue // opens nothing
+				continue // not a hash: no token can match it
 			}
 			one := NodeToken{Hash: TokenHash(token.GetSha256())}
 			if token.GetExpiresAt() != nil {
@@ -207,7 +207,7 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	return s, nil
 }
 
-// into gives a message the fields that this version does not know.
+// into adds the fields that this version does not know to a message.
 func (u unknown) into(m proto.Message) {
 	if len(u) > 0 {
 		m.ProtoReflect().SetUnknown([]byte(u))

@@ -27,32 +27,28 @@ func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
 type Sink interface {
 	// Apply takes one change. Revisions only grow, until Reset.
 	Apply(c registry.Change)
-	// Loaded says that all that was there at the beginning has been applied.
+	// Loaded is called once the records that existed at the start are applied.
 	Loaded()
-	// Reset says that the bucket is another one, or was restored: everything is loaded
-	// anew. What is applied from now on replaces all that was applied before, at the next
-	// Loaded; until then the old records can still be read.
+	// Reset is called when the bucket was recreated or restored: all its records follow. They replace the old records at
+	// the next Loaded; until then the old ones can still be read.
 	Reset()
 }
 
-// ErrNotCurrent means that it is not certain now that what is known of the registry is what
-// is in force. The same call can succeed a moment later.
+// ErrNotCurrent means that this process's copy of the registry may be stale. The same call can succeed a moment later.
 var ErrNotCurrent = errors.New("the registry is not known to be current")
 
-// Follower brings the registry's changes to a sink, and knows how far it is.
+// Follower applies the registry's changes to a sink, and knows the last revision that it has applied.
 //
-// It notices that the bucket is not the one that it has followed: created anew, or restored
-// from an older copy, so that revisions that were applied do not exist. Then it loads
-// everything anew. It waits for relyFor before it believes so. For one thing a cluster may
-// say so for a moment while it changes its leader; for another nobody relies on a lease
-// from before when the first process can change the restored registry.
+// It detects that the bucket was recreated, or restored from an older copy, and then reloads everything. It waits for
+// relyFor first, for two reasons: a cluster may report such a bucket for a moment while it elects a leader, and all
+// leases on the old bucket must have expired before the first process can change the new one.
 type Follower struct {
 	js   jetstream.JetStream
 	sink Sink
 	log  logrus.FieldLogger
 
 	stop context.CancelFunc
-	anew chan struct{} // holds one value when the consumer is to be made anew
+	anew chan struct{} // holds one value when the consumer is to be recreated
 
 	applying  sync.Mutex // held while the sink works, and taken before mu
 	serial    int        // of the consumer whose messages are applied; guarded by applying
@@ -60,19 +56,18 @@ type Follower struct {
 
 	mu       sync.Mutex
 	created  time.Time // when the bucket that is followed was created
-	target   uint64    // loaded once the revision is at least this
+	target   uint64    // the revision from which on the sink is loaded
 	loaded   bool
 	revision uint64
 	storedAt time.Time // when the server stored that revision; zero: not known
-	// rewritten is set when the last revision turned out to be another message by now.
+	// rewritten is set when the stream holds another message at the last applied revision.
 	rewritten bool
-	differs   time.Time     // since when another bucket than the one that is followed is seen; zero: it is the same
+	differs   time.Time     // since when the stream is another bucket than the followed one; zero: it is the same
 	moved     chan struct{} // closed and replaced when the fields above change
 }
 
-// Follow loads the registry into sink and keeps it up to date until Stop. The bucket
-// must exist. It survives lost connections, restarted servers and a bucket that is created
-// anew; ctx bounds only how long it waits for a cluster that does not answer yet.
+// Follow loads the registry into sink and keeps it up to date until Stop. The bucket must exist. Follow survives lost
+// connections, restarted servers and a recreated bucket. ctx bounds only the wait for a cluster that does not answer yet.
 func Follow(ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.FieldLogger) (*Follower, error) {
 	f := &Follower{js: js, sink: sink, log: log, anew: make(chan struct{}, 1), moved: make(chan struct{})}
 	var consumer jetstream.Consumer
@@ -97,21 +92,21 @@ func Follow(ctx context.Context, js jetstream.JetStream, sink Sink, log logrus.F
 // Stop ends following.
 func (f *Follower) Stop() { f.stop() }
 
-// begin sets out to load a bucket from its beginning.
+// begin starts to load a bucket from its first message.
 func (f *Follower) begin(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.created, f.target = info.Created, info.State.LastSeq
 	f.loaded, f.revision, f.storedAt = false, 0, time.Time{}
 	f.rewritten, f.differs = false, time.Time{}
-	if info.State.Msgs == 0 { // nothing will come that could say so
+	if info.State.Msgs == 0 { // no message will arrive that completes the load
 		f.revision = info.State.LastSeq
 		f.finishLoading()
 	}
 	f.hasMoved()
 }
 
-// hasMoved wakes who waits for a change of the fields that mu guards.
+// hasMoved wakes the goroutines that wait for a change of the fields that mu guards.
 func (f *Follower) hasMoved() {
 	close(f.moved)
 	f.moved = make(chan struct{})
@@ -122,8 +117,7 @@ func (f *Follower) finishLoading() {
 	f.loaded = true
 }
 
-// run applies what consumer delivers, and makes another one whenever that fails, until the
-// context ends.
+// run applies the consumer's messages, and recreates the consumer after a failure, until the context ends.
 func (f *Follower) run(ctx context.Context, consumer jetstream.Consumer) {
 	connected := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(connected)
@@ -148,10 +142,10 @@ func (f *Follower) run(ctx context.Context, consumer jetstream.Consumer) {
 	}
 }
 
-// errReconnected means that the connection was lost, perhaps with an answer, and is back.
+// errReconnected means that the connection was lost and is back; an answer may have been lost with it.
 var errReconnected = errors.New("the connection to NATS was lost and is back")
 
-// nextConsumer is createConsumer, but does not wait for an answer that was lost.
+// nextConsumer is createConsumer, but gives up when the connection is lost, since the answer may be lost, too.
 func (f *Follower) nextConsumer(ctx context.Context, connected <-chan nats.Status) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, retry.AskTimeout)
 	defer cancel()
@@ -172,7 +166,7 @@ func (f *Follower) nextConsumer(ctx context.Context, connected <-chan nats.Statu
 	}
 }
 
-// rest pauses after a failed attempt. It says whether the connection came back meanwhile.
+// rest pauses after a failed attempt. It reports whether the connection was re-established meanwhile.
 func (f *Follower) rest(ctx context.Context, connected <-chan nats.Status, attempt int) (reconnected bool) {
 	ctx, cancel := context.WithTimeout(ctx, retry.Backoff(attempt))
 	defer cancel()
@@ -184,8 +178,8 @@ func (f *Follower) rest(ctx context.Context, connected <-chan nats.Status, attem
 	}
 }
 
-// createConsumer makes a consumer that delivers what is not applied yet. It begins with
-// the message that was applied last, if that is still stored: see apply.
+// createConsumer creates a consumer of the messages that are not applied yet. It begins with the message that was
+// applied last, if that is still stored: see apply.
 func (f *Follower) createConsumer(ctx context.Context) (jetstream.Consumer, error) {
 	config := jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
@@ -199,8 +193,7 @@ func (f *Follower) createConsumer(ctx context.Context) (jetstream.Consumer, erro
 	return f.js.CreateConsumer(ctx, registry.Stream, config)
 }
 
-// consume applies what a consumer delivers until that fails, or the connection was lost
-// and is back, or the context ends.
+// consume applies a consumer's messages until it fails, the connection was lost and is back, or the context ends.
 func (f *Follower) consume(ctx context.Context, consumer jetstream.Consumer, connected <-chan nats.Status) {
 	defer f.deleteConsumer(ctx, consumer.CachedInfo().Name)
 	f.applying.Lock()
@@ -209,7 +202,7 @@ func (f *Follower) consume(ctx context.Context, consumer jetstream.Consumer, con
 	serial := f.serial
 	f.applying.Unlock()
 	select {
-	case <-f.anew: // that was about the one before
+	case <-f.anew: // it was meant for the previous consumer
 	default:
 	}
 
@@ -234,8 +227,7 @@ func (f *Follower) consume(ctx context.Context, consumer jetstream.Consumer, con
 	}
 }
 
-// deleteConsumer deletes a consumer that is not needed any more. If that fails, the server
-// does after some minutes.
+// deleteConsumer deletes a consumer that is no longer needed. If that fails, the server deletes it after some minutes.
 func (f *Follower) deleteConsumer(ctx context.Context, name string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retry.AskTimeout)
@@ -244,7 +236,7 @@ func (f *Follower) deleteConsumer(ctx context.Context, name string) {
 	}()
 }
 
-// makeAnew has the consumer made anew.
+// makeAnew makes run recreate the consumer.
 func (f *Follower) makeAnew() {
 	select {
 	case f.anew <- struct{}{}:
@@ -257,7 +249,7 @@ func (f *Follower) handle(serial int, msg jetstream.Msg) {
 	f.applying.Lock()
 	defer f.applying.Unlock()
 	if serial != f.serial {
-		return // another one has taken over
+		return // the message of an earlier consumer
 	}
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -266,7 +258,7 @@ func (f *Follower) handle(serial int, msg jetstream.Msg) {
 	}
 	f.delivered++
 	if meta.Sequence.Consumer != f.delivered {
-		f.serial++ // one got lost on its way: nothing after it counts
+		f.serial++ // a message was lost: ignore all later messages of this consumer
 		f.makeAnew()
 		return
 	}
@@ -292,7 +284,7 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	operation := msg.Headers().Get("KV-Operation")
 	change, err := registry.DecodeChange(msg.Subject(), operation == "DEL" || operation == "PURGE", meta.Sequence.Stream, meta.Timestamp, msg.Data())
 	if err != nil {
-		// The record as it was before stays in force: one bad record must not stop all others.
+		// The previous revision of the record stays in force: one bad record must not stop all others.
 		f.log.WithError(err).WithField("subject", msg.Subject()).Error("a registry record cannot be read; it was left out")
 	} else {
 		f.sink.Apply(change)
@@ -301,14 +293,14 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision, f.storedAt = meta.Sequence.Stream, meta.Timestamp
-	// The bucket's newest message may be gone by now; then nothing pending says it.
+	// The bucket's newest message may have been deleted; then the end is known by nothing being pending.
 	if !f.loaded && (f.revision >= f.target || meta.NumPending == 0) {
 		f.finishLoading()
 	}
 	f.hasMoved()
 }
 
-// Revision is how far the sink is.
+// Revision is the last revision that the sink has applied.
 func (f *Follower) Revision() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -322,17 +314,17 @@ func (f *Follower) untilMoved() <-chan struct{} {
 	return f.moved
 }
 
-// waitLoaded waits until all that was there at the beginning is applied.
+// waitLoaded waits until the records that existed at the start are applied.
 func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0) }
 
-// CatchUp waits until the sink has applied all that is stored now. It fails with
-// ErrNotCurrent while it is not certain that the bucket is the one that is followed.
+// CatchUp waits until the sink has applied everything that is stored now. It fails with ErrNotCurrent while the bucket
+// may not be the followed one.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	_, err := f.catchUp(ctx)
 	return err
 }
 
-// catchUp is CatchUp. It returns the servers that store the registry, as the one that answered knows them.
+// catchUp is CatchUp. It also returns the servers that store the registry, as described by the server that answered.
 func (f *Follower) catchUp(ctx context.Context) (*jetstream.ClusterInfo, error) {
 	revision := f.Revision() // before the question: more may be stored, and applied, after the answer
 	s, err := f.js.Stream(ctx, registry.Stream)
@@ -346,8 +338,8 @@ func (f *Follower) catchUp(ctx context.Context) (*jetstream.ClusterInfo, error) 
 	return info.Cluster, f.Wait(ctx, info.State.LastSeq)
 }
 
-// recognise says whether a bucket is the one that is followed, of which a revision was
-// applied when it was looked at. Of another one, everything is loaded anew.
+// recognise reports whether a bucket is the followed one, of which revision was applied when the bucket was looked up. If
+// it is another one, everything is reloaded.
 func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
@@ -368,7 +360,7 @@ func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error 
 	return nil
 }
 
-// loadAnew loads another bucket than the one that was followed.
+// loadAnew switches to another bucket.
 func (f *Follower) loadAnew(info *jetstream.StreamInfo) {
 	f.applying.Lock()
 	defer f.applying.Unlock()

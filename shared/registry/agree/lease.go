@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lease says whether what a follower has applied can be relied on: whether it was, a
-// moment ago, all that there is. A process that was frozen, or cut from NATS, finds its
-// lease run out when it goes on, and does not answer from what it knew before.
+// Lease says whether a follower's copy of the registry is current: whether it was complete less than relyFor ago. The
+// lease of a process that was frozen, or disconnected from NATS, expires, so that the process does not answer from a
+// stale copy.
 type Lease struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -26,7 +26,7 @@ type Lease struct {
 	done chan struct{}
 }
 
-// NewLease renews a lease until Stop. The follower must be up to date now.
+// NewLease starts a lease and renews it until Stop. The follower must have caught up.
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{nc: nc, follower: f, origin: time.Now(), renewed: make(chan struct{}), stop: stop, done: make(chan struct{})}
@@ -41,11 +41,10 @@ func (l *Lease) Stop() {
 	<-l.done
 }
 
-// Holds says whether the follower's state can be relied on now. It does not wait.
+// Holds reports whether the lease is valid now. It does not wait.
 func (l *Lease) Holds(now time.Time) bool { return int64(now.Sub(l.origin)) < l.until.Load() }
 
-// Valid is Holds, but when the lease has run out it waits a little for its renewal, unless
-// NATS is away.
+// Valid is Holds, but it waits a little for the renewal of an expired lease, unless the connection to NATS is lost.
 func (l *Lease) Valid(now time.Time) bool {
 	if l.Holds(now) {
 		return true
@@ -68,7 +67,7 @@ func (l *Lease) Valid(now time.Time) bool {
 	return false
 }
 
-// Age is how long ago the follower was last known to have applied all that there was.
+// Age is the time since the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.origin) - time.Duration(l.until.Load()) + relyFor
 }
@@ -92,8 +91,8 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// renew asks what there is. The lease counts from before the question. It says whether to
-// ask again at once: the answer may have been lost with the connection, which is back.
+// renew asks NATS for the newest revision. The lease begins when the question is sent. renew reports whether to ask again
+// at once: the connection was lost, perhaps with the answer, and is back.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
@@ -122,9 +121,9 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	return false
 }
 
-// leads says whether the leader of a stream that described its servers was heard by a majority of them, itself
-// included, so recently that they do not elect another one while a lease runs that is renewed now. A leader that was cut
-// from the others does not know it, and answers for up to 10 s.
+// leads reports whether a majority of a stream's servers, the leader included, has replied to the leader so recently
+// that they elect no other leader while a lease that is renewed now is valid. A leader that is partitioned from the others
+// does not know it, and still answers for up to 10 s.
 func leads(servers *jetstream.ClusterInfo) bool {
 	if servers == nil { // one server alone
 		return true

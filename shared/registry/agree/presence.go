@@ -12,17 +12,16 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// presenceSubject is where every process that follows the registry says how far it is.
+// presenceSubject is where every process that follows the registry announces the revision that it has applied.
 const presenceSubject = "hookstart.presence"
 
-// The roles of those who announce themselves.
+// The roles of processes that announce themselves.
 const (
 	RoleIngress  = "ingress"
 	RoleExecutor = "executor"
 )
 
-// Announcer tells the others that this process lives, and which revision of the
-// registry it has applied.
+// Announcer tells the other processes that this one is alive, and which revision of the registry it has applied.
 type Announcer struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -33,12 +32,11 @@ type Announcer struct {
 	done chan struct{}
 }
 
-// Announce makes this process one that changes wait for, and returns when what the
-// follower has applied is surely what is in force: from here on the process may
-// answer from it. settings is nil but for an ingress.
+// Announce makes this process part of the barrier: changes wait for it. It returns when the follower's copy is current;
+// then the process may answer from it. settings is for an ingress, and nil otherwise.
 //
-// The order matters. A change that was stored before the announcement is in the
-// registry that is read after it; whoever makes a change later has heard of us.
+// The order matters. A change that was stored before the announcement is in the registry that is read after it, and
+// the barrier of a later change includes this process.
 func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, log logrus.FieldLogger) (*Announcer, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
@@ -48,7 +46,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
 		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings},
 	}
-	// A server that restarts loses what was said before: it is said again until it surely was heard.
+	// A server that restarts loses the announcement, so it is repeated until it surely was delivered.
 	heard := func(ctx context.Context) error {
 		if err := a.say(); err != nil {
 			return err
@@ -56,7 +54,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		return nc.FlushWithContext(ctx)
 	}
 	err := retry.Ask(ctx, heard)
-	go a.run(running) // from now on: to catch up may take longer than lifetime
+	go a.run(running) // heartbeats begin now: catching up may take longer than lifetime
 	if err == nil {
 		err = retry.Ask(ctx, f.CatchUp)
 	}
@@ -67,13 +65,13 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 	return a, nil
 }
 
-// Stop says goodbye: nobody need wait for this process any more.
+// Stop leaves the barrier: changes no longer wait for this process.
 func (a *Announcer) Stop() {
 	a.stop()
 	<-a.done
 	a.self.leaving = true
 	a.sayAgain()
-	_ = a.nc.FlushTimeout(time.Second) // a goodbye that is not heard costs the others a wait, nothing more
+	_ = a.nc.FlushTimeout(time.Second) // if the message is lost, changes wait for lifetime
 }
 
 func (a *Announcer) run(ctx context.Context) {
@@ -101,7 +99,7 @@ func (a *Announcer) say() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// sayAgain is say, when the next heartbeat makes up for one that failed.
+// sayAgain is say, but ignores an error: the next heartbeat makes up for it.
 func (a *Announcer) sayAgain() {
 	if err := a.say(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Roll knows which processes follow the registry, and how far each is.
+// Roll knows which processes follow the registry, and which revision each has applied.
 type Roll struct {
 	nc   *nats.Conn
 	self string
@@ -20,10 +20,10 @@ type Roll struct {
 
 	mu         sync.Mutex
 	members    map[string]member
-	echo       uint64 // the last number heard back
-	asked      uint64 // the last number asked
+	echo       uint64 // the last number received back
+	asked      uint64 // the last number sent
 	changed    chan struct{}
-	since      time.Time // listening without a gap
+	since      time.Time // subscribed without a gap since then
 	reconnects uint64    // of nc, when since was set
 }
 
@@ -32,14 +32,13 @@ type member struct {
 	heard time.Time
 }
 
-// CallRoll begins to listen, and returns when every process that is connected has had time to
-// announce itself.
+// CallRoll subscribes to the announcements, and returns when every connected process has had time to announce itself.
 func CallRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
 	return callRoll(ctx, nc, time.Now())
 }
 
-// CallFirstRoll is CallRoll where no process can have followed the registry in the last 3 s: the
-// caller has just started NATS itself. Its first change need not wait for those who were cut off.
+// CallFirstRoll is CallRoll for a caller that has just started NATS itself, so that no process can have followed the
+// registry in the last 3 s. Its first change need not wait for disconnected processes.
 func CallFirstRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
 	return callRoll(ctx, nc, time.Time{})
 }
@@ -87,8 +86,7 @@ func (r *Roll) hear(msg *nats.Msg) {
 	r.changed = make(chan struct{})
 }
 
-// LaggingError means that a change is stored, but not everybody who lives has said
-// in time that it is in force there.
+// LaggingError means that a change is stored, but not every live process has announced in time that it has applied it.
 type LaggingError struct {
 	Revision uint64
 	Behind   []string // role and instance ID
@@ -98,12 +96,12 @@ func (e *LaggingError) Error() string {
 	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision, strings.Join(e.Behind, ", "))
 }
 
-// Wait waits until every process that may answer requests has applied a revision. A roll that has begun, or
-// whose connection was lost, less than lifetime ago waits for the rest of it: until then a process that it has not
-// heard may rely on its lease. When the context ends before that, Wait returns a *LaggingError.
+// Wait waits until every process that may answer requests has applied a revision. If the roll started, or reconnected, less
+// than lifetime ago, Wait first waits for the rest of that time: until then the lease of a process that the roll has not
+// heard may still be valid. When the context ends before that, Wait returns a *LaggingError.
 func (r *Roll) Wait(ctx context.Context, revision uint64) error {
-	// An announcement that was made before the change may still be on its way to us. Our
-	// own message, sent now, comes after it.
+	// An announcement that was made before the change may not have arrived yet. Our own message, sent now, arrives
+	// after it.
 	r.mu.Lock()
 	r.asked++
 	number := r.asked
@@ -125,7 +123,7 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// Wake up, too, when the first of those behind is presumed dead.
+		// Also wake up when the first process that lags behind is presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -141,8 +139,8 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// behind lists who may answer requests and has not applied a revision, and how long that can be so at most for
-// the first of them. It forgets the dead.
+// behind lists the processes that may answer requests and have not applied a revision, and the longest time that the
+// first of them can stay in the list. It removes dead ones.
 func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
@@ -165,7 +163,7 @@ func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, ne
 	return list, next
 }
 
-// Ingress returns the settings of the ingresses that live, in no order.
+// Ingress returns the settings of the live ingresses, in no order.
 func (r *Roll) Ingress() []*IngressSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,16 +2,16 @@ package agree
 
 import "time"
 
-// The times that the argument of this package rests on; TestTimings has the inequalities between them.
+// The times that the argument of this package rests on. TestTimings checks the inequalities between them.
 const (
-	// heartbeat is how often a process says how far it is when nothing changes.
+	// heartbeat is the interval of a process's announcements while nothing changes.
 	heartbeat = 250 * time.Millisecond
-	// lifetime is how long changes wait for a process that was not heard.
+	// lifetime is the silence after which a process is presumed dead.
 	lifetime = 3 * time.Second
-	// forgetAfter is how long a process is remembered that fell silent without a goodbye. It may be cut from here only, and a
-	// change waits until its lease has surely run out.
+	// forgetAfter is how long a roll remembers a process that fell silent without a Stop. That process may be alive and only
+	// partitioned from this one, so a change waits until its lease has surely expired.
 	forgetAfter = 10 * time.Minute
-	// relyFor is how long a process may rely on what it has applied: the length of its lease.
+	// relyFor is the length of a lease: how long a process may answer from its copy of the registry.
 	relyFor = 2 * time.Second
 	// heardWithin is how recently a majority of the servers must have answered the registry's leader for its answer to renew a lease.
 	heardWithin = 2 * time.Second
@@ -22,10 +22,9 @@ const (
 	renewEvery = 500 * time.Millisecond
 	// renewWithin is how long one renewal may take.
 	renewWithin = relyFor / 2
-	// listenFor is how long a new roll listens before it is asked: everybody who lives is heard once.
+	// listenFor is how long a new roll collects announcements before its first use: every live process sends one.
 	listenFor = heartbeat + 100*time.Millisecond
-	// stallTimeout is how long a change that is stored may take to arrive. After it the consumer is
-	// made anew: what the server has sent into a dead connection counts as delivered, and does not
-	// come again.
+	// stallTimeout is how long a stored change may take to arrive. After it the consumer is recreated: messages that the
+	// server has sent into a dead connection count as delivered, and are not sent again.
 	stallTimeout = 300 * time.Millisecond
 )

@@ -8,26 +8,26 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// presence is what a process says of itself, or with an echo, asks itself.
+// presence is an announcement, or, with an echo, a message that a process sends to itself.
 type presence struct {
 	instance string
 	role     string
 	revision uint64
 	serving  bool
 	leaving  bool
-	echo     uint64           // not 0: the instance wants to hear its own message
+	echo     uint64           // not 0: the instance waits for its own message
 	settings *IngressSettings // of an ingress
 }
 
 // IngressSettings are the settings of an ingress that executors tell operators.
 type IngressSettings struct {
-	PublicURL         string // empty: it was told none
+	PublicURL         string // empty: not configured
 	MaxBodyBytes      int64
 	DeliveryIDHeaders []string
-	ProbeKey          []byte // see package probe; empty: it is older than that
+	ProbeKey          []byte // see package probe; empty: the ingress is of a version without probes
 }
 
-// The form of presence in NATS. Nothing else of this package knows it.
+// The encoding of presence in NATS. No other file of this package knows it.
 
 func (p presence) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
