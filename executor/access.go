@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// maxOIDCSession is how long the console's sessions last that began otherwise.
+// maxOIDCSession is the length of all other sessions of the console.
 const maxOIDCSession = 12 * time.Hour
 
 // oidc is the identity provider with which people sign in; nil: there is none.
@@ -52,7 +52,7 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 	return signin.NewOIDC(of), nil
 }
 
-// checkOrigins refuses what no browser would send as an Origin.
+// checkOrigins refuses origins that no browser would send.
 func (c *Config) checkOrigins() error {
 	for _, origin := range c.APIOrigins {
 		u, err := url.Parse(origin)

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// checks are what an executor cannot record, or answer operators, without. The recorder says for
-// itself when it has lost its consumer, or when a transaction fails.
+// checks are the conditions of readiness: without any of them an executor cannot record, or answer operators. The recorder
+// itself reports a lost consumer or a failing transaction.
 func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, records store.Store, c Config) []ops.Check {
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
@@ -28,8 +28,7 @@ func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, rec
 	}
 }
 
-// keepStreams makes a stream that was deleted anew. What was in it is gone, and nobody has to restart
-// anything.
+// keepStreams recreates a deleted stream. Its messages are lost, but no process has to be restarted.
 func keepStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
 	for _, name := range streams {
 		_, err := js.Stream(ctx, name)

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures an executor. The struct tags define the program's flags and their
-// defaults. A zero Config is not valid.
+// Config configures an executor. The struct tags define the program's flags and their defaults, which program.Parse fills in: a
+// zero Config is not valid, because 0 has a meaning for several flags.
 type Config struct {
 	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ensure creates what is kept in NATS, trying until the context ends: a cluster that has
-// just started has no leader yet. Settings that do not match are final.
+// ensure creates the streams and buckets, and retries until the context ends: a cluster that has just started has no
+// leader yet. Settings that conflict with existing ones are a permanent error.
 func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -64,7 +64,7 @@ var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
 // ensureStreams creates the streams, and the consumers that are the executor's to create.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
-	// First the one whose size is fixed: that of PROGRESS follows from the room that is left.
+	// EXECUTIONS first, because its size is fixed; that of PROGRESS depends on the room that is left.
 	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 	return nil
 }
 
-// ensureEvery is how often it is looked whether the registry is still there.
+// ensureEvery is the interval of checks that the registry's buckets exist.
 const ensureEvery = 3 * time.Second
 
-// keepRegistry calls ensure again and again: a bucket that NATS has lost is made anew, empty,
-// while this process runs. The other streams are looked after by keepStreams.
+// keepRegistry calls ensure regularly: a bucket that NATS has lost is recreated, empty, while this process runs. keepStreams
+// does the same for the other streams.
 func keepRegistry(ctx context.Context, log logrus.FieldLogger, ensure func(context.Context) error) {
 	tick := time.NewTicker(ensureEvery)
 	defer tick.Stop()

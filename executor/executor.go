@@ -35,7 +35,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// Run records and serves until the context ends, then finishes what is in flight and
+// Run records and serves until the context ends, then drains the requests in flight and
 // returns nil. Its errors are for people: one line that says what to do.
 func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
@@ -65,7 +65,7 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is an executor as a service. Its methods fill it in the order in which they are here.
+// executor is an executor as a service. Run calls its methods in the order in which they stand here.
 type executor struct {
 	*service.Service
 	config    Config
@@ -104,7 +104,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The parts that work in the background end before what they work on is closed.
+	// Background parts stop before the resources that they use are closed.
 	e.record(ctx)
 	e.maintain(ctx)
 	e.prune(ctx)
@@ -116,7 +116,7 @@ func (e *executor) run(ctx context.Context) error {
 	return e.Serve(ctx, e.server(handler), checks(e.NATS, e.JetStream, e.follower, e.records, e.config), nil, ready)
 }
 
-// connect connects to NATS, creates what is kept there, and opens the database.
+// connect connects to NATS, creates the streams and buckets, and opens the database.
 func (e *executor) connect(ctx context.Context) error {
 	if err := e.Connect(ctx); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (e *executor) connect(ctx context.Context) error {
 	return nil
 }
 
-// followRegistry loads the registry. After it, changes of the registry, by this executor too, wait for this process.
+// followRegistry loads the registry and joins the barrier: from then on changes of the registry wait for this process.
 func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	if e.follower, err = agree.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// watch begins to hear of changed records and of what waits in queues.
+// watch subscribes to changed records, and starts to poll the queues.
 func (e *executor) watch() (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (e *executor) watch() (err error) {
 	return nil
 }
 
-// handler answers operators. Event streams end with ctx.
+// handler makes the HTTP handler of the API and the console. Event streams end with ctx.
 func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	c := e.config
 	identities, err := c.oidc()
@@ -224,7 +224,7 @@ func (e *executor) record(ctx context.Context) {
 	}
 }
 
-// maintain begins what looks after queues, keys, dead letters and the registry.
+// maintain starts the background jobs for queues, keys, dead letters and the registry.
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
 	e.Go(ctx, e.keyring.Run)
@@ -236,12 +236,12 @@ func (e *executor) maintain(ctx context.Context) {
 			if err != nil || e.directory.Plans().Record != nil {
 				return err
 			}
-			return putPlans(ctx, e.editor, e.plans) // it was made anew
+			return putPlans(ctx, e.editor, e.plans) // the bucket was recreated
 		})
 	})
 }
 
-// server serves within the bounds of a connection.
+// server is the HTTP server, with the limits of a connection.
 func (e *executor) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
@@ -252,12 +252,12 @@ func (e *executor) server(handler http.Handler) *http.Server {
 	}
 }
 
-// minAdminToken is how long an admin token should be. A shorter one is only warned of: it may be
-// that of an installation that works.
+// minAdminToken is the recommended length of an admin token. A shorter one causes only a warning: existing installations
+// may have one.
 const minAdminToken = 16
 
-// apiAnd serves the API below /api/, and pages elsewhere. It is no ServeMux, which would
-// redirect what it takes for untidy before either sees it.
+// apiAnd serves the API below /api/, and pages elsewhere. It is not a ServeMux, because that redirects paths that it
+// considers unclean.
 func apiAnd(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
@@ -285,7 +285,7 @@ func openStore(ctx context.Context, url string, log logrus.FieldLogger) (store.S
 		if err == nil || errors.Is(err, postgres.ErrURL) {
 			return s, err
 		}
-		if why == nil || ctx.Err() == nil { // once the time is up, the error says no more than that
+		if why == nil || ctx.Err() == nil { // after the timeout, the error would say nothing but that
 			why = err
 		}
 		select {
@@ -296,7 +296,7 @@ func openStore(ctx context.Context, url string, log logrus.FieldLogger) (store.S
 	}
 }
 
-// opened keeps a nil driver from becoming a store that is not nil.
+// opened avoids an interface that is not nil and holds a nil driver.
 func opened[S store.Store](s S, err error) (store.Store, error) {
 	if err != nil {
 		return nil, err

@@ -35,8 +35,7 @@ func readPlans(path, defaultPlan string) (registry.Plans, error) {
 // planTimeout is how long one attempt to put the plan catalog in force may take.
 const planTimeout = 5 * time.Second
 
-// putPlans puts the catalog in force, trying until the context ends: NATS may be away for a
-// moment.
+// putPlans stores the catalog, and retries until the context ends: NATS may be unavailable for a moment.
 func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) error {
 	for {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
@@ -53,8 +52,8 @@ func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) er
 	}
 }
 
-// warnOfLostPlans says how many accounts have a plan that the catalog does not have: nothing
-// else tells an operator who left it out.
+// warnOfLostPlans logs how many accounts have a plan that is not in the catalog: an operator who left one out would not
+// notice otherwise.
 func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {

@@ -11,15 +11,15 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// A database that has one writer at a time records between two batches, so these keep what is recorded meanwhile from waiting
-	// for long: a batch has from pruneLeast to pruneBatch rows, fewer when one took longer than pruneTakes.
+	// A batch has from pruneLeast to pruneBatch rows, fewer when one took longer than pruneTakes: a database with a single
+	// writer can record only between two batches.
 	pruneBatch = 500
 	pruneLeast = 20
 	pruneTakes = 25 * time.Millisecond
 	prunePause = 20 * time.Millisecond
 )
 
-// nextLimit is how many rows are deleted at once after so many took so long.
+// nextLimit is the number of rows of the next batch, from the size and the duration of the last one.
 func nextLimit(limit int, took time.Duration) int {
 	switch {
 	case took > pruneTakes:
@@ -31,11 +31,11 @@ func nextLimit(limit int, took time.Duration) int {
 	}
 }
 
-// countsRetention is how long is kept what is counted by the minute. Reports stay in their
-// stream for a day, and must be known for longer.
+// countsRetention is how long counts per minute are kept, and the IDs of applied reports. A report stays in its stream for
+// a day, so its ID must be kept longer.
 const countsRetention = 7 * 24 * time.Hour
 
-// prune deletes what is past its retention, from now on.
+// prune starts to delete everything past its retention.
 func (e *executor) prune(ctx context.Context) {
 	records, c := e.records, e.config
 	e.pruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
@@ -55,14 +55,14 @@ func (e *executor) prune(ctx context.Context) {
 	}
 }
 
-// pruning begins to delete now and then, batch by batch.
+// pruning starts a goroutine that deletes in batches, regularly.
 func (e *executor) pruning(ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error)) {
 	e.Go(ctx, func(ctx context.Context) {
 		pruning(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
 	})
 }
 
-// pruning deletes now and then, batch by batch.
+// pruning deletes in batches, regularly, until the context ends.
 func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error)) {
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Config configures an ingress. The struct tags define the program's flags and their
-// defaults. A zero Config is not valid.
+// Config configures an ingress. The struct tags define the program's flags and their defaults, which program.Parse fills in: a
+// zero Config is not valid, because 0 has a meaning for several flags.
 type Config struct {
 	Addr    string `help:"Address of the webhook endpoint." default:":8080"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9090"`

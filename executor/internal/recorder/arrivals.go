@@ -8,14 +8,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// arrivals are the messages that this process has been given: those that wait for the next batch, and those of the batch
-// that is being recorded. It is safe for concurrent use.
+// arrivals holds the messages that were delivered to this process: those that wait for the next batch, and those of the
+// batch that is being recorded. It is safe for concurrent use.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting []arrival
 	batch   []arrival
 	ended   bool          // no more will come
-	moved   chan struct{} // closed at the next change of the others; nil: nobody waits for that
+	moved   chan struct{} // closed at the next change of the fields above; nil: no goroutine waits for it
 }
 
 // arrival is a message and when it came.
@@ -24,7 +24,7 @@ type arrival struct {
 	at  time.Time
 }
 
-// hasMoved is to be called with mu held.
+// hasMoved must be called with mu held.
 func (a *arrivals) hasMoved() {
 	if a.moved != nil {
 		close(a.moved)
@@ -32,7 +32,7 @@ func (a *arrivals) hasMoved() {
 	}
 }
 
-// untilMoved is to be called with mu held.
+// untilMoved must be called with mu held.
 func (a *arrivals) untilMoved() <-chan struct{} {
 	if a.moved == nil {
 		a.moved = make(chan struct{})
@@ -40,7 +40,7 @@ func (a *arrivals) untilMoved() <-chan struct{} {
 	return a.moved
 }
 
-// add takes messages. It never waits: room does, before more are fetched.
+// add adds messages. It never blocks: room does, before more are fetched.
 func (a *arrivals) add(messages ...jetstream.Msg) {
 	now := time.Now()
 	a.mu.Lock()
@@ -51,7 +51,7 @@ func (a *arrivals) add(messages ...jetstream.Msg) {
 	a.hasMoved()
 }
 
-// end says that no more will come.
+// end marks that no more messages will arrive.
 func (a *arrivals) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,8 +59,8 @@ func (a *arrivals) end() {
 	a.hasMoved()
 }
 
-// gather waits for a message and takes those that are there, at most maxBatch. It returns none when no more will come.
-// What it returned before is done.
+// gather waits for a message and returns those that have arrived, at most maxBatch; none after end. The messages that it
+// returned before count as done.
 func (a *arrivals) gather() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +102,7 @@ func (a *arrivals) room(ctx context.Context) {
 	}
 }
 
-// before are those that came before a time.
+// before returns the messages that arrived before a time.
 func (a *arrivals) before(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,8 +116,8 @@ func (a *arrivals) before(t time.Time) (messages []jetstream.Msg) {
 	return messages
 }
 
-// keepAlive tells the server of messages that wait for a slow database, so that they do not come again. It does not while the
-// database fails: another executor may reach it.
+// keepAlive sends heartbeats for messages that wait for a slow database, so that the server does not deliver them again. It
+// sends none while the database fails: another executor may reach it.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 	every := r.deliverAgain / 4
 	tick := time.NewTicker(every)
@@ -131,7 +131,7 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 				continue
 			}
 			for _, msg := range arrived.before(now.Add(-every)) {
-				_ = msg.InProgress() // one that gets lost, or comes after the acknowledgement: no harm
+				_ = msg.InProgress() // a lost heartbeat, or one after the acknowledgement, does no harm
 			}
 		}
 	}

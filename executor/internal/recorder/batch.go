@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// entry is one message on its way into the database.
+// entry is one message that is being recorded.
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
@@ -23,7 +23,7 @@ type entry struct {
 	record     store.Record // start, rejection
 	progress   execution.Progress
 	unreadable store.Unreadable
-	audit      []store.AuditEntry // whose deed a start is; of a sender's none
+	audit      []store.AuditEntry // the audit entry of a start that an operator asked for
 }
 
 // kind says what a message is. Entries are applied in this order.
@@ -36,18 +36,18 @@ const (
 	unreadable
 )
 
-// verdict is what became of an entry.
+// verdict is the result for an entry.
 type verdict int
 
 const (
-	undecided verdict = iota // the context ended first; the message comes again
+	undecided verdict = iota // the context ended first; the message is delivered again
 	recorded
 	putAside  // the database keeps it as a dead letter
 	suspected // the database refused it; it is tried again before it is put aside
 )
 
-// decode reads messages, and puts them in the order in which they are applied: a start comes
-// before the progress of its execution.
+// decode reads messages, and sorts them into the order in which they are applied: a start precedes the progress of its
+// execution.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.Time(now)
 	entries := make([]*entry, 0, len(messages))
@@ -74,10 +74,10 @@ func (e *entry) decode(now time.Time) {
 	e.take(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// executionID is that of the execution that a message is about, by its header.
+// executionID returns the execution ID in a message's header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
-// take makes an entry of what a message says.
+// take decodes a message into an entry.
 func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now time.Time) {
 	switch {
 	case event.Start != nil:
@@ -94,14 +94,14 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 	}
 }
 
-// aside is what is kept of an entry that is put aside.
+// aside makes the dead letter of an entry that is put aside.
 func (e *entry) aside(reason string) store.Unreadable {
 	return store.Unreadable{
 		StreamSequence: e.meta.Sequence.Stream, Subject: e.msg.Subject(), Reason: reason, At: store.Time(e.meta.Timestamp),
 	}
 }
 
-// batchOf is what entries say together.
+// batchOf combines entries into one batch for the store.
 func batchOf(entries []*entry) store.Batch {
 	var b store.Batch
 	for _, e := range entries {
@@ -163,7 +163,7 @@ func rejected(r *execution.Rejection, meta *jetstream.MsgMetadata, now time.Time
 	}
 }
 
-// orElse is the message's own time, or that of the server when it has none.
+// orElse returns the message's own time, or the server's if it has none.
 func orElse(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored

@@ -7,14 +7,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// applyTimeout bounds one transaction. A batch that takes longer is divided.
+// applyTimeout bounds one transaction. A batch that takes longer is split.
 const applyTimeout = 30 * time.Second
 
-// commit records entries and gives each its verdict. It tries until every entry has one or
-// the context ends: only an error that is the data's fault decides against an entry, and
-// only once it is alone in its transaction.
+// commit records entries and gives each its verdict. It retries until every entry has one or the context ends. It
+// refuses an entry only for an error that the entry's data caused, and only when the entry was alone in its transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
-	todo := [][]*entry{entries} // in order; what fails together is divided
+	todo := [][]*entry{entries} // in order; a batch that fails is split
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
 		applied, late, err := r.apply(ctx, batchOf(group))
@@ -54,7 +53,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. late says that it did not end in time.
+// apply runs one transaction. late reports that it exceeded applyTimeout.
 func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Applied, late bool, err error) {
 	defer r.database.expect(r.ackWait)()
 	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
@@ -66,15 +65,15 @@ func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Appl
 // settle gives the entries of a committed transaction their verdicts.
 func settle(group []*entry) {
 	for _, e := range group {
-		e.verdict = recorded // progress that came before its start, too: it is kept
+		e.verdict = recorded // progress that came before its start, too: the store keeps it until the start comes
 		if e.kind == unreadable {
 			e.verdict = putAside
 		}
 	}
 }
 
-// refuse decides about an entry that the database refused when it was alone: it is tried
-// again for a while, then put aside. If that is refused, too, it is tried for ever.
+// refuse decides about an entry that the database refused when it was alone: it is retried for a while, then put
+// aside. If the database refuses that, too, the entry is retried without end.
 func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
 	if e.kind == unreadable || !r.suspects.certain(e, time.Now()) {

@@ -14,16 +14,16 @@ import (
 // recorder's loops makes one attempt at a time.
 const maxBackoff = 5 * time.Second
 
-// backoff is the pause after so many failures in a row, and one more.
+// backoff is the pause after a number of consecutive failures.
 func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }
 
-// sayEvery bounds how often a fault that lasts is logged.
+// sayEvery is the minimum time between two log lines about a failure that lasts.
 const sayEvery = time.Minute
 
-// database is what all loops of a recorder know of the database: whether it works. It says so
-// in readiness and logs, however many loops fail and however often.
+// database tracks, for all loops of a recorder, whether the database works. It reports that once, in readiness and in the
+// log, however many loops fail and however often.
 type database struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter
@@ -32,11 +32,11 @@ type database struct {
 	mu       sync.Mutex
 	since    time.Time // of the first failure; zero: it works
 	attempts int       // failed ones since then
-	said     time.Time // the last line that it fails
-	told     bool      // there was such a line since it began to fail
+	said     time.Time // when the failure was last logged
+	told     bool      // the current failure was logged
 }
 
-// works notes that the database answered, whatever it said of the data.
+// works notes that the database answered, even if it refused the data.
 func (d *database) works() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +48,7 @@ func (d *database) works() {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// fails notes an attempt that failed through no fault of the data.
+// fails notes a failed attempt that the data did not cause.
 func (d *database) fails(err error) {
 	d.failures.Inc()
 	d.mu.Lock()
@@ -67,15 +67,15 @@ func (d *database) fails(err error) {
 		Warn("the database does not record; it is tried again for as long as it takes, and the stream keeps what is not recorded")
 }
 
-// isFailing says that the last attempt failed.
+// isFailing reports whether the last attempt failed.
 func (d *database) isFailing() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.since.IsZero()
 }
 
-// expect says that the recorder is not ready when a transaction takes longer than that. The
-// transaction's end calls done.
+// expect makes the recorder not ready if a transaction takes longer than a time. The caller calls done at the
+// transaction's end.
 func (d *database) expect(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false

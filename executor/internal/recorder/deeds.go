@@ -16,11 +16,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// What operators do with executions is in the audit without a second write, too. A start that somebody asked for carries
-// who that was, so it is stored with that or not at all; its record and its entry are one transaction. The entry has the
-// execution's ID: however often the message comes, it is there once.
+// Operators' actions on executions get into the audit without a second write, too. The start that an operator asked for
+// has the actor in a header, so that one is never stored without the other; the record and the audit entry are written in
+// one transaction. The entry's ID is made of the execution's, so that a redelivered message adds no second entry.
 
-// Actions of the audit that are no changes of the registry.
+// The actions in the audit that are not changes of the registry.
 const (
 	ActionRerun   = "execution.rerun"
 	ActionReplay  = "execution.replay"
@@ -41,8 +41,8 @@ func NoteActor(header nats.Header, by edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(by)}
 }
 
-// deedOf is what the audit says of a start that was recorded as r; none if it was a sender's. Only who it was is taken from
-// the header: what was done is what is recorded.
+// deedOf makes the audit entry of a start that was recorded as r; none if a sender caused it. Only the actor is taken from
+// the header; the action follows from the record.
 func deedOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.Rerun {
@@ -66,8 +66,8 @@ func deedOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry
 	return []store.AuditEntry{Deed(r.ID, at, by, action, r, changes...)}
 }
 
-// RequeueOf is the entry of a message that was put aside at a time and is recorded now, as r or as a report of r. Its ID
-// is made of what was put aside: whoever records it, and however often they try, it is there once.
+// RequeueOf is the audit entry of a message that was put aside at a time and is recorded now, as r or as a report of r.
+// Its ID is made of the message's key, so that repeated attempts add one entry only.
 func RequeueOf(letter string, aside, now time.Time, by edit.Actor, r store.Record) store.AuditEntry {
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
 	return Deed(id, now, by, ActionRequeue, r, edit.Changed{Field: FieldExecution, To: r.ID}, edit.Changed{Field: FieldDeadLetter, To: letter})

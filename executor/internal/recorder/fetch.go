@@ -32,12 +32,12 @@ func (r *Recorder) sources() []source {
 	return []source{{stream.Name, consumer}, {stream.ProgressName, consumer}}
 }
 
-// maxAhead is how many starts may wait before reports are held back.
+// maxAhead is the number of waiting starts from which on reports are delayed.
 const maxAhead = 2 * maxBatch
 
-// letStartsPass slows reports down while many starts wait, as after an outage of the database:
-// otherwise most would come before their starts, and more than can be kept. What it lets
-// through keeps a queue's reports from waiting for ever behind starts that never end. It says whether they wait.
+// letStartsPass delays reports while many starts wait, as after an outage of the database: otherwise most reports would be
+// read before their starts, more than the store keeps. It lets some through, so that a steady flow of starts does not
+// block reports for ever. It reports whether reports are to wait.
 func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
 	if from.stream != stream.ProgressName || r.startsWaiting.Load() <= maxAhead {
 		return false
@@ -49,21 +49,21 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 // watchEvery is how often a consumer's state is asked for.
 const watchEvery = 5 * time.Second
 
-// Messages are recorded as they come while they are few. While many come they are fetched in bursts, with a pause between two:
-// what comes in the pause costs the NATS server and the executor far less than if it was sent one by one, and so does one
+// At a low rate, messages are recorded as they arrive. At a high rate they are fetched in bursts with pauses between them:
+// messages that are sent together cost the NATS server and the executor far less than single ones, and so does one
 // transaction in place of several.
 const (
-	// few is how many messages are asked for at once while they are few.
+	// few is the number of messages in one request at a low rate.
 	few = 250
-	// manyPerSecond is at how many bursts begin. They end below a quarter of it.
+	// manyPerSecond is the rate from which on messages are fetched in bursts, until the rate is below a quarter of it.
 	manyPerSecond = 1_000
-	// burstPause is how much later a message is recorded for that, at most.
+	// burstPause is the pause between bursts, and so the longest delay that they add to a record.
 	burstPause = 50 * time.Millisecond
 	fewInBurst = int(manyPerSecond * burstPause / time.Second / 4)
 )
 
-// fetch passes messages on until the consumer fails or the context ends. Each request to the server ends by itself: to end one
-// early may lose messages on their way, which come again after deliverAgain.
+// fetch passes messages on until the consumer fails or the context ends. It lets each request to the server end by itself:
+// messages in flight may be lost when a request is ended early, and are delivered again only after deliverAgain.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
 	connection := r.connection()
 	config := from.consumer
@@ -109,7 +109,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request asks the server for messages and passes them on. It waits for more unless it is to be a burst.
+// request asks the server for messages and passes them on. Unless it is a burst, it waits for messages.
 func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.Consumer, most int, burst bool, arrived *arrivals) (n int, err error) {
 	var batch jetstream.MessageBatch
 	if burst {
@@ -132,7 +132,7 @@ func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.
 	return n, batch.Error()
 }
 
-// pass passes messages on, and notes what the last one says about those that wait.
+// pass passes messages on, and notes the number of waiting messages from the last one's metadata.
 func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals) {
 	if len(messages) == 0 {
 		return
@@ -143,7 +143,7 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 	arrived.add(messages...)
 }
 
-// lag notes how much of a stream is not recorded.
+// lag notes the number of messages of a stream that are not recorded.
 func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
 	if name == stream.Name {
@@ -156,8 +156,8 @@ func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// watch asks how much is not recorded yet, and how much there is. It lets the consumer be
-// made anew when it is gone, and after the connection was lost, so that it is rewound if the stream was taken back meanwhile.
+// watch polls the consumer's lag and the stream's size. It makes fetch start again when the consumer was deleted, and after
+// a reconnect, so that the consumer is rewound if the stream was taken back meanwhile.
 func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, anew func(why error), connection uint64) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)

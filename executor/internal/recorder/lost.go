@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// lostReason is what the record of an execution says whose start is gone.
+	// lostReason is the error of an execution whose start is lost.
 	lostReason = "its start was lost: the stream no longer has the message, after a power cut or a restored copy; nothing can run it"
-	// lostAfter is how long after the start, or after a connection is back, starts are looked for: the
-	// recorder catches up first, and a runner that has the message may finish.
+	// lostAfter is the delay of the search after the process started or reconnected: the recorder catches up first, and a
+	// runner that has the message may finish.
 	lostAfter = 10 * time.Second
-	// lostAgain is when a start that was not found is looked for again: a replica may lag behind.
+	// lostAgain is the delay of the second search for a start that was not found: a replica may lag behind.
 	lostAgain = 5 * time.Second
-	// lostAtOnce is how many messages are asked for at once.
+	// lostAtOnce is the number of concurrent requests for messages.
 	lostAtOnce = 8
 )
 
-// EndLost ends executions as failed whose starts the stream has lost: nobody would ever run them. It looks
-// for them now and whenever the connection to NATS is back, until the context ends.
+// EndLost marks executions as failed whose starts the stream has lost: no runner would ever get them. It looks for them now
+// and after each reconnect to NATS, until the context ends.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -111,8 +111,8 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	return nil
 }
 
-// findLost looks for the start of every execution that is not over. Those that are older than the stream's
-// messages are left: their starts have expired, and were not lost. It shows the starts that are there to runners.
+// findLost looks for the start of every unfinished execution, except those older than the stream's messages: their starts
+// have expired, and were not lost. It passes the starts that it finds to runners' notOver.
 func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time.Time, runners []*runners) (lost []store.Lost, err error) {
 	const page = 500
 	filter := store.Filter{Until: before, Since: before.Add(-r.maxAge(s.CachedInfo()))}
@@ -147,7 +147,7 @@ func (r *Recorder) findLost(ctx context.Context, s jetstream.Stream, before time
 	return lost, nil
 }
 
-// stillLost are those executions whose start the stream does not have at their sequence.
+// stillLost returns the executions whose start is not in the stream at their sequence.
 func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates []store.Lost) ([]store.Lost, error) {
 	var (
 		asking sync.WaitGroup

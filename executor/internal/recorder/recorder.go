@@ -1,6 +1,5 @@
-// Package recorder turns the stream's messages into records. A message is
-// acknowledged only after the transaction that holds it is committed; what comes
-// twice is recorded once, because an execution's ID is unique.
+// Package recorder turns the stream's messages into records. It acknowledges a message only after the transaction that
+// records it is committed. A message that is delivered twice is recorded once, because an execution's ID is unique.
 package recorder
 
 import (
@@ -26,24 +25,22 @@ const Durable = "executor"
 const (
 	// maxBatch is how many messages one transaction may hold, about: the larger, the less each one costs.
 	maxBatch = 1_000
-	// ackWait is after how long another executor gets what this one did not acknowledge:
-	// how late a record can be when its executor was killed.
+	// ackWait is the time after which another executor gets the messages that this one has not acknowledged: the delay of a
+	// record whose executor was killed.
 	ackWait = 5 * time.Second
-	// finishWait is how long what has arrived may take to be recorded after the end.
+	// finishWait is how long Run may take to record the messages that have arrived when its context ends.
 	finishWait = 5 * time.Second
 )
 
 // Recorder records. Several of them, in several executors, share the work.
 type Recorder struct {
-	// SendersFirst is for a process that answers senders, too: the recorder rests between its
-	// batches, so that a burst of requests is answered first and recorded right after. It is
-	// to be set before Run.
+	// SendersFirst is for a process that also runs the ingress: the recorder pauses between its batches, so that a burst
+	// of requests is answered first and recorded right after. Set it before Run.
 	SendersFirst bool
-	// Retention is how long records are kept: what is older is not missed. It is to be set
-	// before Run; 0: for ever.
+	// Retention is how long records are kept: the recorder does not look for older ones. Set it before Run; 0: for ever.
 	Retention time.Duration
-	// Captured takes a sealed secret that a node's provider brought. It may be called again with the same one. An
-	// error is tried again, for ever. It is to be set before RunReports; nil: nothing takes it.
+	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with the same one, and is
+	// retried after an error without end. Set it before RunReports; nil: such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
 
 	js      jetstream.JetStream
@@ -56,7 +53,7 @@ type Recorder struct {
 	database *database
 	suspects suspects
 	marks    marks
-	// startsWaiting is how many messages of EXECUTIONS nobody was given when it was last heard.
+	// startsWaiting is the number of undelivered messages of EXECUTIONS, as last reported by the server.
 	startsWaiting atomic.Uint64
 
 	// Constants of this name, but in tests; deliverAgain is ackWait as the consumers have it.
@@ -75,10 +72,10 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 	}
 }
 
-// Run records until the context ends. It goes on through faults of NATS and of the
-// database: meanwhile the stream keeps what is not recorded.
+// Run records until the context ends. It survives failures of NATS and of the database: the stream keeps what is not
+// recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
-	// At the end, what has arrived is still recorded.
+	// Messages that have arrived are still recorded after ctx has ended.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWait, giveUp) })()
@@ -107,7 +104,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// keepOn begins to consume anew, whenever that has failed, until the context ends.
+// keepOn restarts a loop after each failure, until the context ends.
 func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
 	var said time.Time
 	for ctx.Err() == nil {
@@ -127,24 +124,23 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 }
 
 const (
-	// restRatio is how much longer than a batch the rest after it is, when nothing waits: a
-	// quarter of one core remains for recording.
+	// restRatio is the length of the pause after a batch, relative to the batch, when no messages wait: recording gets a
+	// quarter of one core.
 	restRatio = 3
-	// maxRest keeps what has arrived, and waits, well within ackWait.
+	// maxRest keeps the pause well below ackWait.
 	maxRest = 100 * time.Millisecond
-	// maxBehind is how many messages may wait. The nearer to it, the shorter the rest: what
-	// lasts longer than a burst is kept up with.
+	// maxBehind is the number of waiting messages at which there is no pause. The pause gets shorter towards it, so that the
+	// recorder keeps up with a load that lasts longer than a burst.
 	maxBehind = 30_000
 )
 
-// rest is how long the recorder rests after a batch that took so long, when so many
-// messages wait.
+// rest is the pause after a batch that took a time, while a number of messages wait.
 func rest(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
 	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
 }
 
-// pending is how many messages waited in the stream when this one came.
+// pending is the number of messages that waited in the stream when this one was delivered.
 func pending(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -153,7 +149,7 @@ func pending(msg jetstream.Msg) uint64 {
 	return meta.NumPending
 }
 
-// record records one batch, whatever it takes, and acknowledges it.
+// record records one batch, retrying as long as necessary, and acknowledges it.
 func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began)
@@ -198,10 +194,10 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}).Info("recorded")
 }
 
-// connection counts how often the connection to NATS was made again.
+// connection counts the reconnects to NATS.
 func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
 
-// acknowledge tells the stream what became of an entry.
+// acknowledge acknowledges an entry's message according to its verdict.
 func (r *Recorder) acknowledge(e *entry) error {
 	switch e.verdict {
 	case recorded:

@@ -24,7 +24,8 @@ import (
 // stream was taken back, the consumer is rewound to the first message that is not recorded. What is recorded
 // already is recorded once.
 //
-// If it is not, and nothing shows that, then the database was lost or restored: the consumer is left as it is.
+// If it is not recorded, and no record shows that the stream was taken back, then the database was lost or restored: the
+// consumer is left as it is.
 
 // marks are the last messages that this process has acknowledged, one for each time that it was connected:
 // while it was not, the stream may have been taken back, and have grown again.
@@ -34,7 +35,7 @@ type marks struct {
 }
 
 type mark struct {
-	connection uint64 // how often it was connected again by then
+	connection uint64 // the number of reconnects by then
 	sequence   uint64
 	id         string // of the execution
 }
@@ -60,7 +61,7 @@ func (m *marks) of(stream string) []mark {
 	return slices.Clone(m.last[stream])
 }
 
-// checked forgets all but the newest mark of a stream.
+// checked removes all but the newest mark of a stream.
 func (m *marks) checked(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +70,7 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// rewind takes a stream's consumer back to the first message that it would pass over.
+// rewind moves a stream's consumer back to the first message that it would skip.
 func (r *Recorder) rewind(ctx context.Context, from source, consumer jetstream.Consumer) error {
 	info, err := consumer.Info(ctx)
 	if err != nil {
@@ -104,8 +105,8 @@ func (r *Recorder) rewind(ctx context.Context, from source, consumer jetstream.C
 	return nil
 }
 
-// firstPassedOver is the first message that a consumer would pass over, which has acknowledged all up to
-// floor; 0: none.
+// firstPassedOver is the first message that a consumer would skip if it has acknowledged all messages up to floor;
+// 0: none.
 func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floor uint64) (first uint64, err error) {
 	state := s.CachedInfo().State
 	if floor > state.LastSeq {
@@ -127,8 +128,8 @@ func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floo
 	return first, nil
 }
 
-// passedOver is the first of those messages up to last that are not recorded; 0 if last is. Messages that
-// are passed over stand side by side, so it looks back in growing steps, and then between.
+// passedOver is the first message up to last that is not recorded; 0 if last is recorded. Skipped messages are
+// adjacent, so it searches backwards in growing steps, and then bisects.
 func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, oldest uint64) (uint64, error) {
 	missing := uint64(0) // the first one that is known not to be recorded
 	low := oldest        // what is before it is recorded, or gone
@@ -165,8 +166,8 @@ func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, old
 	return missing, nil
 }
 
-// wasTakenBack says whether the stream holds something else where messages were acknowledged, by what this
-// process remembers and by the newest records.
+// wasTakenBack reports whether the stream holds other messages at acknowledged sequences, according to this process's
+// marks and to the newest records.
 func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor uint64) (bool, error) {
 	info := s.CachedInfo()
 	if floor > info.State.LastSeq {
@@ -208,8 +209,8 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	return age - min(time.Minute, age/10)
 }
 
-// isRecordedAt says whether the message of a sequence is recorded. One that was deleted, or is older than
-// records are kept, is not missed.
+// isRecordedAt reports whether the message of a sequence is recorded. A message that was deleted, or is older than the
+// retention of records, counts as recorded.
 func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -226,15 +227,14 @@ func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequenc
 	return r.isRecorded(ctx, msg)
 }
 
-// isRecorded says whether a message is in the database: as a record, as progress that a record has made, or
-// put aside.
+// isRecorded reports whether a message is in the database: as a record, as progress of a record, or as a dead letter.
 func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
 	case err != nil && stream.IsProgress(msg.Subject):
-		return true, nil // nothing tells
+		return true, nil // this message cannot be checked
 	}
 	if id := msg.Header.Get(stream.HeaderExecutionID); id != "" {
 		_, err := r.store.Get(ctx, id)
@@ -249,8 +249,8 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	return err == nil, err
 }
 
-// isApplied says whether progress would change nothing any more. That of an execution that is not recorded
-// is kept until it is.
+// isApplied reports whether progress would change nothing. The store keeps progress of an execution that is not recorded
+// yet.
 func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, error) {
 	record, err := r.store.Get(ctx, p.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -294,17 +294,17 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []*runners, err 
 	return groups, nil
 }
 
-// notOver shows a group an execution that is not over and whose start the stream has.
+// notOver tells a group of an unfinished execution whose start is in the stream.
 func (g *runners) notOver(record store.Record) {
 	if g.subject == stream.QueueSubject(record.Queue) && record.StreamSequence <= g.floor && (g.first == 0 || record.StreamSequence < g.first) {
 		g.first = record.StreamSequence
 	}
 }
 
-// rewindRunners takes the consumers of groups back that have acknowledged starts of executions that are not
-// over. A runner acknowledges after it has reported the end, so either the stream was taken back and the
-// consumer has passed over these starts, or the report was lost. A group may run again what it has finished
-// since; what it would never run is worse.
+// rewindRunners moves back the consumers of groups that have acknowledged starts of unfinished executions. A runner
+// acknowledges after it has reported the end, so either the stream was taken back and the consumer would skip these
+// starts, or the report was lost. A group may run executions again that it has finished since; the alternative is
+// executions that never run.
 func (r *Recorder) rewindRunners(ctx context.Context, groups []*runners) error {
 	for _, g := range groups {
 		if g.first == 0 {

@@ -2,8 +2,8 @@ package recorder
 
 import "time"
 
-// A message that the database refuses is tried alone, that often and for that long, before it
-// is put aside: for longer than any lock or timeout of the database.
+// A message that the database refuses is retried alone, at least this often and this long, before it is put aside:
+// longer than any lock or timeout of the database lasts.
 const (
 	suspectTries = 4
 	suspectTime  = 30 * time.Second
@@ -11,9 +11,8 @@ const (
 	maxSuspects  = 1_000
 )
 
-// suspects are the messages that the database refused, until they are recorded or put aside.
-// They wait in the stream, so that they hold up nothing else. Only the recorder's loop uses
-// them.
+// suspects are the messages that the database refused, until they are recorded or put aside. They wait in the stream, so
+// that they do not block other messages. Only the recorder's loop uses them.
 type suspects struct {
 	tries int
 	time  time.Duration
@@ -32,8 +31,8 @@ type suspect struct {
 
 func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.Stream} }
 
-// certain counts one refusal and says whether it was the last one needed. Past a bound
-// nothing more waits: a flood must not use up the consumer's places.
+// certain counts one refusal and reports whether the message is to be put aside now. If there are too many suspects,
+// that is at once: they must not use up the consumer's limit of unacknowledged messages.
 func (s *suspects) certain(e *entry, now time.Time) bool {
 	key := originOf(e)
 	known := s.seen[key]
@@ -51,7 +50,7 @@ func (s *suspects) certain(e *entry, now time.Time) bool {
 	return known.tries >= s.tries && now.Sub(known.since) >= s.time
 }
 
-// clear forgets messages about which is decided.
+// clear removes messages that are recorded or put aside.
 func (s *suspects) clear(entries []*entry) {
 	if len(s.seen) == 0 {
 		return
@@ -61,7 +60,7 @@ func (s *suspects) clear(entries []*entry) {
 	}
 }
 
-// forget drops those that have gone to another executor meanwhile.
+// forget removes messages that have been delivered to another executor meanwhile.
 func (s *suspects) forget(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*suspectTime {

@@ -17,13 +17,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A change and what the audit says of it are one message: the record is stored with the entry in a header. So there
-// is no moment in which one is stored without the other, whoever is killed when. The executors take the entries out
-// of the buckets' streams, in order, and into the database; an entry has an ID, by which it is there once. The
-// buckets keep a record's earlier revisions until their entries are taken: see History.
+// A change and its audit entry are one message: the record, with the entry in a header. So one is never stored without
+// the other, whichever process is killed at whatever time. The executors copy the entries, in order, from the buckets'
+// streams into the database, where the entry's ID is unique. The buckets keep a record's earlier revisions until their
+// entries are copied: see History.
 
-// History is how many revisions of one record a bucket keeps at most. They are there until the executors have taken
-// their entries of the audit, moments as a rule; it is many, so that none is lost while the database is away.
+// History is the maximum number of revisions of one record that a bucket keeps. Executors usually copy the audit entries
+// within moments; the number is large, so that no entry is lost while the database is unavailable.
 const History = 1 << 20
 
 // Actor is who makes a change.
@@ -43,7 +43,7 @@ func By(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// ActorOf says who that is: hookstart itself, if nobody was named.
+// ActorOf returns the actor of a context: hookstart itself, if none was set.
 func ActorOf(ctx context.Context) Actor {
 	if actor, is := ctx.Value(actorKey{}).(Actor); is {
 		return actor
@@ -70,10 +70,10 @@ type Changed struct {
 	To    any    `json:"to,omitempty"`   // nil: it is not set
 }
 
-// notShown is in the place of what is secret, or large.
+// notShown replaces values that are secret or large.
 const notShown = "(not shown)"
 
-// The bounds of an entry: it is a part of the record's message.
+// The limits of an entry, which must fit into the record's message.
 const (
 	maxChanges     = 100
 	maxChangedText = 300
@@ -105,8 +105,8 @@ func encodeHeader(value any) string {
 	return base64.StdEncoding.EncodeToString(text)
 }
 
-// DecodeEntry reads the entry of a stored record. There is none where nobody changed anything: an intent that is
-// carried out by another record, secrets of a new node, what a backup has restored.
+// DecodeEntry reads the entry of a stored record. Some revisions have none: an intent, which another record carries out; the
+// secrets of a new node; and what a backup has restored.
 func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {
@@ -127,8 +127,8 @@ func NewEntry(actor Actor, action string) Entry {
 	return Entry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
-// entryOf is the entry of a record that takes the place of another one; nil: there is none. It returns false for a
-// change that is nobody's.
+// entryOf makes the entry of a change of the record under a key. after is nil for a deletion. It returns false for a change
+// without an entry.
 func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record) (entry Entry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
 	var before registry.Record
@@ -168,7 +168,7 @@ func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record)
 	return entry, true
 }
 
-// actionOf is the stable name of what was done to a record.
+// actionOf returns the stable name of the change of a record.
 func actionOf(kind string, before, after registry.Record, fields []string) string {
 	switch {
 	case before == nil:

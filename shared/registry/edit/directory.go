@@ -19,7 +19,7 @@ type Directory struct {
 
 	mu      sync.RWMutex
 	current *records // what is read
-	filling *records // what changes are applied to: current, unless it is loaded anew
+	filling *records // changes are applied to it: current, except while another copy is loaded
 
 	keyWatches map[*keyWatch]struct{}
 }
@@ -46,8 +46,8 @@ func (r *records) count(w *registry.Workflow, by int) {
 	}
 }
 
-// Versioned is a record with the revision under which it is stored: what an update
-// must name, so that it does not undo somebody else's.
+// Versioned is a record with its revision. An update must name the revision that it is based on, so that it overwrites
+// no concurrent change.
 type Versioned[T any] struct {
 	Record   T
 	Revision uint64
@@ -66,8 +66,8 @@ func NewDirectory(keys *seal.Keys) *Directory {
 	return &Directory{Snapshot: registry.NewSealedSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
 }
 
-// Apply implements Sink. The snapshot is never behind the records: whoever has seen a
-// record finds it counted. An activation relies on that.
+// Apply implements Sink. It updates the snapshot before the records, so that a record that can be read is counted. An
+// activation relies on that.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()

@@ -1,7 +1,7 @@
 // Package edit changes the registry: accounts, workflows, tokens, plans. The executor links it, and tests; an
 // ingress only reads.
 //
-// An Editor's method returns when its change is in force at every process, see package agree. Its verdicts come
-// from a Directory, the registry's records in memory. A process that was frozen, or cut from NATS, may know old
-// ones: whatever the directory does not let it write is said only once the directory was surely up to date.
+// An Editor's method returns when its change is in force at every process, see package agree. It checks a change against a
+// Directory, the registry's records in memory. The directory of a process that was frozen, or disconnected from NATS, may
+// be stale. So before a method refuses a change, it makes sure that the directory is current, and checks again.
 package edit

@@ -15,11 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Editor changes the registry. It is safe for concurrent use, also by several
-// processes: an update names the revision that it is based on, and is tried again
-// when somebody else was faster. A method that has returned without an error is in
-// force at every process that lives, from the very next request. After an error
-// the change may be stored or not; all methods but Rotate can simply be called again.
+// Editor changes the registry. It is safe for concurrent use, by several processes too: an update names the revision
+// that it is based on, and is retried after a conflict. When a method returns without an error, its change holds at every
+// live process from the very next request. After an error the change may be stored or not; all methods except Rotate are
+// idempotent and can be called again.
 type Editor struct {
 	js        jetstream.JetStream
 	registry  jetstream.KeyValue
@@ -57,15 +56,14 @@ func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory
 	return &Editor{js: js, registry: records, secrets: secrets, directory: directory, follower: follower, lease: lease, roll: roll, now: now}, nil
 }
 
-// errRetry says that somebody else was faster and the change must be made anew.
+// errRetry means that a concurrent change was stored first, and the change must be made again.
 var errRetry = errors.New("the record has changed meanwhile")
 
-// errUnchanged says that there is nothing to write: all is as asked for.
+// errUnchanged means that there is nothing to write: the records already are as requested.
 var errUnchanged = errors.New("nothing changes")
 
-// Current makes sure that the directory holds every change that was confirmed before the
-// call. That costs nothing while the lease holds; else it asks NATS. It fails when it cannot
-// know.
+// Current makes sure that the directory holds every change that was confirmed before the call. While the lease is valid
+// that costs nothing; else it asks NATS, and fails if there is no answer.
 func (e *Editor) Current(ctx context.Context) error {
 	if e.lease.Holds(time.Now()) {
 		return nil
@@ -82,10 +80,9 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 	return e.confirm(ctx, revision)
 }
 
-// store calls try until it has written, or has said twice what the registry does not let
-// it write, the second time after the directory was surely up to date: a process that was
-// frozen, or cut from NATS, may know an old registry. try returns the revision that must be
-// in force, also with errUnchanged; store returns the last one.
+// store calls try until it has written, or has been refused twice, the second time with a directory that is surely
+// current: that of a process that was frozen, or disconnected from NATS, may be stale. try returns the revision that must
+// be in force, with errUnchanged too; store returns the last one.
 func (e *Editor) store(ctx context.Context, try func() (revision uint64, err error)) (uint64, error) {
 	for attempt, caughtUp := 0, false; ; attempt++ {
 		before := e.follower.Revision()
@@ -109,7 +106,7 @@ func (e *Editor) store(ctx context.Context, try func() (revision uint64, err err
 	}
 }
 
-// isVerdict says whether an error is a conclusion from what the directory holds.
+// isVerdict reports whether an error depends on the content of the directory.
 func isVerdict(err error) bool {
 	var invalid *InvalidError
 	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) || errors.Is(err, ErrNotFound) ||
@@ -169,10 +166,10 @@ func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint6
 	return e.publish(ctx, e.registry, key, header, nil, revision)
 }
 
-// kvOperation is the header of a bucket's messages that are no values.
+// kvOperation is the header of a bucket's messages that are deletions.
 const kvOperation = "KV-Operation"
 
-// publish stores one revision of a record as a bucket does, with headers, which a bucket does not take.
+// publish stores one revision of a record as the client's KeyValue does, but with headers, which KeyValue does not support.
 func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte, revision uint64) (uint64, error) {
 	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
@@ -182,7 +179,7 @@ func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string,
 	return ack.Sequence, nil
 }
 
-// deletion is the revision with which a record was deleted; 0: it is there, or was never.
+// deletion is the revision that deleted a record; 0: it exists, or never existed.
 func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
 	s, err := e.js.Stream(ctx, "KV_"+kv.Bucket())
 	if err != nil {
@@ -195,8 +192,7 @@ func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string
 	return last.Sequence
 }
 
-// conflict turns the server's "wrong last sequence" into errRetry. A bucket with
-// replicas says it with a code of its own.
+// conflict maps the server's "wrong last sequence" to errRetry. A replicated bucket has another error code for it.
 func conflict(err error, key string) error {
 	var api *jetstream.APIError
 	switch {

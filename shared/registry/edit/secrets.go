@@ -79,8 +79,7 @@ func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*registry.Wor
 	return w, node, nil
 }
 
-// Rotate gives a node a new token. The old ones work for keepOld longer, or as long as
-// they would have if that is shorter.
+// Rotate gives a node a new token. The old ones expire after keepOld, or when they would have expired if that is earlier.
 func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) error {
 	if keepOld < 0 || keepOld > MaxKeepOld {
 		return &InvalidError{"keepOldForSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxKeepOld/time.Second))}
@@ -116,7 +115,7 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 	})
 }
 
-// working are the tokens that have not expired.
+// working returns the tokens that have not expired.
 func working(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
 	var list []registry.NodeToken
 	for _, t := range tokens {
@@ -141,7 +140,7 @@ func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string
 	return e.storeSample(ctx, workflowID, nodeID, sample)
 }
 
-// storeSample stores the sample payload of a node that is there. One that has it already is left as it is.
+// storeSample stores the sample payload of an existing node. It writes nothing if the payload is the same.
 func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	have, _, err := e.readSecrets(ctx, workflowID, nodeID)
 	if err != nil {
@@ -163,13 +162,13 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
 }
 
-// storeSampleOfNew stores that of a node that is being made: it is a part of that change.
+// storeSampleOfNew stores the sample payload of a node that is being created, as a part of that change.
 func (e *Editor) storeSampleOfNew(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken makes a token and stores it, together with those of before whose hashes
-// are still in the registry; the others are forgotten.
+// addToken creates a token and stores it, together with the earlier tokens whose hashes are still in the registry. It
+// deletes the others.
 func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []registry.NodeToken) (registry.Token, error) {
 	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 	keep := map[registry.TokenHash]bool{}
@@ -179,7 +178,7 @@ func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before
 	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
 		var kept []registry.Token
 		for _, t := range s.Tokens {
-			// A minute's grace: another process may be about to put a token's hash into the registry.
+			// A minute's grace: another process may be about to store the hash of this token in the registry.
 			if keep[registry.HashToken(t.Text)] || t.CreatedAt.After(e.now().Add(-time.Minute)) {
 				kept = append(kept, t)
 			}
@@ -282,12 +281,11 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 	}
 }
 
-// forgetTimeout is how long it may take to delete the secrets of a change that has used
-// up its time.
+// forgetTimeout bounds the deletion of secrets after a change whose context has ended.
 const forgetTimeout = 5 * time.Second
 
-// forget ends a change that removed nodes. It deletes their secrets, also when the change
-// is stored but not confirmed: a repeated call would find nothing to do.
+// forget deletes the secrets of nodes that a change has removed, also if the change is stored but not confirmed: a
+// repeated call would find nothing to do.
 func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
 	var lagging *agree.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
@@ -301,8 +299,8 @@ func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string
 	return err
 }
 
-// deleteSecrets forgets the secrets of nodes that are gone. One that has come back
-// meanwhile, by another process, keeps them.
+// deleteSecrets deletes the secrets of removed nodes. A node that another process has created again meanwhile keeps its
+// secrets.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	for _, nodeID := range nodeIDs {
 		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)
@@ -312,8 +310,8 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if revision == 0 {
 			continue
 		}
-		// Of a node that has come back, either its record is seen now, or its secrets are
-		// going to get another revision: see secure.
+		// If the node was created again, either its record is visible now, or its secrets will get another revision, so that
+		// this deletion fails: see secure.
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

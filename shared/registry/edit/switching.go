@@ -14,14 +14,15 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.switchTo(ctx, id, true)
 }
 
-// Deactivate ends that; the account's next workflow past the plan's limit moves up.
+// Deactivate stops a workflow's webhooks. If another active workflow of the account was past the plan's limit, it takes the
+// place.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, false)
 }
 
-// switchTo writes twice: the intent into the account's record, which is the lock, and
-// then the workflow's record. Of two that race, one loses the update of the account and
-// looks again. Whoever finds an intent that was not carried out, carries it out first.
+// switchTo makes two writes: first the intent into the account's record, which is the lock, and then the workflow's
+// record. Of two concurrent calls, one loses the update of the account and starts again. A call that finds an intent
+// that was not carried out does so first.
 func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *registry.Workflow, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Workflow(id)
@@ -66,7 +67,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 	return w, err
 }
 
-// checkPlan says whether the plan lets a workflow be active.
+// checkPlan returns an error if the plan does not let a workflow be active.
 func (e *Editor) checkPlan(w *registry.Workflow) error {
 	view, found := e.directory.Lookup(w.ID)
 	switch {
@@ -83,14 +84,14 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// undone says whether the account's last transition was not carried out, and on what.
+// undone returns the workflow on which the account's last transition was not carried out, if there is one.
 func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
 	w, exists := e.directory.Workflow(last.WorkflowID)
 	return w, exists && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
 }
 
-// carryOut does it in the name of whoever wanted it.
+// carryOut writes a transition to the workflow's record. The audit names the actor who asked for it.
 func (e *Editor) carryOut(ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition) (uint64, error) {
 	if t.By != (Actor{}) {
 		ctx = By(ctx, t.By)
