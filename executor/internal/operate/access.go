@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Caller is who makes a call. Each method takes one, so that nothing is done for nobody: the
-// zero Caller is refused.
+// Caller is the authenticated caller of a method. Every method takes one, so that none can be called without; the zero
+// Caller is refused.
 type Caller struct {
 	Kind Kind
 	// ID is the key's, or the user's at their identity provider. "": the admin token.
@@ -23,7 +23,7 @@ type Caller struct {
 	AccountID string
 }
 
-// Kind is how a caller has proved who it is.
+// Kind is how a caller was authenticated.
 type Kind string
 
 // The kinds of callers.
@@ -33,17 +33,17 @@ const (
 	User       Kind = api.CallerUser       // a session that began at an identity provider
 )
 
-// TheAdmin is who has the admin token.
+// TheAdmin is the caller with the admin token.
 func TheAdmin() Caller { return Caller{Kind: AdminToken, Name: "admin token", Role: Admin} }
 
-// Role is what a caller may do. Each role may do what those before it may.
+// Role is what a caller may do. Each role includes the ones before it.
 type Role string
 
 // The roles.
 const (
 	Viewer Role = api.RoleViewer // reads, but sees no token
 	Editor Role = api.RoleEditor // changes workflows, their nodes and tokens; reruns and requeues
-	Admin  Role = api.RoleAdmin  // changes accounts, and lets others in
+	Admin  Role = api.RoleAdmin  // also manages accounts and keys, and reads the audit
 )
 
 var roles = []Role{Viewer, Editor, Admin}
@@ -51,27 +51,26 @@ var roles = []Role{Viewer, Editor, Admin}
 // ParseRole reads the name of a role.
 func ParseRole(name string) (Role, bool) { return Role(name), slices.Contains(roles, Role(name)) }
 
-// Includes says whether the role may do what another may. No role includes an unknown one, and an unknown one
-// includes none.
+// Includes reports whether the role may do what another role may. An unknown role includes none and is included in none.
 func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// rule says who may make a call. read and change take one, so that there is no call without
-// it; the zero rule lets nobody in.
+// rule says who may make a call. read and change take one, so that no call is without; the zero rule refuses everybody.
 type rule struct {
 	role  Role
 	about subject
 }
 
-// needs is the rule for callers of at least a role, who see what the call is about.
+// needs is the rule for callers with at least a role who may see the call's subject.
 func needs(role Role, about subject) rule { return rule{role, about} }
 
-// subject is what a call is about. It is asked only for callers who see one account, by.AccountID: an error
-// refuses the call. What belongs to another account is not found, with the same words as what does not exist.
+// subject checks whether a call is about the caller's account, by.AccountID. It is called only for callers who see one
+// account; its error refuses the call. The error about another account's object is the same as about one that does not
+// exist.
 type subject func(ctx context.Context, s *Service, by Caller) error
 
-// ofNone: nothing that the call tells or changes belongs to an account.
+// ofNone: nothing that the call returns or changes belongs to an account.
 func ofNone(context.Context, *Service, Caller) error { return nil }
 
 // ofAll: the call is about all accounts at once.
@@ -131,8 +130,8 @@ func ofExecution(id string) subject {
 	}
 }
 
-// ofDeadLetter: the call is about one dead letter. Messages that were put aside belong to no account that
-// can be relied on.
+// ofDeadLetter: the call is about one dead letter. The account of a message that was put aside is not reliable, so a caller
+// of one account does not see such messages.
 func ofDeadLetter(id string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
@@ -142,11 +141,11 @@ func ofDeadLetter(id string) subject {
 	}
 }
 
-// nobody is an account that does not exist, because it cannot: no ID holds a slash.
+// nobody is the ID of no account: IDs cannot contain a slash.
 const nobody = "/"
 
-// within: the call finds what belongs to an account (""  of all), and then only what the caller sees. It sets
-// accountID, which the call must use: to the caller's, or to one that does not exist if another was asked for.
+// within: the call searches in one account, or in all ("": all). It narrows accountID, which the call must use, to what the
+// caller sees: to the caller's account, or to nobody if another one was requested.
 func within(accountID *string) subject {
 	return func(_ context.Context, _ *Service, by Caller) error {
 		switch *accountID {
@@ -160,7 +159,7 @@ func within(accountID *string) subject {
 	}
 }
 
-// allowed says whether a caller may make a call.
+// allowed returns an error if a caller may not make a call.
 func (s *Service) allowed(ctx context.Context, by Caller, r rule) error {
 	if !slices.Contains([]Kind{AdminToken, Key, User}, by.Kind) || !slices.Contains(roles, by.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
@@ -169,7 +168,7 @@ func (s *Service) allowed(ctx context.Context, by Caller, r rule) error {
 		return &Error{Code: api.CodeForbidden, Detail: fmt.Sprintf("You have the role %s. This needs the role %s.", by.Role, r.role)}
 	}
 	if by.Kind == Key {
-		// Also in the middle of a stream of events: a revocation is in force from the very next answer.
+		// Checked for each event of a stream, too: a revocation holds from the very next answer.
 		if err := s.config.Keyring.still(ctx, by); err != nil {
 			return err
 		}
@@ -180,18 +179,18 @@ func (s *Service) allowed(ctx context.Context, by Caller, r rule) error {
 	return r.about(ctx, s, by)
 }
 
-// sees says whether a caller sees what belongs to an account.
+// sees reports whether a caller sees an account's objects.
 func (by Caller) sees(accountID string) bool { return by.AccountID == "" || by.AccountID == accountID }
 
-// read makes a call that changes nothing.
+// read runs a call that changes nothing.
 func read[T any](ctx context.Context, s *Service, by Caller, r rule, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return checked(ctx, s, by, r, call)
 }
 
-// change makes a call that changes something within a time. A client that goes away does
-// not break it off: half of a change would be left for somebody to confirm.
+// change runs a call that changes something, within a time. It continues when the client disconnects: otherwise a change
+// could be stored and not confirmed.
 func change[T any](ctx context.Context, s *Service, by Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()

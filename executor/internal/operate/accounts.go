@@ -15,7 +15,7 @@ const (
 	accountsList = "accounts"
 )
 
-// Plans lists the plan catalog, in its own order; of it only the plan of an account, unless accountID is empty.
+// Plans lists the plan catalog, in its own order; only the plan of one account, unless accountID is empty.
 func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Plan], error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (none api.List[api.Plan], err error) {
 		position, err := page.after(plansList)
@@ -39,7 +39,7 @@ func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page P
 	})
 }
 
-// planFor is the part of a catalog that an account has: its plan.
+// planFor returns the catalog with only the plan of an account.
 func (s *Service) planFor(by Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, exists := s.config.Directory.Account(accountID)
 	if !exists || !by.sees(accountID) {
@@ -89,7 +89,7 @@ func (s *Service) Account(ctx context.Context, by Caller, id string) (api.Accoun
 	})
 }
 
-// PutResult is what a call has created or replaced.
+// PutResult is an object that a call has created or replaced.
 type PutResult[T any] struct {
 	Value   T
 	Created bool // it is new
@@ -110,7 +110,7 @@ func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.
 	})
 }
 
-// planToPut is the plan that a call names, else the one that the account has, else the default for new ones.
+// planToPut is the plan that a call names, else the account's current one, else the default for new accounts.
 func (s *Service) planToPut(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil

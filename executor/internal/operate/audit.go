@@ -12,7 +12,7 @@ import (
 
 const auditList = "audit"
 
-// auditWait is how long a list waits for changes that were made just before.
+// auditWait is how long a list waits for entries of changes that were made just before.
 const auditWait = 2 * time.Second
 
 // AuditFilter says which entries of the audit are wanted. Zero fields do not filter.
@@ -24,7 +24,7 @@ type AuditFilter struct {
 	Until      time.Time
 }
 
-// Audit lists who did what, the newest first. What was confirmed before the call is in it.
+// Audit lists the audit, the newest entries first. It includes all changes that were confirmed before the call.
 func (s *Service) Audit(ctx context.Context, by Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
 	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 		at, id, err := page.afterTime(auditList, 1)
@@ -58,8 +58,8 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 	return of
 }
 
-// NoteSignIn says in the audit who signed in to the console, or was refused. It is not a change of the registry, and
-// is kept at once; a database that is away loses it.
+// NoteSignIn adds a sign-in to the console, or a refused one, to the audit. A sign-in is not a change of the registry, so the
+// entry is written to the database directly, and lost if the database is unavailable.
 func (s *Service) NoteSignIn(ctx context.Context, by Caller, refused bool) {
 	action := "session.sign-in"
 	if refused {

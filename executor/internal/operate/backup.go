@@ -15,8 +15,8 @@ import (
 // restoreTimeout is how long one part may take to be written.
 const restoreTimeout = time.Minute
 
-// BackUpRecords hands all that the database keeps, as it was at one moment, to write: parts, each one JSON text
-// on one line. It takes as long as write does; what write fails with is returned as it is.
+// BackUpRecords calls write with a consistent copy of the database, in parts: each is one JSON text on one line. It takes
+// as long as write does, and returns an error of write unchanged.
 func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part []byte) error) error {
 	var refused error
 	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
@@ -36,8 +36,8 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 	return err
 }
 
-// RestoreRecords writes one part of a backup into the database. The first one is refused unless nothing is
-// recorded, and all are while there is an account: the registry is what is restored last.
+// RestoreRecords writes one part of a backup into the database. The first part is refused unless the database is empty,
+// and all parts are refused while an account exists: the registry is restored last.
 func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, first bool) error {
 	_, err := change(ctx, s, by, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) (none struct{}, err error) {
 		var read store.Part

@@ -14,28 +14,28 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulk is how many executions one call starts again, or dead letters it dismisses, at most.
+// MaxBulk is the maximum number of executions that one call starts again, or of dead letters that it dismisses.
 const MaxBulk = 10_000
 
 const (
 	bulkBatch   = 500 // records that are marked in one transaction
-	bulkWorkers = 16  // requests and publishes under way at once
+	bulkWorkers = 16  // concurrent requests and publishes
 )
 
-// bulk starts many executions again, each once: the ID of the new one is made of the original's, and is
-// the message's ID, too. Whatever breaks off in the middle, a repeated call, or another one at the same time, goes on.
+// bulk starts many executions again, each once: the new execution's ID is derived from the original's, and is the
+// message ID, too. So a call that was interrupted can be repeated, and concurrent calls do no harm.
 type bulk struct {
 	s      *Service
 	ctx    context.Context //nolint:containedctx // it is that of one call
 	by     Caller
-	enough time.Time // when to begin nothing more
+	enough time.Time // no further batch begins after it
 	as     func(of store.Record) execution.Start
-	// requeue marks the originals as requeued, and counts those that this call marked; else those
-	// count whose start was stored now.
+	// requeue marks the originals as requeued, and counts those that this call marked. Without it, the count is that of the
+	// starts that this call stored.
 	requeue bool
 
 	started int
-	more    bool // there may be others that it did not look at
+	more    bool // there may be more executions that match
 
 	mu     sync.Mutex
 	nodes  map[[2]string]func() (*edit.TriggerInfo, error)
@@ -49,14 +49,14 @@ func (s *Service) bulk(ctx context.Context, by Caller, as func(of store.Record) 
 	}
 }
 
-// done says whether nothing more is begun.
+// done reports whether no further batch is to begin.
 func (b *bulk) done() bool {
 	b.more = b.started >= MaxBulk || time.Now().After(b.enough)
 	return b.more
 }
 
-// all starts the records of a filter again, the oldest first. What is accepted from now on is not
-// among them: it would never end if what it starts fails at once.
+// all starts the records of a filter again, the oldest first. It leaves out executions that are accepted from now on:
+// otherwise it would never end if the executions that it starts fail at once.
 func (b *bulk) all(filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
@@ -80,7 +80,7 @@ func (b *bulk) all(filter store.Filter) error {
 	return nil
 }
 
-// batch starts records again, and returns when all that were started are marked.
+// batch starts records again, and returns when all of the started ones are marked.
 func (b *bulk) batch(records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
@@ -122,7 +122,7 @@ func (b *bulk) batch(records []store.Record) error {
 	marked, markErr := b.s.config.Store.MarkRequeued(b.ctx, mark)
 	b.started += len(marked)
 	if len(marked) > 0 {
-		_ = b.s.config.Changes.Tell(marked) // watchers who miss it see it when they look
+		_ = b.s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
 	}
 	return errors.Join(err, b.s.databaseError(b.ctx, markErr))
 }
@@ -155,7 +155,7 @@ feed:
 	return failed
 }
 
-// leave notes one that cannot be started again. Other errors are about all of them.
+// leave counts an execution that cannot be started again. It returns any error that concerns all of them.
 func (b *bulk) leave(err error) error {
 	one, is := errors.AsType[*Error](err)
 	if !is || !slices.Contains([]string{api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable, api.CodeRefused}, one.Code) {
@@ -167,7 +167,7 @@ func (b *bulk) leave(err error) error {
 	return nil
 }
 
-// left are those that were not started again.
+// left is the summary of the executions that were not started again.
 func (b *bulk) left() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {

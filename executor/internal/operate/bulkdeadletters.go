@@ -13,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Selection says which dead letters a call is about: those of some IDs, if IDs is not nil, else those
-// that a filter finds.
+// Selection selects dead letters: by IDs, if IDs is not nil, else by a filter.
 type Selection struct {
 	IDs    []string
 	Filter DeadLetterFilter
@@ -30,7 +29,7 @@ func (s Selection) check() error {
 	return nil
 }
 
-// split are the IDs of executions, and the messages, each once.
+// split separates the IDs of executions from those of messages, without repetitions.
 func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {
@@ -49,9 +48,9 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see
-// RequeueExecution. What is no dead letter any more is passed over. It counts those that this call
-// requeued; repeated, and called at the same time, each is requeued once.
+// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see RequeueExecution. It skips
+// those that are no longer dead letters, and counts those that this call requeued. Repeated and concurrent calls requeue
+// each once.
 func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Requeued, error) {
 	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
 		if err := selected.check(); err != nil {
@@ -83,13 +82,13 @@ func (b *bulk) selected(selected Selection) error {
 			return err
 		}
 	}
-	if selected.Filter.AccountID != "" { // whose messages are is not known
+	if selected.Filter.AccountID != "" { // the account of messages is not known
 		return nil
 	}
 	return b.recover(messages)
 }
 
-// lettersOf are those of some executions that are dead letters of an account ("": of any).
+// lettersOf returns those of some executions that are dead letters of an account ("": of any).
 func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string) ([]store.Record, error) {
 	found, err := s.config.Store.GetMany(ctx, ids)
 	if err != nil {
@@ -148,8 +147,8 @@ func (b *bulk) recover(messages []store.MessageKey) error {
 	return nil
 }
 
-// DismissDeadLetters takes dead letters off the list, at most MaxBulk of them. An execution stays failed;
-// a message stays where it is, without a record. It counts those that this call took off.
+// DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution stays failed; a message
+// stays in the stream, without a record. It counts those that this call removed.
 func (s *Service) DismissDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Dismissed, error) {
 	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (result api.Dismissed, err error) {
 		if err := selected.check(); err != nil {
@@ -166,7 +165,7 @@ func (s *Service) DismissDeadLetters(ctx context.Context, by Caller, selected Se
 func (s *Service) dismissSelected(ctx context.Context, selected Selection) (dismissed int, err error) {
 	ids, messages := selected.split()
 	if selected.Filter.AccountID != "" {
-		messages = nil // whose they are is not known
+		messages = nil // their account is not known
 	}
 	for len(ids)+len(messages) > 0 {
 		some := ids[:min(len(ids), bulkBatch)]
@@ -242,7 +241,7 @@ func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.Me
 		return 0, s.databaseError(ctx, err)
 	}
 	if len(dismissed) > 0 {
-		_ = s.config.Changes.Tell(dismissed) // watchers who miss it see it when they look
+		_ = s.config.Changes.Tell(dismissed) // a watcher that misses it sees the change at its next query
 	}
 	return len(dismissed) + len(of), nil
 }

@@ -16,8 +16,8 @@ type Activity struct {
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions that a filter shows in the last steps, up to now, the oldest
-// first. Failed and Rejected are part of Total, but are counted after it: one may have moved on.
+// Activity counts the executions of a filter in the last steps, up to now, the oldest first. Failed and Rejected are part of
+// Total, but are counted after it, so an execution may have changed its state in between.
 func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
 	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
 		wanted := filter.stored()
@@ -82,17 +82,17 @@ func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]R
 	})
 }
 
-// Installation is what all workflows share.
+// Installation is the state of the installation as a whole.
 type Installation struct {
-	PublicURL  string // without a slash at its end; "": nobody has said
+	PublicURL  string // without a slash at its end; "": not configured
 	Ingresses  int    // that are alive
 	Unrecorded *int64 // messages of the stream that have no record yet; nil: NATS did not say, or the caller sees one account
 }
 
-// unrecordedTimeout is how long NATS may take to say what is not recorded yet.
+// unrecordedTimeout bounds the request for the number of messages that are not recorded yet.
 const unrecordedTimeout = time.Second
 
-// Installation says how it is now.
+// Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, by Caller) (Installation, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(ctx context.Context) (Installation, error) {
 		now := Installation{PublicURL: s.config.Reach.URL(), Ingresses: len(s.config.Roll.Ingress())}

@@ -13,14 +13,14 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// These begin the IDs of dead letters that are no executions: of a start or a rejection, and of a report,
-// which has a stream of its own.
+// The prefixes of the IDs of dead letters that are messages: of a start or a rejection, and of a report, which is in
+// another stream.
 const (
 	messagePrefix = "message-"
 	reportPrefix  = "report-"
 )
 
-// messageKey reads the ID of a dead letter that is no execution.
+// messageKey parses the ID of a dead letter that is a message.
 func messageKey(id string) (key store.MessageKey, is bool) {
 	number, is := strings.CutPrefix(id, messagePrefix)
 	if !is {
@@ -63,7 +63,7 @@ func deadLetterID(d store.DeadLetter) string {
 	return letterID(messageKeyOf(*d.Message))
 }
 
-// letterID is the ID of a dead letter that is no execution.
+// letterID is the ID of a dead letter that is a message.
 func letterID(key store.MessageKey) string {
 	prefix := messagePrefix
 	if key.Progress {

@@ -33,27 +33,26 @@ func Loopback(of string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// endpoint is the webhook endpoint as senders meet it.
+// endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
 	publicURL         string // without a slash at its end
-	known             bool   // somebody has said the public URL: an ingress can verify signatures over it
+	known             bool   // the public URL is configured, so that ingresses can verify signatures over it
 	deliveryIDHeaders []string
 	maxBodyBytes      int64
 }
 
-// defaultEndpoint is that of an ingress that sets nothing: what is said while none lives.
+// defaultEndpoint is that of an ingress without settings: the answer while no ingress is alive.
 var defaultEndpoint = endpoint{
 	publicURL:         "http://127.0.0.1:8080",
 	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders()...),
 	maxBodyBytes:      webhook.MaxBodyBytes,
 }
 
-// endpoint is what the ingresses that live were told. If they differ, the smallest body
-// limit is what one can rely on.
+// endpoint combines the settings of the live ingresses. If they differ, the smallest body limit counts.
 func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Roll.Ingress()
-	// They come in no order; the answer must not change from call to call.
+	// Their order is random; the answer must not change from call to call.
 	slices.SortFunc(ingresses, func(a, b *agree.IngressSettings) int {
 		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {
 			return byURL
@@ -65,7 +64,7 @@ func (s *Service) endpoint() endpoint {
 			at.maxBodyBytes = settings.MaxBodyBytes
 		}
 	}
-	for _, settings := range slices.Backward(ingresses) { // so that the first has the last word
+	for _, settings := range slices.Backward(ingresses) { // the settings of the first win
 		if len(settings.DeliveryIDHeaders) > 0 {
 			at.deliveryIDHeaders = settings.DeliveryIDHeaders
 		}
@@ -104,5 +103,5 @@ func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) 
 	return headers, sources
 }
 
-// headerSource begins a source that is a header.
+// headerSource is the prefix of a source that is a header.
 const headerSource = "header:"

@@ -17,15 +17,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Error is why a call failed. What it says is for the operator, except Cause.
+// Error is why a call failed. All of it except Cause is for the operator.
 type Error struct {
 	Code   string           // one of package api's: what programs branch on
-	Detail string           // what happened and what to do; "": what is always said of the code
+	Detail string           // what happened and what to do; "": the general text of the code
 	Fields []api.FieldError // each thing that is wrong, if Code is api.CodeInvalid
-	// Final means that the call must not simply be repeated, although its code is one of
-	// those that may pass.
+	// Final means that the call must not be repeated as it is, although its code is a temporary one.
 	Final bool
-	// Cause is for the log alone: it may hold names of servers or parts of queries.
+	// Cause is only for the log: it may hold names of servers or parts of queries.
 	Cause error
 }
 
@@ -43,7 +42,7 @@ func notFound(kind, id, more string) error {
 	return &Error{Code: api.CodeNotFound, Detail: "There is no " + kind + " " + strconv.Quote(id) + "." + more}
 }
 
-// errAway means that the database, or NATS, does not answer.
+// errAway means that the database or NATS does not answer.
 var errAway = errors.New("a dependency does not answer")
 
 // explain is the only place where an error of the registry, the database or NATS becomes
@@ -93,7 +92,7 @@ func (s *Service) explain(err error) *Error {
 	}
 }
 
-// keyMissing says which key a sealed record needs; "": what is always said, there is none at all to seal with.
+// keyMissing says which key a sealed record needs; "": the general text of the code, because no key is configured.
 func keyMissing(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
@@ -120,7 +119,7 @@ func invalidFields(err error) []api.FieldError {
 	}
 }
 
-// natsIsAway says whether an error means that NATS does not answer, or cannot store now.
+// natsIsAway reports whether an error means that NATS does not answer, or cannot store now.
 func natsIsAway(err error) bool {
 	for _, away := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
@@ -136,8 +135,8 @@ func natsIsAway(err error) bool {
 	return is && answer.Code == 503
 }
 
-// databaseError is an error of the store: either it does not answer, or something in
-// here is wrong. A ping tells which, unless the time was up.
+// databaseError maps an error of the store: either the database does not answer, or this program has a bug. A ping tells
+// which, unless the call has timed out.
 func (s *Service) databaseError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

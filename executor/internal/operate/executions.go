@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Execution is a record with what the API's lists leave out.
+// Execution is a record with fields that the API's lists leave out.
 type Execution struct {
 	api.Execution
 	Queue     string
@@ -32,7 +32,7 @@ type ExecutionDetail struct {
 	Output         []byte // JSON; nil: nothing
 }
 
-// ExecutionFilter says which executions are wanted. Zero fields do not filter.
+// ExecutionFilter selects executions. Zero fields do not filter.
 type ExecutionFilter struct {
 	AccountID, WorkflowID, Status, Source, DeliveryID string
 	DeliveryPrefix                                    string    // what the delivery ID begins with
@@ -71,8 +71,8 @@ func (s *Service) Execution(ctx context.Context, by Caller, id string) (Executio
 	})
 }
 
-// ExecutionDetail returns one record with its input. A stream that cannot be reached is an
-// error: it may well have the message.
+// ExecutionDetail returns one record with its input. If the stream cannot be reached, that is an error, because the input
+// may still be there.
 func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (ExecutionDetail, error) {
 	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
 		record, err := s.record(ctx, id)
@@ -113,9 +113,9 @@ func executionOf(r store.Record) Execution {
 	}}
 }
 
-// request is what started an execution, as the stream still has it.
+// request is the request that started an execution, as stored in the stream.
 type request struct {
-	storedAt       time.Time         // zero: the stream has the message no more
+	storedAt       time.Time         // zero: the message is no longer in the stream
 	payload        execution.Payload // none: the body was not read
 	headers, query execution.Values
 	sender         string // the preset of the node's sender then
@@ -137,7 +137,7 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 		s := event.Rejection
 		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified}, nil
 	default:
-		// No message, or another one: the stream was made anew after the record was.
+		// No message, or another one: the stream was recreated after the execution was recorded.
 		return request{}, nil
 	}
 }
@@ -160,7 +160,7 @@ func (s *Service) message(ctx context.Context, sequence uint64) (storedAt time.T
 	return msg.Time, event, nil
 }
 
-// executionsStream is asked for once, not for each message.
+// executionsStream looks the stream up once, and not for each message.
 func (s *Service) executionsStream(ctx context.Context) (jetstream.Stream, error) {
 	if known := s.executions.Load(); known != nil {
 		return *known, nil

@@ -20,16 +20,16 @@ import (
 const KeyPrefix = "hsk_"
 
 const (
-	// noteUsesEvery is how long a key's last use may be known to one executor alone.
+	// noteUsesEvery is the interval in which an executor writes the last uses of keys into the database.
 	noteUsesEvery = 5 * time.Second
 	// keepExpired is how long an expired key stays in the list.
 	keepExpired = 24 * time.Hour
-	// tidyEvery is how often expired keys are looked for.
+	// tidyEvery is the interval of the search for expired keys.
 	tidyEvery = 10 * time.Minute
 )
 
-// Keyring tells whose a key is. A revocation is in force here from the very next call: the keys are in the registry, and
-// a change of that is confirmed only when every executor has it. It is safe for concurrent use.
+// Keyring finds the caller of a key. A revocation holds from the very next call: keys are in the registry, and a change of
+// the registry is confirmed only when every executor has applied it. Keyring is safe for concurrent use.
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
@@ -46,8 +46,8 @@ func NewKeyring(editor *edit.Editor, directory *edit.Directory, records store.St
 	return &Keyring{editor: editor, directory: directory, store: records, log: log, now: time.Now, used: map[string]time.Time{}}
 }
 
-// ByText says whose key a text is. A text that is no key, or one that was revoked or has expired, is not known.
-// The error means that it cannot be known now.
+// ByText returns the caller with a key. The caller of a text that is no key, or of a revoked or expired one, is not found.
+// An error means that the registry could not be read.
 func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known bool, err error) {
 	if !strings.HasPrefix(text, KeyPrefix) {
 		return by, false, nil
@@ -59,7 +59,7 @@ func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known boo
 	return k.caller(key, exists)
 }
 
-// ByID says so of a key that was shown before.
+// ByID does so for the key of a session.
 func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, err error) {
 	if err := k.current(ctx); err != nil {
 		return by, false, err
@@ -124,7 +124,7 @@ func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 	return both, func() { close(left); forgetGone() }
 }
 
-// lastUsed says when keys were last used, by ID.
+// lastUsed returns the times at which keys were last used, by ID.
 func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	names := make([]string, len(ids))
 	for i, id := range ids {
@@ -149,11 +149,11 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// useName is a key among the uses of tokens. Their names are hexadecimal.
+// useName is the name of a key among the uses of tokens. Names of tokens are hexadecimal.
 func useName(id string) string { return "key." + id }
 
-// Run stores what was used, and deletes keys that expired a while ago, until the context ends. What was used in the
-// last seconds before a crash is forgotten.
+// Run stores the last uses of keys, and deletes keys that expired some time ago, until the context ends. A crash loses the
+// uses of the last seconds.
 func (k *Keyring) Run(ctx context.Context) {
 	note, tidy := time.NewTicker(noteUsesEvery), time.NewTicker(tidyEvery)
 	defer note.Stop()
@@ -193,7 +193,7 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	}
 }
 
-// tidy deletes keys that expired a while ago: those that browsers get may be many.
+// tidy deletes keys that expired some time ago. The keys of browser sessions may be many.
 func (k *Keyring) tidy(ctx context.Context) {
 	for _, key := range k.directory.Keys("", maxTidied) {
 		if !hasExpired(key, k.now().Add(-keepExpired)) {
@@ -206,5 +206,5 @@ func (k *Keyring) tidy(ctx context.Context) {
 	}
 }
 
-// maxTidied is how many keys are looked at: all of them.
+// maxTidied is the number of keys to look at: all of them.
 const maxTidied = edit.MaxKeys

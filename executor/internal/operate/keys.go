@@ -14,7 +14,7 @@ import (
 
 const keysList = "keys"
 
-// WhoAmI says who the caller is.
+// WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, by Caller) (api.WhoAmI, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
 		return api.WhoAmI{Kind: string(by.Kind), ID: by.ID, Name: by.Name, Role: string(by.Role), AccountID: by.AccountID}, nil
@@ -46,7 +46,7 @@ func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Pa
 	})
 }
 
-// CreateKey makes a key. Its text is in the answer and nowhere else, so that a repeated call makes another one.
+// CreateKey creates a key. Only the answer has its text, so a repeated call creates another key.
 func (s *Service) CreateKey(ctx context.Context, by Caller, put api.PutKey) (api.NewKey, error) {
 	return change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
@@ -82,7 +82,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 	return nil
 }
 
-// RevokeKey ends a key. When it returns, no executor takes it any more.
+// RevokeKey revokes a key. When it returns, no executor accepts the key.
 func (s *Service) RevokeKey(ctx context.Context, by Caller, id string) error {
 	_, err := change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.config.Editor.DeleteKey(ctx, id)

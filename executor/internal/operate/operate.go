@@ -1,6 +1,5 @@
-// Package operate has one method for each thing that an operator can ask of an executor.
-// The operators' API and the console only translate: requests into calls, results into
-// JSON or pages. It knows nothing of HTTP.
+// Package operate has one method for each operation of an operator. The operators' API and the console only translate
+// requests into calls, and results into JSON or pages. This package knows no HTTP.
 package operate
 
 import (
@@ -21,53 +20,50 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Config is all that a Service needs. What has no default is required. The service owns
-// none of it, and stops nothing.
+// Config has the parts that a Service uses. A field without a documented default is required. The service owns none of
+// the parts, and does not stop them.
 type Config struct {
 	// Editor makes the changes.
 	Editor *edit.Editor
-	// Directory answers what accounts and workflows there are. It is the one that Editor
-	// works with: after a change, it has it.
+	// Directory has the accounts and workflows. It must be the Editor's, so that it has a change when the change returns.
 	Directory *edit.Directory
-	// Roll knows what the live ingresses were told.
+	// Roll has the settings of the live ingresses.
 	Roll *agree.Roll
 	// Store has the records.
 	Store store.Store
-	// AuditCaughtUp waits until the changes that were made are in the audit, or its context ends. nil: lists of the
-	// audit do not wait.
+	// AuditCaughtUp waits until the audit has the changes that were made so far, or its context ends. nil: lists of the audit
+	// do not wait.
 	AuditCaughtUp func(context.Context)
 	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.
 	JetStream jetstream.JetStream
-	// Consumer is the name of the recorder's consumer: what it has not acknowledged is not
-	// recorded yet.
+	// Consumer is the name of the recorder's consumer: messages that it has not acknowledged are not recorded yet.
 	Consumer string
-	// Queues looks at what waits in the queues, and who takes it.
+	// Queues knows how many executions wait in each queue, and which runners take them.
 	Queues *queues.Watch
 	// Changes tells watchers which records changed.
 	Changes *changes.Changes
-	// Keyring knows the keys. nil: nobody has one.
+	// Keyring has the keys. nil: there are none.
 	Keyring *Keyring
 
-	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: what a live
-	// ingress was told, else http://127.0.0.1:8080.
+	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: the setting of a live ingress, else
+	// http://127.0.0.1:8080.
 	PublicURL string
 	// Reach checks where the public URL leads.
 	Reach *reach.Checker
-	// Tryout posts to the endpoint what a sender would.
+	// Tryout posts test requests to the endpoint.
 	Tryout *tryout.Client
 
 	// DefaultPlan is the plan of new accounts that name none. Empty: they must name one.
 	DefaultPlan string
-	// ChangeTimeout is how long a change of the registry may take, with the confirmation by
-	// every live process. Zero: 10 s.
+	// ChangeTimeout bounds a change of the registry, including the confirmation by every live process. Zero: 10 s.
 	ChangeTimeout time.Duration
-	// Tracer makes the spans of reruns, in which their traces begin. nil: tracing is off.
+	// Tracer makes the root spans of reruns. nil: tracing is off.
 	Tracer trace.Tracer
 }
 
 const (
 	defaultChangeTimeout = 10 * time.Second
-	// readTimeout is how long a call may read the database and the stream.
+	// readTimeout bounds a call that reads the database and the stream.
 	readTimeout = 5 * time.Second
 )
 

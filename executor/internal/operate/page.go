@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Page says which part of a list is wanted.
+// Page selects a part of a list.
 type Page struct {
 	Limit  int    // how many items at most; more than 0
 	Cursor string // the NextCursor of the page before; "": the first page
@@ -39,8 +39,7 @@ func badCursor() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// list is one page of found, which has one item more than the page takes if there are
-// further ones.
+// list makes a page of found, which has one item more than the page if there are further items.
 func list[R, T any](kind string, found []R, p Page, item func(R) T, position func(R) string) api.List[T] {
 	var page api.List[T]
 	if len(found) > p.Limit {
@@ -54,14 +53,13 @@ func list[R, T any](kind string, found []R, p Page, item func(R) T, position fun
 	return page
 }
 
-// timePosition is a position in a list by time and what orders items of one time: stored
-// times are whole microseconds, and none of rest has a space.
+// timePosition encodes a position in a list that is ordered by time, and by rest where times are equal. Stored times are
+// whole microseconds, and rest has no spaces.
 func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTime reads a position that timePosition made of as many parts. The zero time means
-// the first page.
+// afterTime decodes a position of timePosition with a number of parts. The zero time means the first page.
 func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
 	rest = make([]string, parts)
 	text, err := p.after(kind)

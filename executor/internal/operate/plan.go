@@ -9,17 +9,17 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Quota is an account with what its plan lets it do.
+// Quota is an account with its plan's limits.
 type Quota struct {
 	Account api.Account
 	Plan    *api.Plan // nil: the account or its plan does not exist
 	Active  int64     // its active workflows
 }
 
-// Webhooks says whether the plan has webhook triggers.
+// Webhooks reports whether the plan has webhook triggers.
 func (q Quota) Webhooks() bool { return q.Plan != nil && q.Plan.WebhookTriggers }
 
-// Limited says whether the plan bounds how many workflows are active.
+// Limited reports whether the plan bounds the number of active workflows.
 func (q Quota) Limited() bool { return q.Plan == nil || q.Plan.MaxActiveWebhookWorkflows != nil }
 
 // Max is how many workflows the plan lets be active, if it is Limited.
@@ -30,10 +30,10 @@ func (q Quota) Max() int64 {
 	return *q.Plan.MaxActiveWebhookWorkflows
 }
 
-// Full says whether no further workflow can be activated.
+// Full reports whether no further workflow can be activated.
 func (q Quota) Full() bool { return !q.Webhooks() || (q.Limited() && q.Active >= q.Max()) }
 
-// Over is how many active workflows are past the plan's limit.
+// Over is the number of active workflows past the plan's limit.
 func (q Quota) Over() int64 {
 	if q.Webhooks() && !q.Limited() {
 		return 0
@@ -64,16 +64,16 @@ func (s *Service) plan(id string) *api.Plan {
 	return &plan
 }
 
-// PlanChange is what another plan would do to an account's active workflows.
+// PlanChange is the effect of another plan on an account's active workflows.
 type PlanChange struct {
 	From   Quota
 	To     Quota // with the other plan
-	Stop   Some  // that work now, and would not
+	Stop   Some  // workflows whose webhooks would stop working
 	Stay   Some
 	Slower int64 // how many go on working, but with a lower rate limit: they have none of their own
 }
 
-// Some are workflows, of which only the first few are there.
+// Some is a number of workflows, and the first few of them.
 type Some struct {
 	First []api.Workflow
 	Total int
@@ -88,7 +88,7 @@ func (s *Some) add(w api.Workflow) {
 	}
 }
 
-// PlanChange says what a change of plan would do. It changes nothing.
+// PlanChange computes the effect of a change of plan, without making it.
 func (s *Service) PlanChange(ctx context.Context, by Caller, accountID, planID string) (PlanChange, error) {
 	return read(ctx, s, by, needs(Admin, ofAccount(accountID)), func(context.Context) (none PlanChange, err error) {
 		plan := s.plan(planID)

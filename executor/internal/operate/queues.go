@@ -12,8 +12,8 @@ import (
 
 const queuesList = "queues"
 
-// Queues lists the queues that workflows name, by name: those of one account's workflows, unless accountID
-// is empty. What waits in a queue that is shared with others is told only to those who see all accounts.
+// Queues lists the queues of workflows, by name; only of one account's workflows, unless accountID is empty. The contents of
+// a queue that other accounts use, too, are shown only to callers who see all accounts.
 func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Queue], error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
 		after, err := page.after(queuesList)
@@ -31,7 +31,7 @@ func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page 
 	})
 }
 
-// queuesOf are those of some queues that an account's workflows name.
+// queuesOf returns those of some queues that an account's workflows use.
 func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue {
 	if accountID == "" {
 		return all
@@ -43,8 +43,8 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// NobodyTakes says of which queues the last look, a few seconds ago, found no runner; those alone that
-// some workflow names. It asks nothing remote.
+// NobodyTakes returns the queues of workflows for which the last poll, a few seconds ago, found no runner. It makes no
+// remote call.
 func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Queue, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
 		idle := map[string]api.Queue{}

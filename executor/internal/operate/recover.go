@@ -15,9 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recoverMessage records a message that was put aside, under the execution ID that its sender was
-// told, and takes it off the dead letters. Nothing is started: the message was never withheld
-// from the runners. Asked for again, it changes nothing and answers the same; recovered says whether this call recorded it.
+// recoverMessage records a message that was put aside, under the execution ID that its sender got, and removes it from the
+// dead letters. It starts nothing: runners got the message from the stream all the same. It is idempotent; recovered
+// reports whether this call recorded the message.
 func (s *Service) recoverMessage(ctx context.Context, id string, key store.MessageKey) (none api.Started, recovered bool, err error) {
 	if key.StreamSequence == 0 {
 		return none, false, notFound("dead letter", id, "")
@@ -54,7 +54,7 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 		about = batch.New[0]
 	}
 	if !known || len(batch.Progress) > 0 {
-		// What is no dead letter any more was recorded; and progress needs its execution.
+		// A message that is no longer a dead letter was recorded. Progress needs its execution.
 		if about, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}
@@ -67,12 +67,12 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	if err != nil {
 		return none, false, s.databaseError(ctx, err)
 	}
-	_ = s.config.Changes.Tell(applied.Changed) // watchers who miss it see it when they look
+	_ = s.config.Changes.Tell(applied.Changed) // a watcher that misses it sees the change at its next query
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
-// putAside reads a message that was put aside. subject is the message's, or empty if that is not known. Where
-// the stream has another message, or none, it fails with jetstream.ErrMsgNotFound.
+// putAside reads a message that was put aside. subject is the message's, or empty if it is not known. If the stream has
+// another message at that sequence, or none, it fails with jetstream.ErrMsgNotFound.
 func (s *Service) putAside(ctx context.Context, key store.MessageKey, subject string) (*jetstream.RawStreamMsg, error) {
 	names := []string{stream.Name}
 	if key.Progress { // before progress had a stream of its own, it was among the starts

@@ -48,7 +48,7 @@ func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID
 	})
 }
 
-// AllRefusals does so for all workflows, or for those that an account has now, by workflow and code.
+// AllRefusals counts the refused requests of all workflows, or of an account's current ones, by workflow and code.
 func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 		at, of, err := page.afterTime(allRefusalsList, 2)
@@ -66,8 +66,8 @@ func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, 
 	})
 }
 
-// refusalsOf reads refusals after a position, of one account's workflows if accountID is not empty: which account
-// a workflow has is not in the database, because it may change.
+// refusalsOf reads refusals after a position; of one account's workflows if accountID is not empty. The database does not
+// know the account of a workflow, because it may change.
 func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
 	if accountID == "" {
 		return s.config.Store.AllRefusals(ctx, since, after, limit)

@@ -41,7 +41,7 @@ func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string
 			}
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
-			// The stream forgets message IDs after a while, the database does not.
+			// The stream remembers message IDs for the dedup window only, the database for longer.
 			return api.Started{ExecutionID: as}, s.databaseError(ctx, err)
 		}
 		_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
@@ -57,13 +57,13 @@ func validKey(key string) error {
 	return nil
 }
 
-// keyOfAll is the key of a call that replays many and has none of its own: each is replayed once,
-// however often and from wherever it is called.
+// keyOfAll is the key of calls that replay many executions and have no key of their own: each execution is replayed once
+// by all such calls.
 const keyOfAll = "all"
 
-// ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. One that was
-// replayed by such a call before, with the same key, is not replayed again, so a call that broke off can
-// be repeated. Those that cannot be replayed are counted by the code that says why.
+// ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips executions that such a
+// call with the same key has replayed before, so an interrupted call can be repeated. It counts those that cannot be
+// replayed by the code of the reason.
 func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter ExecutionFilter, key string) (api.Replayed, error) {
 	return change(ctx, s, by, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Replayed, err error) {
 		if err := validKey(key); err != nil {
@@ -81,8 +81,8 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 	})
 }
 
-// startAgain starts an execution with another's body, headers and query, once: its ID is that of the
-// message. It says whether it was stored now, and not before.
+// startAgain starts an execution with another one's body, headers and query, once: its ID is also the message ID. It
+// reports whether this call stored it.
 func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) (stored bool, err error) {
 	original, err := s.request(ctx, of)
 	switch {
@@ -105,8 +105,8 @@ func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, st
 // triggers finds the trigger node at which an execution starts again.
 type triggers func(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout is how long a call about many may take. What it has not done by then is left for
-// another call; bulkReserve of it is for finishing what was begun.
+// bulkTimeout bounds a call about many executions. The rest is left for another call. bulkReserve of it is for finishing
+// the last batch.
 const (
 	bulkTimeout = 45 * time.Second
 	bulkReserve = 15 * time.Second

@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution gives a dead letter another chance. A message that was put aside is
-// recorded, if it can be now. A failed execution's body is started again, once: the new ID is made of the
-// original's, and is the message's ID, too. So a repeated call, a concurrent one, and one
-// after a crash between the publishing and the marking all get the same execution.
+// RequeueExecution requeues a dead letter. A message that was put aside is recorded, if the database accepts it now. A
+// failed execution is started again with its body, once: the new ID is derived from the original's, and is the message
+// ID, too. So a repeated call, a concurrent one, and one after a crash between publishing and marking all return the same
+// execution.
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if key, isMessage := messageKey(id); isMessage {
@@ -31,7 +31,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 			return api.Started{ExecutionID: record.RequeuedAs}, nil
 		}
 		as := execution.IDForRequeue(record.ID)
-		// The stream forgets message IDs after a while, the database does not.
+		// The stream remembers message IDs for the dedup window only, the database for longer.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
 			_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
@@ -46,7 +46,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 			return none, s.databaseError(ctx, err)
 		}
 		if len(marked) > 0 {
-			_ = s.config.Changes.Tell(marked) // watchers who miss it see it when they look
+			_ = s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
 		}
 		return api.Started{ExecutionID: as}, nil
 	})

@@ -47,8 +47,8 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 	})
 }
 
-// triggerOf returns the trigger node of an execution that is to run again. The workflow may belong to
-// another account by now, which the caller does not see.
+// triggerOf returns the trigger node of an execution that is to run again. The workflow may have moved to another account
+// meanwhile, which the caller does not see.
 func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err == nil && !by.sees(trigger.Workflow.AccountID) {
@@ -77,9 +77,8 @@ func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf 
 	return api.Started{ExecutionID: id.String()}, err
 }
 
-// start publishes the start of an execution at a trigger node, and returns when the stream
-// has confirmed that it is stored. once makes the stream store it only once, by its ID; stored says
-// whether that was now.
+// start publishes the start of an execution at a trigger node, and returns when the stream has stored it. With once, the
+// stream stores it only once, by its ID; stored reports whether this call did.
 func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (stored bool, err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
 	start.AccountID, start.Queue = at.Workflow.AccountID, at.Workflow.Queue
@@ -100,7 +99,7 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 		if s.isStart(ctx, ack.Sequence, start.ID) {
 			return false, nil
 		}
-		// Something else has used the ID up: then it starts without one.
+		// Another message has used the ID, so the start is stored without one.
 		delete(msg.Header, jetstream.MsgIDHeader)
 		_, err = s.publish(ctx, msg)
 	}
@@ -110,8 +109,8 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 	return true, nil
 }
 
-// inProcess is the server's error code for a message whose ID is just being stored: on a cluster, the
-// stream says so to whoever comes second, and cannot tell yet how it ends.
+// inProcess is the server's error code for a message while another one with its ID is being stored: a cluster does not know
+// yet whether that succeeds.
 const inProcess = 10158
 
 // publish puts a message into the stream. It waits while another one with its ID is being stored.
@@ -129,8 +128,8 @@ func (s *Service) publish(ctx context.Context, msg *nats.Msg) (*jetstream.PubAck
 	}
 }
 
-// isStart says whether a message is the start of an execution. A message that cannot be
-// read now counts as one: it has the ID.
+// isStart reports whether a message is the start of an execution. A message that cannot be read now counts as one, because
+// it has the ID.
 func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool {
 	_, event, err := s.message(ctx, sequence)
 	if err != nil {
@@ -139,8 +138,7 @@ func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool 
 	return event.Start != nil && event.Start.ID == id
 }
 
-// startTrace begins a trace, because the caller has none, and returns its W3C traceparent.
-// end must be called with the outcome.
+// startTrace begins a trace and returns its W3C traceparent. end must be called with the outcome.
 func (s *Service) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
 	if s.config.Tracer == nil {
 		var ids [24]byte

@@ -72,7 +72,7 @@ func noSender(nodeID string) error {
 	return &Error{Code: api.CodeNotFound, Detail: "Trigger node " + nodeID + " has no sender: its token alone opens it."}
 }
 
-// showCaptured adds the texts of secrets that nobody has seen.
+// showCaptured adds the texts of secrets that were not shown before.
 func (s *Service) showCaptured(ctx context.Context, info *edit.SenderInfo, wire *api.Sender) error {
 	for i := range info.Secrets {
 		if !info.Secrets[i].Unseen {
@@ -90,7 +90,7 @@ func (s *Service) showCaptured(ctx context.Context, info *edit.SenderInfo, wire 
 	return nil
 }
 
-// hideSecrets leaves out what a viewer may not see.
+// hideSecrets removes the fields that a viewer may not see.
 func hideSecrets(of *api.Sender) {
 	for i := range of.Secrets {
 		of.Secrets[i].Last4 = ""
@@ -109,7 +109,7 @@ func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID s
 	})
 }
 
-// RemoveSender leaves a node with its token alone. What was seen of the sender is forgotten.
+// RemoveSender removes a node's sender, and the times of its last requests. The node keeps its token.
 func (s *Service) RemoveSender(ctx context.Context, by Caller, workflowID, nodeID string) error {
 	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none struct{}, err error) {
 		if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
@@ -136,7 +136,7 @@ func (s *Service) AddSenderSecret(ctx context.Context, by Caller, workflowID, no
 	})
 }
 
-// RemoveSenderSecret ends one secret of a node's sender.
+// RemoveSenderSecret removes one secret of a node's sender.
 func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID, nodeID, secretID string) error {
 	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none struct{}, err error) {
 		return none, s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
@@ -144,7 +144,7 @@ func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID,
 	return err
 }
 
-// senderOnWire is a sender with what was seen of it.
+// senderOnWire is the API's form of a sender, with the times of its last requests.
 func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
 	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	return senderOf(info, seen), s.databaseError(ctx, err)

@@ -17,9 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// SendTest posts to a node's webhook URL what its sender would post, signed with its newest secret, and returns
-// what the endpoint answered, a refusal too. The secret stays here, which is why the caller does not send it.
-// Nothing is sent if the sender's requests cannot be signed with what is known of it.
+// SendTest posts a request of the node's sender, signed with its newest secret, to the node's webhook URL, and returns the
+// endpoint's answer, a refusal too. It runs here so that the secret does not leave the executor. It sends nothing if the
+// sender's requests cannot be signed with what the executor knows.
 func (s *Service) SendTest(ctx context.Context, by Caller, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
 	within := readTimeout + tryout.Timeout
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), within, func(ctx context.Context) (none api.SentTest, err error) {
@@ -39,7 +39,7 @@ func (s *Service) SendTest(ctx context.Context, by Caller, workflowID, nodeID st
 	})
 }
 
-// senderToTry is a node's sender, or one that signs nothing.
+// senderToTry returns a node's sender, or one that signs nothing.
 func (s *Service) senderToTry(ctx context.Context, workflowID, nodeID string) (*sender.Sender, error) {
 	config, err := s.config.Editor.OpenSender(ctx, workflowID, nodeID)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) senderToTry(ctx context.Context, workflowID, nodeID string) (*
 	return sender.Compile(*config)
 }
 
-// testRequest is what is to be sent, without a signature.
+// testRequest is the request to send, without a signature.
 func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender.Request, err error) {
 	r = sender.Request{Method: "POST", Header: map[string][]string{}}
 	switch {
@@ -86,7 +86,7 @@ func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender
 	return r, nil
 }
 
-// validHeader says whether a header can be sent (RFC 9110).
+// validHeader reports whether a header can be sent (RFC 9110).
 func validHeader(name string, values []string) bool {
 	for _, value := range values {
 		if strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == 0x7f }) {
@@ -134,7 +134,7 @@ func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Send
 	}, nil
 }
 
-// cannotSign says what to do instead.
+// cannotSign is the error if a test cannot be signed; it says what to do instead.
 func cannotSign(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST …/rerun, or hookstart trigger rerun."

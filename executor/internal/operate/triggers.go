@@ -14,13 +14,12 @@ import (
 // MaxTokens is how many tokens of one trigger node may work at the same time.
 const MaxTokens = edit.MaxTokens
 
-// HoldsToken says whether there is a webhook's token or a key in a text, if only by mistake.
+// HoldsToken reports whether a text contains a webhook's token or a key.
 func HoldsToken(text string) bool {
 	return strings.Contains(text, registry.TokenPrefix) || strings.Contains(text, KeyPrefix)
 }
 
-// Trigger returns a trigger node with its URL and its tokens in clear, which those who may only
-// read do not see.
+// Trigger returns a trigger node with its URL and its tokens in clear, without them for viewers.
 func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Trigger, error) {
 	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (api.Trigger, error) {
 		trigger, err := s.trigger(ctx, workflowID, nodeID)
@@ -31,7 +30,7 @@ func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID str
 	})
 }
 
-// hideTokens leaves out what opens the webhook.
+// hideTokens removes the tokens, and the URL with one.
 func hideTokens(of *api.Trigger) {
 	of.URL, of.Token = "", ""
 	for i := range of.Tokens {
@@ -64,12 +63,10 @@ func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, n
 	})
 }
 
-// RotateToken gives a node a new token. Each call makes another one, so its errors say
-// whether it must be repeated.
+// RotateToken gives a node a new token. Each call makes another one, so its errors say whether to repeat it.
 func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
-		// What the answer needs besides the new token is fetched first: if that fails, no token
-		// was made that nobody hears of.
+		// Fetch everything else that the answer needs first: otherwise a failure would lose a new token.
 		before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -89,7 +86,7 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 	})
 }
 
-// rotationFailed is the one error that must not say: repeat the call.
+// rotationFailed marks an error as final: a repeated call would rotate again.
 func (s *Service) rotationFailed(err error) error {
 	failed := s.explain(err)
 	switch failed.Code {
@@ -101,7 +98,7 @@ func (s *Service) rotationFailed(err error) error {
 	return failed
 }
 
-// seen is what the records say of a trigger node.
+// seen is what the records know of a trigger node.
 type seen struct {
 	tokens map[string]time.Time // when each was last used, by ID
 	sender store.SenderSeen

@@ -11,19 +11,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Batch is what a watch tells at once.
+// Batch is one notification of a watch.
 type Batch = changes.Batch
 
-// Watching is a watch of changed records. Its IDs are those of all accounts: Changed returns the records that the
-// caller sees.
+// Watching is a watch of changed records. Its IDs are of all accounts; Changed returns only the records that the caller
+// sees.
 type Watching struct {
 	changes.Watching
 	// Ended is closed when the caller's key is revoked, or expires. nil: never.
 	Ended <-chan struct{}
 }
 
-// Watch watches from now on, or, unless the time is zero, from the batch after one of that time. Without an error,
-// Cancel must be called.
+// Watch watches from now on, or, unless the time is zero, from the batch after the one of that time. Unless it fails, Cancel
+// must be called.
 func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watching, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
 		watching := Watching{Watching: s.config.Changes.Watch(after)}

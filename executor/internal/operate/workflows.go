@@ -13,7 +13,7 @@ import (
 
 const workflowsList = "workflows"
 
-// WorkflowFilter says which workflows are wanted. Empty fields do not filter.
+// WorkflowFilter selects workflows. Empty fields do not filter.
 type WorkflowFilter struct {
 	AccountID string
 	Text      string // in the ID or the name, in any case
@@ -40,7 +40,7 @@ func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilte
 	})
 }
 
-// searchedAtOnce is how many workflows a search reads from the directory at once.
+// searchedAtOnce is the number of workflows that a search reads from the directory at once.
 const searchedAtOnce = 1000
 
 func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*registry.Workflow {
@@ -79,14 +79,14 @@ func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workf
 	})
 }
 
-// Origin says what is left of where an execution or a message came from.
+// Origin is the workflow and the node of an execution or a message, which may have been deleted.
 type Origin struct {
 	WorkflowName string
 	HasWorkflow  bool // it still exists
 	HasNode      bool // its trigger node, too
 }
 
-// Origin looks up a trigger node by what is known here, which may be a little old.
+// Origin looks up a trigger node in this process's directory, which may lag a little behind.
 func (s *Service) Origin(ctx context.Context, by Caller, workflowID, nodeID string) (Origin, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (of Origin, err error) {
 		have, exists := s.config.Directory.Workflow(workflowID)
@@ -106,7 +106,7 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, ifUpdatedAt time.Time) (PutResult[api.Workflow], error) {
 	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
-		Within:      by.AccountID, // somebody may make it meanwhile
+		Within:      by.AccountID, // another caller may create it meanwhile
 		IfUpdatedAt: ifUpdatedAt,
 	}
 	for _, t := range put.Triggers {
@@ -138,7 +138,7 @@ func (s *Service) Activate(ctx context.Context, by Caller, id string) (api.Workf
 	return s.switchTo(ctx, by, id, s.config.Editor.Activate)
 }
 
-// Deactivate ends that.
+// Deactivate stops a workflow's webhooks from starting executions.
 func (s *Service) Deactivate(ctx context.Context, by Caller, id string) (api.Workflow, error) {
 	return s.switchTo(ctx, by, id, s.config.Editor.Deactivate)
 }
@@ -169,7 +169,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	return of
 }
 
-// planRefusal is why an active workflow's webhooks are refused all the same; "": they are not.
+// planRefusal is the code with which the plan refuses an active workflow's webhooks; "": it does not.
 func (s *Service) planRefusal(w *registry.Workflow) string {
 	view, known := s.config.Directory.Lookup(w.ID)
 	switch {
