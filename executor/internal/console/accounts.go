@@ -20,7 +20,7 @@ type accountList struct {
 	Plans []planChoice
 }
 
-// planChoice is a plan as forms offer it.
+// planChoice is a plan in a form's list.
 type planChoice struct {
 	ID, Text string
 	Selected bool // for a new account
@@ -57,7 +57,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	return list, nil
 }
 
-// maxPlans is how many plans a form offers.
+// maxPlans is the maximum number of plans in a form.
 const maxPlans = 1000
 
 func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
@@ -86,7 +86,7 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText is a plan's limit of bytes, in the units in which people set it: powers of ten.
+// bytesText is a plan's limit of bytes per day, in decimal units, as people set it.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""

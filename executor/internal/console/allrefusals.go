@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// allRefusals is the data of the page of what was refused, of all workflows.
+// allRefusals is the data of the page of refused requests to all workflows.
 type allRefusals struct {
 	listPage
 	Within string // one of spans
@@ -22,10 +22,10 @@ type allRefusals struct {
 type refusedRow struct {
 	refusal
 	origin
-	WorkflowID string // "": of none that exists
+	WorkflowID string // "": the workflow does not exist
 }
 
-// refusedWithin is how far back the page looks unless somebody says how far.
+// refusedWithin is the default time span of the page.
 const refusedWithin = "24h"
 
 func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {

@@ -11,8 +11,8 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assets are the scripts, styles and icons. Their path holds a hash of them all, so that
-// they may be cached for ever, and scripts that import each other are of one version.
+// assets are the scripts, styles and icons. Their path contains a hash of all of them, so that browsers may cache them
+// for ever, and scripts that import each other are of the same version.
 type assets struct {
 	path    string // without a slash at its end
 	handler http.Handler
@@ -42,7 +42,7 @@ func loadAssets() assets {
 
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == a.path+"/" {
-		http.NotFound(w, r) // no list of files
+		http.NotFound(w, r) // no directory listing
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")

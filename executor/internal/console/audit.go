@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// auditList is the data of the page of who changed what.
+// auditList is the data of the audit page.
 type auditList struct {
 	listPage
 	Filter    auditFilter
@@ -24,7 +24,7 @@ type auditList struct {
 	Rows      []auditRow
 }
 
-// auditFilter is what an operator looks for; empty fields do not filter.
+// auditFilter is the filter of the audit page; empty fields do not filter.
 type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
@@ -32,7 +32,8 @@ type auditFilter struct {
 // Any says whether anything is filtered.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
-// auditSpans are how far back one can look: entries are kept for longer than anything else.
+// auditSpans are the time spans of the filter. They are longer than those of executions, because audit entries are kept
+// longer.
 var auditSpans = map[string]time.Duration{
 	"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour, "90d": 90 * 24 * time.Hour,
 }
@@ -63,7 +64,7 @@ func (f auditFilter) query() url.Values {
 	return query
 }
 
-// asked is the filter as the operators' API takes it.
+// asked is the filter for package operate.
 func (f auditFilter) asked(now time.Time) operate.AuditFilter {
 	filter := operate.AuditFilter{Actor: f.Actor, AccountID: f.Account, WorkflowID: f.Workflow}
 	if span := auditSpans[f.Within]; span > 0 {
@@ -76,18 +77,18 @@ func (f auditFilter) asked(now time.Time) operate.AuditFilter {
 type auditRow struct {
 	api.AuditEntry
 	Who  string // for people
-	Same string // the link to what else they did
+	Same string // the link to all entries of this actor
 	What []changeText
 	More int // fields that are not shown
 }
 
-// changeText is what became of a field. Empty texts: it was not set.
+// changeText is the change of a field. Empty texts: it was not set.
 type changeText struct {
 	Field, From, To string
 	Execution       bool // To is the ID of one
 }
 
-// maxShownChanges is how many fields of an entry a row shows.
+// maxShownChanges is the maximum number of fields of an entry in a row.
 const maxShownChanges = 12
 
 func (c *Console) listAudit(w http.ResponseWriter, r *http.Request) {

@@ -8,12 +8,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// countTimeout is how long the database may count for a page. Past it, the page comes
-// without the chart.
+// countTimeout bounds the database's counting for a page. After it, the page is shown without the chart.
 const countTimeout = time.Second
 
-// chart are bars over time, the oldest first. The template draws it: a bar is one wide,
-// Height is the tallest.
+// chart is a bar chart over time, the oldest bar first. The template draws it: a bar is one unit wide, and the tallest is
+// Height units high.
 type chart struct {
 	Bars     []bar
 	Step     time.Duration
@@ -68,7 +67,7 @@ func (c *Console) chartOf(ctx context.Context, filter operate.ExecutionFilter, s
 func (c *chart) stack() {
 	for i := range c.Bars {
 		b := &c.Bars[i]
-		b.Started = max(0, b.Total-b.Failed-b.Rejected) // counted one after the other: one may have moved on
+		b.Started = max(0, b.Total-b.Failed-b.Rejected) // these were counted one after the other
 		b.Total = b.Started + b.Failed + b.Rejected
 		c.Total, c.Failed, c.Rejected = c.Total+b.Total, c.Failed+b.Failed, c.Rejected+b.Rejected
 	}

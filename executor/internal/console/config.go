@@ -7,16 +7,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// Config is all that the console needs. What has no default is required. The console
-// owns none of it, and stops nothing.
+// Config has the parts that the console uses. A field without a documented default is required. The console owns none of
+// the parts, and does not stop them.
 type Config struct {
 	// Operate answers what pages show.
 	Operate *operate.Service
 
-	// SignIn tells operators from strangers. The browser also calls the API, below /api/, which
-	// must have the same.
+	// SignIn authenticates operators. The browser also calls the API, below /api/, which must use the same SignIn.
 	SignIn *signin.SignIn
-	// DemoQueue is the queue that the demo runner of this process takes. Empty: there is none.
+	// DemoQueue is the queue of this process's demo runner. Empty: there is no demo runner.
 	DemoQueue string
 
 	// Log gets one event for each request.

@@ -1,6 +1,5 @@
-// Package console is what operators see in a browser: pages made by the server, with
-// a little JavaScript that calls the operators' API. It needs no network but the
-// executor's own listener.
+// Package console is the operators' user interface in a browser: pages rendered by the server, with a little JavaScript
+// that calls the operators' API. Browsers need no other host than the executor.
 package console
 
 import (

@@ -21,7 +21,7 @@ type deadLetterList struct {
 	Rows      []deadLetterRow
 }
 
-// deadLetterFilter is what an operator looks for; empty fields do not filter.
+// deadLetterFilter is the filter of the page; empty fields do not filter.
 type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
@@ -57,7 +57,7 @@ func (f deadLetterFilter) query() url.Values {
 	return query
 }
 
-// Selected is what a button about all that match sends: what is on the list as the page was made.
+// Selected is the request body of a button for all matching dead letters: those that matched when the page was rendered.
 func (l deadLetterList) Selected() string {
 	now := time.Now()
 	text, err := json.Marshal(api.SelectDeadLetters{

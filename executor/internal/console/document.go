@@ -2,13 +2,13 @@ package console
 
 import "strings"
 
-// document is a JSON text as a page shows it: as a tree to fold, and raw.
+// document is a JSON text on a page: as a tree that can be folded, and raw.
 type document struct {
 	Name  string    // one word, for people and for the IDs of its elements
 	Tree  *jsonTree // nil: it cannot be shown as one
 	Raw   string
 	Cut   bool   // Raw is only the beginning
-	Whole string // where all of it is
+	Whole string // the URL of the whole text
 }
 
 // maxRaw is how much of a text a page shows raw.

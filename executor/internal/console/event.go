@@ -29,7 +29,7 @@ func level(_ *http.Request, e *weblog.Event) logrus.Level {
 	}
 }
 
-// note says in the request's event which page it is, and what went wrong.
+// note adds the page and the error to the request's log event.
 func note(r *http.Request, page string, err error) {
 	e := weblog.Of(r.Context())
 	e.Fields["page"] = page

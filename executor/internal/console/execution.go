@@ -43,11 +43,11 @@ type request struct {
 
 type field struct{ Name, Value string }
 
-// maxReruns is how many reruns of a workflow are looked through for those of one execution.
+// maxReruns is the number of a workflow's reruns that are searched for those of one execution.
 const maxReruns = 500
 
-// newRecordWait is how long an execution is waited for that is not recorded: whoever has just
-// started one may be here first.
+// newRecordWait is how long a page waits for the record of an execution: an operator who has just started one may open its
+// page before it is recorded.
 const newRecordWait = time.Second
 
 func (c *Console) awaitRecord(ctx context.Context, id string) error {
@@ -72,7 +72,7 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// executionFragment is what changes of an execution until it has ended.
+// executionFragment renders the parts of an execution's page that change until it has ended.
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	if p, found := c.execution(w, r, r.URL.Query().Get("id")); found {
 		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
@@ -80,7 +80,7 @@ func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// execution is an execution's page, or it has answered why there is none.
+// execution returns the data of an execution's page, or answers with an error page itself.
 func (c *Console) execution(w http.ResponseWriter, r *http.Request, id string) (p executionPage, found bool) {
 	p, err := c.executionPage(r.Context(), id)
 	switch {
@@ -115,7 +115,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	return p, nil
 }
 
-// Fragment is where the parts are that change until it has ended, for fragments.js; "": it has.
+// Fragment is the URL of the parts that change until the execution has ended, for fragments.js; "": it has ended.
 func (p executionPage) Fragment() string {
 	if p.Waiting == "" {
 		return ""
@@ -136,7 +136,7 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
 }
 
-// steps are the moments that are known, in their order, and what comes next.
+// steps are the known moments of an execution, in order, and the one that it waits for.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
@@ -193,7 +193,7 @@ func requestOf(e operate.ExecutionDetail) request {
 	return request
 }
 
-// wholeRecord is where an execution is as the API has it.
+// wholeRecord is the URL of an execution in the API.
 func wholeRecord(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
 
 func fields(values execution.Values) []field {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// formats are what templates write values with.
+// formats are the templates' functions that format values.
 var formats = template.FuncMap{
 	"ago":   func(t time.Time) template.HTML { return timeElement(t, "relative", relative(t, time.Now())) },
 	"since": func(t time.Time) string { return relative(t, time.Now()) },
@@ -98,7 +98,7 @@ func size(n int64) string {
 
 func trimZero(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
 
-// count is a number with its thousands apart.
+// count is a number with separators between its thousands.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -121,7 +121,7 @@ func capital(word string) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// nameOr is a name, or the ID of what has none.
+// nameOr is a name, or the ID if there is no name.
 func nameOr(name, id string) string {
 	if strings.TrimSpace(name) == "" {
 		return id

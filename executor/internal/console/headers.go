@@ -6,8 +6,7 @@ import "net/http"
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// secured sets what every answer has, errors included. Assets may be cached; they say so
-// themselves.
+// secured sets the headers of every answer, errors included. Assets override Cache-Control.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

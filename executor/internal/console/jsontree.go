@@ -9,8 +9,7 @@ import (
 	"unicode/utf16"
 )
 
-// The bounds of a tree: a page must stay small whatever a sender sent. What is past
-// them is in the raw text.
+// The limits of a tree: a page must stay small, whatever a sender has sent. The raw text has the rest.
 const (
 	maxTreeNodes = 2000
 	maxTreeDepth = 30
@@ -29,7 +28,7 @@ type jsonTree struct {
 	Open     bool  // to begin with
 }
 
-// Folds says whether there is something to fold.
+// Folds reports whether the value has children to fold.
 func (t *jsonTree) Folds() bool { return t.Kind == "object" || t.Kind == "array" }
 
 // Brackets are the two around the children.
@@ -115,7 +114,7 @@ func (p *treeParser) children(of *jsonTree, depth int) error {
 	return err
 }
 
-// skip passes over a value, however deep: json.RawMessage would refuse a very deep one.
+// skip skips a value of any depth: json.RawMessage would refuse a very deep one.
 func (p *treeParser) skip() error {
 	for depth := 0; ; {
 		token, err := p.decoder.Token()

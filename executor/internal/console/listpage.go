@@ -16,13 +16,12 @@ const listRows = 25
 // listPage is the place of a page in a list.
 type listPage struct {
 	First   bool
-	Ignored []string     // parts of the query that say nothing, for people
+	Ignored []string     // the parts of the query that are invalid, for people
 	Begin   template.URL // the query of the first page
 	Older   template.URL // the query of the next page; "": this is the last
 }
 
-// askList asks for the page of a list that begins after the place named in a request's
-// query. query is what of the request says which list it is.
+// askList fetches the page of a list at the cursor in a request's query. query has the request's filters.
 func askList[T any](r *http.Request, query url.Values, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)
@@ -35,8 +34,8 @@ func askList[T any](r *http.Request, query url.Values, ask func(operate.Page) (a
 	return list.Items, at, err
 }
 
-// askPage asks for the page of a list after a cursor, or for the first page if that is no
-// place in the list; then it says so in ignored, for people.
+// askPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the first page, and says so in
+// ignored, for people.
 func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})
 	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeInvalid && after != "" {

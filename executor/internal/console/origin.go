@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// origin is the workflow that something is of, which may be gone.
+// origin is the workflow and the node of an execution or a dead letter; both may have been deleted.
 type origin struct {
 	WorkflowName string // its ID, if it has no name or is gone
 	HasWorkflow  bool   // it still exists

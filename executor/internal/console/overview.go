@@ -18,7 +18,7 @@ type overview struct {
 	Newest              panel
 }
 
-// numbers are the part of the page that changes by itself.
+// numbers are the part of the page that is refreshed.
 type numbers struct {
 	Requests    requests
 	Day         chart

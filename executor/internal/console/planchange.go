@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// planChange is what another plan would do to an account's active workflows.
+// planChange is the effect of another plan on an account's active workflows.
 type planChange struct {
 	Account    quota
 	Plan       string
@@ -20,7 +20,7 @@ type planChange struct {
 	Slower     int64  // how many go on working, but with a lower rate limit
 }
 
-// named is a number of workflows, with the names of the first few.
+// named is a number of workflows, and the names of the first few.
 type named struct {
 	First []choice
 	Total int
@@ -37,8 +37,8 @@ func namedOf(some operate.Some) named {
 // Others is how many are not named.
 func (n named) Others() int64 { return int64(n.Total - len(n.First)) }
 
-// planChangeFragment asks before webhooks stop to work, or may be called less often. It is
-// empty when none would.
+// planChangeFragment renders the warning before a change of plan that stops webhooks or lowers their rate limit. It is empty
+// if the change does neither.
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	change, err := c.Operate.PlanChange(r.Context(), signin.Caller(r.Context()), query.Get("account"), query.Get("plan"))

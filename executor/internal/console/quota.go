@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// quota is an account with what its plan lets it do.
+// quota is an account with its plan's limits.
 type quota struct {
 	operate.Quota
 	ID, Name, Plan string
@@ -43,7 +43,7 @@ func (q quota) Text() string {
 	}
 }
 
-// state is what a workflow's switch comes to.
+// state is the effective state of a workflow: its switch, and its plan's limits.
 type state struct {
 	Active    bool
 	Over      bool // active, but past the plan's limit, or not in it at all: its webhooks are refused

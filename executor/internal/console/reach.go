@@ -6,8 +6,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// reachFragment is where the public URL leads. It is a part of its own because asking may
-// take a while.
+// reachFragment renders the result of the check of the public URL. It is a fragment because the check may take seconds.
 func (c *Console) reachFragment(w http.ResponseWriter, r *http.Request) {
 	found, err := c.Operate.CheckPublicURL(r.Context(), signin.Caller(r.Context()))
 	if err != nil {

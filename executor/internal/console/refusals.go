@@ -38,7 +38,7 @@ func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 
-// advice is what an operator can do about what senders were refused for.
+// advice is what an operator can do about refused requests, by code.
 var advice = map[webhook.Code]string{
 	webhook.WorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
 	webhook.WorkflowNotFound:  "No workflow has the ID in the URL: the URL was mistyped, or the workflow was deleted.",

@@ -23,7 +23,7 @@ var templateFiles embed.FS
 // pages are the templates by name. Each has the layout and the parts beside it.
 type pages map[string]*template.Template
 
-// reader is what a page depends on besides its data: what the caller may do, and whether they see all accounts.
+// reader is the kind of caller, on which a page depends besides its data: the role, and whether all accounts are visible.
 type reader struct {
 	role operate.Role // "": nobody has signed in
 	wide bool
@@ -80,14 +80,14 @@ func parsePages(assetsPath string, of reader) pages {
 	return all
 }
 
-// render answers with a page, whole or not at all.
+// render answers with a page, or with an error if the template fails; never with half a page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Caller = callerOf(c, r)
 	p.SignedIn = p.Caller != operate.Caller{}
 	c.write(w, r, status, name, "layout", p)
 }
 
-// callerOf is who asks for a page; the zero Caller if that is nobody, or is not known now.
+// callerOf returns the caller of a page; the zero Caller if nobody is signed in, or that cannot be determined now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
 	if by := signin.Caller(r.Context()); by.Kind != "" {
 		return by

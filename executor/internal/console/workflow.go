@@ -88,7 +88,7 @@ func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// workflow is a workflow's page without its lists, or it has answered why there is none.
+// workflow returns the data of a workflow's page without its lists, or answers with an error page itself.
 func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p workflowPage, found bool) {
 	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
 	if err != nil {

@@ -193,7 +193,7 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	}
 }
 
-// tidy deletes keys that expired some time ago. The keys of browser sessions may be many.
+// tidy deletes keys that expired some time ago: an application may create many short-lived keys for its web pages.
 func (k *Keyring) tidy(ctx context.Context) {
 	for _, key := range k.directory.Keys("", maxTidied) {
 		if !hasExpired(key, k.now().Add(-keepExpired)) {
