@@ -27,7 +27,11 @@ func TestCodesAreAllOfThem(t *testing.T) {
 		if kind, is := constant.Type.(*ast.Ident); !is || kind.Name != "Code" {
 			return true
 		}
-		text, err := strconv.Unquote(constant.Values[0].(*ast.BasicLit).Value)
+		literal, is := constant.Values[0].(*ast.BasicLit)
+		if !is {
+			t.Fatalf("%s is not a literal", constant.Names[0].Name)
+		}
+		text, err := strconv.Unquote(literal.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
