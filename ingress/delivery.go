@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -227,7 +228,7 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 // idInBody reports whether the delivery ID may come from the body.
 func (h *handler) idInBody(d *delivery) bool {
 	s := d.sender()
-	return s != nil && s.DeliveryInBody() && firstOf(d.r.Header, h.firstIDHeaders) == ""
+	return s != nil && s.DeliveryInBody() && d.firstOf(h.firstIDHeaders) == ""
 }
 
 // identify finds the delivery ID in force: of the first headers, the sender's own sources, and the other
@@ -237,24 +238,25 @@ func (h *handler) identify(d *delivery) {
 		return
 	}
 	d.identified = true
-	d.id.ID = firstOf(d.r.Header, h.firstIDHeaders)
+	d.id.ID = d.firstOf(h.firstIDHeaders)
 	if s := d.sender(); s != nil && d.id.ID == "" {
 		own := s.Delivery(&d.request)
 		d.id = admission.Delivery{ID: own.ID, Derived: own.Derived}
 	}
 	if d.id.ID == "" {
-		d.id.ID = firstOf(d.r.Header, h.otherIDHeaders)
+		d.id.ID = d.firstOf(h.otherIDHeaders)
 	}
 }
 
 // tooLong reports whether the delivery ID is too long. One from the sender's own sources never is: long ones are hashed.
 func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
 
-// firstOf is the first value that is not empty, of headers in canonical form.
-func firstOf(header http.Header, names []string) string {
+// firstOf is the first value that is not empty, of headers in canonical form. One that holds a secret is passed over:
+// delivery IDs are recorded and shown.
+func (d *delivery) firstOf(names []string) string {
 	for _, name := range names {
-		for _, value := range header[name] {
-			if value != "" {
+		for _, value := range d.r.Header[name] {
+			if value != "" && !slices.Contains(secretHeaders, name) && !slices.Contains(d.dropped(), name) {
 				return value
 			}
 		}

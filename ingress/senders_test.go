@@ -125,6 +125,43 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	}
 }
 
+// A header that holds the sender's secret is no delivery ID, whatever is configured: delivery IDs are recorded and shown.
+func TestTheSecretIsNoDeliveryID(t *testing.T) {
+	t.Parallel()
+	s := startSituations(t)
+	addr := s.startIngress(func(c *ingress.Config) { c.DeliveryIDHeaders = []string{"X-Secret", "X-Id", "Authorization"} })
+	for _, spec := range []edit.SenderSpec{
+		{Preset: "header", Secrets: []string{"the-secret-of-the-header"}, Settings: map[string]string{"header": "x-secret"}},
+		{Preset: "bearer", Secrets: []string{"the-secret-of-the-header"}},
+	} {
+		if _, _, err := s.PutSender(t.Context(), "active", "node", spec); err != nil {
+			t.Fatal(err)
+		}
+		r := request{path: "/webhooks/active", token: s.token["active"], body: "x", header: map[string]string{
+			"X-Secret": "the-secret-of-the-header", "Authorization": "Bearer the-secret-of-the-header",
+		}}
+		if spec.Preset == "bearer" {
+			delete(r.header, "X-Secret")
+		}
+		for range 2 {
+			if a := s.sendTo(addr, r); a.status != 200 || a.body["deduplicated"] != nil {
+				t.Errorf("%s: %+v", spec.Preset, a)
+			}
+		}
+		from, err := s.JetStream.Stream(t.Context(), stream.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := from.GetLastMsgForSubject(t.Context(), "executions.start.>")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprintf("%s %v", last.Data, last.Header); strings.Contains(text, "the-secret-of") {
+			t.Errorf("%s: the secret is in the message: %q", spec.Preset, text)
+		}
+	}
+}
+
 // turns is how often a sender is set, rotated and removed.
 const turns = 100
 

@@ -89,6 +89,7 @@ func Compile(c Config) (*Sender, error) {
 	if err := s.compileMethods(e, settings); err != nil {
 		return nil, err
 	}
+	s.delivery = withoutSecrets(s.delivery, s.drop)
 	if err := s.takeSecrets(c.Secrets); err != nil {
 		return nil, err
 	}

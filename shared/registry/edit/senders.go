@@ -112,6 +112,9 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 		} else if preset.Verifies {
 			edit.keep()
 		}
+		if edit.shows(spec.Secrets == nil) {
+			return nil, &InvalidError{"secrets", "say the secret again: requests of this preset carry it in their body, where those see it who were never told the secret so far"}
+		}
 		return edit.finish(spec.Settings)
 	})
 	return info, created, err
@@ -303,6 +306,12 @@ func (s *senderEdit) keep() {
 	}
 }
 
+// shows says that secrets which are kept would become readable by another preset: whoever may change a sender need
+// not know its secrets.
+func (s *senderEdit) shows(kept bool) bool {
+	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID && sender.SecretInBody(s.preset.ID)
+}
+
 // replace takes these texts, each once.
 func (s *senderEdit) replace(texts []string) {
 	for _, text := range slices.Backward(texts) {
@@ -345,6 +354,9 @@ func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error
 		config.Secrets = append(config.Secrets, sender.Secret{Text: secret.text})
 	}
 	if _, err := sender.Compile(config); err != nil {
+		return nil, invalidSender(err)
+	}
+	if err := sender.CheckShown(config); err != nil {
 		return nil, invalidSender(err)
 	}
 	after := &registry.Sender{Preset: s.preset.ID}

@@ -129,6 +129,28 @@ func TestSenders(t *testing.T) {
 	}
 }
 
+// Whoever may change a sender need not know its secrets, and must not learn them by that.
+func TestAnotherPresetShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
+	r.Workflow(t, "wf", "free", true)
+	put := func(spec edit.SenderSpec) error {
+		_, _, err := r.PutSender(t.Context(), "wf", "node", spec)
+		return err
+	}
+	fatal(t, put(edit.SenderSpec{Preset: "github", Secrets: []string{first}}))
+	var invalid *edit.InvalidError
+	if err := put(edit.SenderSpec{Preset: "msgraph"}); !errors.As(err, &invalid) || invalid.Field != "secrets" {
+		t.Errorf("a secret of GitHub's in the bodies of Graph: %v", err)
+	}
+	if err := put(edit.SenderSpec{Preset: "header", Settings: map[string]string{"header": "X-GitHub-Delivery"}}); !errors.As(err, &invalid) {
+		t.Errorf("a secret of GitHub's as a delivery ID: %v", err)
+	}
+	fatal(t, put(edit.SenderSpec{Preset: "hmac", Settings: map[string]string{"header": "X-Signature"}}))
+	fatal(t, put(edit.SenderSpec{Preset: "msgraph", Secrets: []string{second}}))
+	fatal(t, put(edit.SenderSpec{Preset: "msgraph", Settings: map[string]string{"deliveryId": "ptr:/value/0/id"}}))
+}
+
 func TestSendersThatCannotWork(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
@@ -146,6 +168,8 @@ func TestSendersThatCannotWork(t *testing.T) {
 		"public key in vain":  {Preset: "discord", Secrets: []string{"zz"}},
 		"a bad deliveryId":    {Preset: "plain", Settings: map[string]string{"deliveryId": "body"}},
 		"missing verifyToken": {Preset: "meta", Secrets: []string{first}},
+		"a secret as ID":      {Preset: "gitlab", Secrets: []string{first}, Settings: map[string]string{"deliveryId": "header:X-Gitlab-Token"}},
+		"a shown header":      {Preset: "header", Secrets: []string{first}, Settings: map[string]string{"header": "X-Webhook-Delivery-Id"}},
 	} {
 		var invalid *edit.InvalidError
 		if _, _, err := r.PutSender(t.Context(), "wf", "node", spec); !errors.As(err, &invalid) || strings.Contains(err.Error(), first) {

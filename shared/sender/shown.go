@@ -1,0 +1,71 @@
+package sender
+
+import (
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// shownHeaders are headers whose values are recorded beside a request's own headers, or that have a meaning on the
+// way: a secret in one of them would be shown, or lost. In canonical form.
+var shownHeaders = canonicalNames(slices.Concat(
+	webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
+	[]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Host", "User-Agent", "Traceparent", "Tracestate"},
+))
+
+var credentials = canonicalNames(webhook.SecretHeaders())
+
+// CheckShown refuses a Config by which a secret would be shown to those who may not see it: as a delivery ID, or as
+// something else that a record tells. Compile takes such a Config all the same, because one may be stored since before
+// it was refused; its Sender passes over these sources of a delivery ID. The error is a *ConfigError.
+func CheckShown(c Config) error {
+	e, err := find(c.Preset)
+	if err != nil {
+		return err
+	}
+	settings, err := e.settings(c.Settings)
+	if err != nil {
+		return err
+	}
+	header := textproto.CanonicalMIMEHeaderKey(settings["header"])
+	if e.General == generalHeader && slices.Contains(shownHeaders, header) {
+		return &ConfigError{"settings.header", fmt.Sprintf("what %s holds is not kept secret: choose a header that has no other meaning", header)}
+	}
+	_, drop, err := e.methods(settings)
+	if err != nil {
+		return err
+	}
+	secret := slices.Concat(credentials, canonicalNames(e.Drop), drop)
+	texts, _ := e.deliveryTexts(settings)
+	for _, text := range texts {
+		name, is := strings.CutPrefix(text, "header:")
+		if is && slices.Contains(secret, textproto.CanonicalMIMEHeaderKey(name)) {
+			field := "settings." + settingDeliveryID
+			if settings[settingDeliveryID] == "" {
+				field = "settings.idHeader"
+			}
+			return &ConfigError{field, name + " holds a secret, and delivery IDs are shown: name another source"}
+		}
+	}
+	return nil
+}
+
+// SecretInBody says that requests of a preset carry its secret in their body, which is recorded and travels on.
+func SecretInBody(preset string) bool {
+	e, err := find(preset)
+	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+		return m.Scheme == schemeStatic && !strings.HasPrefix(m.Signature, "header:")
+	})
+}
+
+// withoutSecrets leaves out the sources that hold a secret.
+func withoutSecrets(sources []idSource, drop []string) []idSource {
+	return slices.DeleteFunc(sources, func(id idSource) bool {
+		return slices.ContainsFunc(id.parts, func(s source) bool {
+			return s.kind == fromHeader && (slices.Contains(credentials, s.name) || slices.Contains(drop, s.name))
+		})
+	})
+}
