@@ -29,8 +29,8 @@ type WhoAmI struct {
 type PutKey struct {
 	Name      string    `json:"name" minLength:"1" maxLength:"200" doc:"For people: who has it, and what for." example:"CI of team A"`
 	Role      string    `json:"role" enum:"viewer,editor,admin" doc:"What it may do. viewer: read, without tokens. editor: also change workflows, their nodes and tokens, rerun and requeue. admin: everything."`
-	AccountID string    `json:"accountId,omitempty" pattern:"^([A-Za-z0-9_-]{1,64})?$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" doc:"The only account that it has access to; not with the role admin. Absent: all of them." example:"acme"`
-	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"When it stops to work. Absent: never."`
+	AccountID string    `json:"accountId,omitempty" pattern:"^([A-Za-z0-9_-]{1,64})?$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" doc:"The only account that it has access to; not with the role admin. Absent or empty: all of them." example:"acme"`
+	ExpiresAt time.Time `json:"expiresAt,omitzero" pattern:"^[2-9]" patternDescription:"in the future" doc:"When it stops to work. Absent: never."`
 }
 
 // Key is a key of the operators' API. Absent values are omitted.

@@ -28,11 +28,11 @@ type DeadLetter struct {
 // that match a filter. An empty object: all.
 type SelectDeadLetters struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"IDs of dead letters. What is none any more is passed over. Not together with the others."`
-	AccountID  string    `json:"accountId,omitempty" doc:"Only this account's; messages that were put aside belong to none."`
-	WorkflowID string    `json:"workflowId,omitempty" doc:"Only this workflow's."`
-	Reason     string    `json:"reason,omitempty" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
-	Since      time.Time `json:"since,omitzero" doc:"Accepted then or later."`
-	Until      time.Time `json:"until,omitzero" doc:"Accepted before."`
+	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Only this account's; messages that were put aside belong to none."`
+	WorkflowID string    `json:"workflowId,omitempty" minLength:"1" doc:"Only this workflow's."`
+	Reason     string    `json:"reason,omitempty" minLength:"1" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
+	Since      time.Time `json:"since,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Accepted then or later."`
+	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Accepted before."`
 }
 
 // Requeued says how many dead letters a call has requeued.

@@ -45,10 +45,10 @@ type ExecutionDetail struct {
 // ReplayRejected says which rejected executions are to be replayed.
 type ReplayRejected struct {
 	Status     string    `json:"status" enum:"rejected" doc:"Says of itself what is replayed: rejected executions."`
-	AccountID  string    `json:"accountId,omitempty" doc:"Only this account's."`
-	WorkflowID string    `json:"workflowId,omitempty" doc:"Only this workflow's."`
-	Since      time.Time `json:"since,omitzero" doc:"Accepted then or later."`
-	Until      time.Time `json:"until,omitzero" doc:"Accepted before."`
+	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Only this account's."`
+	WorkflowID string    `json:"workflowId,omitempty" minLength:"1" doc:"Only this workflow's."`
+	Since      time.Time `json:"since,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Accepted then or later."`
+	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Accepted before."`
 }
 
 // Replayed says how many executions a call has replayed.

@@ -226,3 +226,25 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 		}
 	}
 }
+
+// A script whose variable is empty means one account, or one workflow, and must not dismiss or start all of them; who names
+// a time does not get a key for ever.
+func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	for path, bodies := range map[string][]string{
+		"/keys": {
+			`{"name":"n","role":"viewer","expiresAt":"0001-01-01T00:00:00Z"}`, `{"name":"n","role":"viewer","expiresAt":""}`,
+		},
+		"/dead-letters/dismiss": {`{"accountId":""}`, `{"workflowId":""}`, `{"reason":""}`, `{"until":"0001-01-01T00:00:00Z"}`},
+		"/dead-letters/requeue": {`{"accountId":""}`, `{"workflowId":""}`, `{"reason":""}`, `{"until":"0001-01-01T00:00:00Z"}`},
+		"/executions/replay":    {`{"status":"rejected","accountId":""}`, `{"status":"rejected","workflowId":""}`, `{"status":"rejected","until":"0001-01-01T00:00:00Z"}`},
+	} {
+		for _, body := range bodies {
+			if a := r.post(path, body); a.status != 422 {
+				t.Errorf("%s %s: %d %s", path, body, a.status, a.body)
+			}
+		}
+	}
+}
