@@ -40,6 +40,7 @@ const (
 	CodeSamplePayloadMissing = "sample_payload_missing"
 	CodeTooManyTokens        = "too_many_tokens"
 	CodeTooManySecrets       = "too_many_secrets"
+	CodeTooManyStreams       = "too_many_streams"
 	CodeLastSecret           = "last_secret"
 	CodeSecretsKeyMissing    = "secrets_key_missing"
 	CodeSenderCannotSign     = "sender_cannot_sign"

@@ -34,6 +34,7 @@ func (s *server) routeEvents(to huma.API) {
 			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, when " +
 			"the key is revoked or expires, when the console's session ends, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
 			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
+		codes: []string{api.CodeTooManyStreams},
 		responses: map[string]*huma.Response{"200": {
 			Description: "Events, until one side ends the stream. The schema is that of an event's data, from which generators make its type.",
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: schemaOf[api.Execution](to)}},

@@ -59,6 +59,7 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Too many secrets",
 		detail: fmt.Sprintf("%d secrets of this sender work. Delete one, or add the new one with endOthersAfterSeconds 0 to end them all.", operate.MaxSecrets),
 	},
+	api.CodeTooManyStreams: {status: http.StatusTooManyRequests, title: "Too many streams", retryAfter: 5},
 	api.CodeLastSecret: {
 		status: http.StatusConflict, title: "Last secret",
 		detail: "Without it no request could be verified. Add another secret first, or remove the sender.",

@@ -193,7 +193,7 @@ func (a answer) refused(status int, code string) api.Problem {
 		a.t.Errorf("%s: success is %v", a.call, success)
 	}
 	p := decode[api.Problem](a)
-	retryable := status == http.StatusServiceUnavailable
+	retryable := status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests
 	switch {
 	case p.Code != code:
 		a.t.Errorf("%s: code %q, want %q\n%s", a.call, p.Code, code, a.body)

@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
@@ -174,6 +175,15 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 		if len(got.Secrets) != 1 || got.Secrets[0].Captured != want.text {
 			t.Errorf("%+v, want %q", got, want.text)
 		}
+	}
+	// It is told to somebody, once: the audit says to whom.
+	bucket, err := r.JetStream.Stream(t.Context(), "KV_"+registry.Bucket)
+	r.check(err)
+	last, err := bucket.GetLastMsgForSubject(t.Context(), "$KV."+registry.Bucket+"."+registry.WorkflowPrefix+"wf")
+	r.check(err)
+	entry, audited, err := edit.DecodeEntry(last.Header)
+	if want := (edit.Actor{Kind: "admin-token", Name: "admin token"}); err != nil || !audited || entry.Actor != want {
+		t.Errorf("the audit has %+v, %v, %v", entry, audited, err)
 	}
 }
 

@@ -194,8 +194,12 @@ func read[T any](ctx context.Context, s *Service, by Caller, r rule, call func(c
 func change[T any](ctx context.Context, s *Service, by Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	ctx = edit.By(ctx, edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name})
-	return checked(ctx, s, by, r, call)
+	return checked(madeBy(ctx, by), s, by, r, call)
+}
+
+// madeBy says who makes the changes of a context.
+func madeBy(ctx context.Context, by Caller) context.Context {
+	return edit.By(ctx, edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name})
 }
 
 func checked[T any](ctx context.Context, s *Service, by Caller, r rule, call func(context.Context) (T, error)) (result T, err error) {

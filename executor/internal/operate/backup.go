@@ -21,6 +21,9 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 	var refused error
 	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
 		err = s.config.Store.Backup(ctx, func(part store.Part) error {
+			if refused = s.allowed(ctx, by, needs(Admin, ofAll)); refused != nil { // a backup may take long
+				return refused
+			}
 			text, err := json.Marshal(part)
 			if err != nil {
 				return fmt.Errorf("encode a part of a backup: %w", err)

@@ -72,6 +72,7 @@ const (
 type Service struct {
 	config     Config
 	executions atomic.Pointer[jetstream.Stream]
+	streams    streams
 }
 
 // New makes the service.

@@ -64,7 +64,7 @@ func (s *Service) Sender(ctx context.Context, by Caller, workflowID, nodeID stri
 			hideSecrets(&wire)
 			return wire, nil
 		}
-		return wire, s.showCaptured(ctx, info, &wire)
+		return wire, s.showCaptured(ctx, by, info, &wire)
 	})
 }
 
@@ -73,12 +73,12 @@ func noSender(nodeID string) error {
 }
 
 // showCaptured adds the texts of secrets that were not shown before.
-func (s *Service) showCaptured(ctx context.Context, info *edit.SenderInfo, wire *api.Sender) error {
+func (s *Service) showCaptured(ctx context.Context, by Caller, info *edit.SenderInfo, wire *api.Sender) error {
 	for i := range info.Secrets {
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		texts, err := s.config.Editor.SeeCaptured(ctx, info.Workflow.ID, info.NodeID)
+		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, by), info.Workflow.ID, info.NodeID) // the audit says who has seen it
 		if err != nil {
 			return err
 		}

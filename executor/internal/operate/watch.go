@@ -23,14 +23,25 @@ type Watching struct {
 }
 
 // Watch watches from now on, or, unless the time is zero, from the batch after the one of that time. Unless it fails, Cancel
-// must be called.
+// must be called, once. A caller has at most MaxStreams watches.
 func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watching, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
+		end, err := s.streams.begin(by)
+		if err != nil {
+			return Watching{}, err
+		}
 		watching := Watching{Watching: s.config.Changes.Watch(after)}
+		var forget func()
 		if by.Kind == Key {
-			ended, forget := s.config.Keyring.ended(by.ID)
-			unwatch := watching.Cancel
-			watching.Ended, watching.Cancel = ended, func() { unwatch(); forget() }
+			watching.Ended, forget = s.config.Keyring.ended(by.ID)
+		}
+		unwatch := watching.Cancel
+		watching.Cancel = func() {
+			unwatch()
+			if forget != nil {
+				forget()
+			}
+			end()
 		}
 		return watching, nil
 	})

@@ -239,14 +239,25 @@ func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oau
 		more := map[string]any{}
 		info, err := provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err == nil && info.Subject == verified.Subject && info.Claims(&more) == nil {
-			for name, value := range more {
-				if _, has := claims[name]; !has {
-					claims[name] = value
-				}
-			}
+			addClaims(claims, more)
 		}
 	}
 	return claims, nil
+}
+
+// addClaims adds the claims that are not there. An address and whether it is verified belong together: what one place
+// says of its address says nothing of another.
+func addClaims(to, more map[string]any) {
+	_, hasAddress := to["email"]
+	_, hasVerified := to["email_verified"]
+	otherAddress := (hasAddress || hasVerified) && (text(to["email"]) == "" || to["email"] != more["email"])
+	for name, value := range more {
+		_, has := to[name]
+		if has || (otherAddress && (name == "email" || name == "email_verified")) {
+			continue
+		}
+		to[name] = value
+	}
 }
 
 // caller is who has signed in, if the rule that let them in is still configured.

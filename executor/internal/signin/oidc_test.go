@@ -399,6 +399,48 @@ func TestGroupsOfUserInfo(t *testing.T) {
 	}
 }
 
+// What one place says of an address is not taken for what it says of another one.
+func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
+	t.Parallel()
+	p := startProvider(t)
+	s := p.signIn("email=boss@example.com:admin")
+	for name, test := range map[string]struct {
+		token, info map[string]any
+		admin       bool
+	}{
+		"both in the token":               {map[string]any{"email": "boss@example.com", "email_verified": true}, nil, true},
+		"both elsewhere":                  {nil, map[string]any{"email": "boss@example.com", "email_verified": true}, true},
+		"the same address":                {map[string]any{"email": "boss@example.com"}, map[string]any{"email": "boss@example.com", "email_verified": true}, true},
+		"another one is verified":         {map[string]any{"email": "boss@example.com"}, map[string]any{"email": "eve@example.com", "email_verified": true}, false},
+		"no address is verified":          {map[string]any{"email": "boss@example.com"}, map[string]any{"email_verified": true}, false},
+		"another one was verified before": {map[string]any{"email_verified": true}, map[string]any{"email": "boss@example.com"}, false},
+	} {
+		p.issue = func(claims map[string]any) string {
+			maps.Copy(claims, test.token)
+			return p.sign(claims)
+		}
+		p.userInfo = map[string]any{"sub": "u1"}
+		maps.Copy(p.userInfo, test.info)
+		cookie, state := p.begin(s)
+		if by, _, err := answered(s, "code=code&state="+state, cookie); (err == nil) != test.admin {
+			t.Errorf("%s: %+v, %v", name, by, err)
+		}
+	}
+}
+
+// A name is shown beside other text, and must not change how that is seen.
+func TestNamesAreVisible(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"Eve Ürümqi": "Eve Ürümqi", "می\u200cخواهم": "می\u200cخواهم",
+		"a\x00b\r\nc\x1b[31m": "a\uFFFDb\uFFFD\uFFFDc\uFFFD[31m", "\u202eEvE": "\uFFFDEvE", "a\u2066b": "a\uFFFDb",
+	} {
+		if got := nameOf(map[string]any{"name": name}); got != want {
+			t.Errorf("%q is %q, want %q", name, got, want)
+		}
+	}
+}
+
 // A provider that does not answer, or is another one than it should be, is no refusal.
 func TestProviderIsAway(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -101,8 +102,18 @@ func text(claim any) string {
 // maxName bounds what a provider says of a user's name: it is in a cookie.
 const maxName = 100
 
-// nameOf is what a user is called.
+// nameOf is what a user is called, without what would not be seen, or would change how the text around it is seen.
 func nameOf(claims map[string]any) string {
-	name := []rune(cmp.Or(text(claims["name"]), text(claims["preferred_username"]), text(claims["email"]), text(claims["sub"])))
+	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]), text(claims["email"]), text(claims["sub"]))))
 	return string(name[:min(len(name), maxName)])
+}
+
+// visible replaces control characters, and those that change the direction of writing.
+func visible(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, name)
 }

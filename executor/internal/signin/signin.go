@@ -28,8 +28,8 @@ type Config struct {
 	Once string
 	// OIDC is the identity provider. nil: none.
 	OIDC *OIDC
-	// Note is told who has signed in to the console, and that somebody was refused: of refusals, so many a minute that
-	// strangers cannot fill what keeps them. nil: nobody is.
+	// Note is told who has signed in to the console, and that somebody was refused: of refusals, and of one caller's
+	// sign-ins, so many a minute that nobody can fill what keeps them. nil: nobody is.
 	Note func(ctx context.Context, by operate.Caller, refused bool)
 	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
 	Failures *Failures
@@ -52,6 +52,7 @@ type SignIn struct {
 	once     *once
 	origins  *http.CrossOriginProtection
 	refused  *rate.Limiter
+	notes    *notes
 }
 
 // notedRefusals is how many refused sign-ins are noted in a minute.
@@ -62,16 +63,16 @@ func New(c Config) *SignIn {
 	return &SignIn{
 		token: sha256.Sum256([]byte(c.AdminToken)), config: c, sessions: newSessions(c.AdminToken), once: newOnce(c.Once),
 		origins: http.NewCrossOriginProtection(), refused: rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
+		notes: newNotes(),
 	}
 }
 
 // Call says who calls the API, by the admin token, a key or a session. It fails with ErrUnknown, or because that
-// cannot be known now. A wrong token waits. With a session, another site may make the browser call: that is refused
-// for what changes something.
+// cannot be known now. A wrong token waits. With a session, another site may make the browser call: that is refused.
 func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		if s.origins.Check(r) != nil {
+		if s.origins.Check(r) != nil || fromAnotherPage(r) {
 			return operate.Caller{}, ErrUnknown
 		}
 		return s.Visit(r)
@@ -85,6 +86,13 @@ func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	}
 	s.failed(r, AtAPI)
 	return operate.Caller{}, ErrUnknown
+}
+
+// fromAnotherPage says that a page of another origin makes the browser call, if only to read: also of a host beside
+// this one, which gets the session. It could not see the answer, but there are answers that are shown once.
+func fromAnotherPage(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site == "cross-site" || site == "same-site"
 }
 
 // Visit says who asks for a page, by the session. It fails as Call does.
@@ -176,7 +184,7 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, by op
 		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
 	}
 	s.sessions.start(w, r, of, lifetime)
-	if s.config.Note != nil {
+	if s.config.Note != nil && s.notes.take(by) {
 		s.config.Note(r.Context(), by, false)
 	}
 }

@@ -51,10 +51,21 @@ func (v *auditList) Run(s *session) error {
 			if e.NodeID != "" {
 				about += "/" + e.NodeID
 			}
-			return []string{ago(e.At, s.now()), short(cmp.Or(e.Actor.Name, e.Actor.ID, e.Actor.Kind), 30), e.Action, about, short(changesText(e.Changes), 60)}
+			return []string{ago(e.At, s.now()), who(e.Actor), e.Action, about, short(changesText(e.Changes), 60)}
 		},
 		none: "No changes.",
 	})
+}
+
+// who is what people read of an actor. Users and keys are said to be some: they may be called like the admin token.
+func who(a api.Actor) string {
+	name := short(cmp.Or(a.Name, a.ID, a.Kind), 30)
+	switch a.Kind {
+	case api.CallerUser, api.CallerKey:
+		return name + " (" + a.Kind + ")"
+	default:
+		return name
+	}
 }
 
 // changesText is what people read of changes.

@@ -1,0 +1,45 @@
+package operate
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/hookstart/hookstart/executor/api"
+)
+
+// MaxStreams is how many event streams one caller may have open at one executor. For each of them every change, whoever's
+// it is, is looked up: without a bound, one who may only read could take what operators need.
+const MaxStreams = 500
+
+// streams counts the open event streams of each caller. The zero one is ready; it is safe for concurrent use.
+type streams struct {
+	mu   sync.Mutex
+	open map[watcher]int
+}
+
+// watcher is a caller, whatever they are called and may do.
+type watcher struct {
+	kind Kind
+	id   string
+}
+
+// begin counts another stream of a caller, or refuses it. end must be called once, if there is no error.
+func (s *streams) begin(by Caller) (end func(), err error) {
+	of := watcher{by.Kind, by.ID}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[of] >= MaxStreams {
+		return nil, &Error{Code: api.CodeTooManyStreams, Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or let several readers share one.", MaxStreams)}
+	}
+	if s.open == nil {
+		s.open = map[watcher]int{}
+	}
+	s.open[of]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open[of]--; s.open[of] == 0 {
+			delete(s.open, of)
+		}
+	}, nil
+}

@@ -1,0 +1,41 @@
+package signin
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/operate"
+)
+
+// notedSignIns is how many sign-ins of one caller are noted in a minute. A key begins sessions as fast as somebody likes,
+// and what is noted is kept for a long time.
+const notedSignIns = 30
+
+// notes counts the noted sign-ins of this minute. It is safe for concurrent use.
+type notes struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	minute time.Time
+	noted  map[noted]int
+}
+
+// noted is a caller, whatever they are called.
+type noted struct {
+	kind operate.Kind
+	id   string
+}
+
+func newNotes() *notes { return &notes{now: time.Now} }
+
+// take says whether another sign-in of a caller is to be noted, and counts it.
+func (n *notes) take(by operate.Caller) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
+		n.minute, n.noted = minute, map[noted]int{}
+	}
+	of := noted{by.Kind, by.ID}
+	n.noted[of]++
+	return n.noted[of] <= notedSignIns
+}
