@@ -51,7 +51,7 @@ func senderStates() []senderState {
 			choose("discord")(b)
 			b.write("#sender-secret", "no key")
 			b.click("[data-set-sender] .primary")
-			b.text("[data-set-sender] [data-refusal]", "the secret must be hex")
+			b.text("[data-set-sender] [data-refusal]", "the public key must be hex")
 		}},
 		{"stripe", "stripe", open},
 		{"stripe-rotate", "stripe", func(b *tab) {

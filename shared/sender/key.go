@@ -24,13 +24,22 @@ type key struct {
 
 func (k *key) works(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
 
+// otherKindError says that a secret is of another kind, by its prefix. It helps only if no method takes that kind.
+type otherKindError struct{ text string }
+
+func (e otherKindError) Error() string { return e.text }
+
 // readKey reads a secret. The error says what it has to look like, and quotes nothing of it.
 func (m *method) readKey(text string) (key, error) {
+	what := "the secret"
+	if m.scheme == schemeEd25519 || m.scheme == schemeECDSA {
+		what = "the public key"
+	}
 	if p := m.spec.SecretPrefix; p != "" && !strings.HasPrefix(text, p) {
-		return key{}, errors.New("the secret must begin with " + p)
+		return key{}, otherKindError{what + " must begin with " + p}
 	}
 	if p := m.spec.NotSecretPrefix; p != "" && strings.HasPrefix(text, p) {
-		return key{}, errors.New("the secret must not begin with " + p)
+		return key{}, otherKindError{what + " must not begin with " + p}
 	}
 	if m.scheme == schemeBasic || m.scheme == schemeStatic {
 		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) {
@@ -42,11 +51,11 @@ func (m *method) readKey(text string) (key, error) {
 	switch m.spec.Key {
 	case "base64":
 		if raw, err = base64.StdEncoding.DecodeString(text); err != nil {
-			return key{}, errors.New("the secret must be base64")
+			return key{}, errors.New(what + " must be base64")
 		}
 	case "hex":
 		if raw, err = hex.DecodeString(text); err != nil {
-			return key{}, errors.New("the secret must be hex")
+			return key{}, errors.New(what + " must be hex")
 		}
 	case "whsec":
 		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text, "whsec_")); err != nil {
@@ -62,7 +71,7 @@ func (m *method) readKey(text string) (key, error) {
 		raw = []byte(text)
 	}
 	if len(raw) == 0 {
-		return key{}, errors.New("the secret is empty")
+		return key{}, errors.New(what + " is empty")
 	}
 	if m.scheme == schemeEd25519 && len(raw) != ed25519.PublicKeySize {
 		return key{}, errors.New("the public key must have 32 bytes")
@@ -70,7 +79,7 @@ func (m *method) readKey(text string) (key, error) {
 	return key{bytes: raw}, nil
 }
 
-var errSPKI = errors.New("the verification key must be an ECDSA P-256 public key, in base64 or PEM")
+var errSPKI = errors.New("the public key must be ECDSA P-256, in base64 or PEM")
 
 func readSPKI(text string) (key, error) {
 	var der []byte

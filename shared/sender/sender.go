@@ -7,6 +7,7 @@
 package sender
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -131,11 +132,14 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 		if err := checkSecret(secret.Text); err != nil {
 			return err
 		}
-		usable, why := false, ""
+		usable := false
+		var why error
 		for i := range s.methods {
 			k, err := s.methods[i].readKey(secret.Text)
 			if err != nil {
-				why = err.Error()
+				if why == nil || errors.As(why, new(otherKindError)) {
+					why = err
+				}
 				continue
 			}
 			usable = true
@@ -143,7 +147,7 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 			s.keys = append(s.keys, k)
 		}
 		if !usable {
-			return &ConfigError{"secrets", why}
+			return &ConfigError{"secrets", why.Error()}
 		}
 	}
 	return nil

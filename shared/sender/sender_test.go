@@ -212,3 +212,22 @@ func TestBadConfigs(t *testing.T) {
 		}
 	}
 }
+
+// A refusal speaks of what the preset asks for: of the public key where it is one, and never of a prefix that only another
+// kind of secret of the preset has.
+func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
+	for _, c := range []struct{ preset, secret, want string }{
+		{"discord", "no key", "the public key must be hex"},
+		{"discord", "00ff", "the public key must have 32 bytes"},
+		{"sendgrid", "no key", "the public key must be ECDSA P-256, in base64 or PEM"},
+		{"standard-webhooks", "a text!", "the secret must be whsec_ and base64, or base64"},
+		{"standard-webhooks", "whpk_!", "the public key must be whpk_ and base64"},
+		{"standard-webhooks", "whpk_AAAA", "the public key must have 32 bytes"},
+	} {
+		_, err := sender.Compile(sender.Config{Preset: c.preset, Secrets: []sender.Secret{{Text: c.secret}}})
+		wrong, is := errors.AsType[*sender.ConfigError](err)
+		if !is || wrong.Detail != c.want {
+			t.Errorf("%s with %q: %v, want %q", c.preset, c.secret, err, c.want)
+		}
+	}
+}
