@@ -214,7 +214,8 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // record begins to record executions.
 func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
-	r.SendersFirst, r.Retention, r.Captured = e.config.SendersFirst, e.config.Retention, e.editor.CaptureSenderSecret
+	r.SendersFirst, r.Retention = e.config.SendersFirst, e.config.Retention
+	r.Captured, r.SenderPreset = e.editor.CaptureSenderSecret, e.editor.SenderPreset
 	e.Go(ctx, r.Run)
 	e.Go(ctx, r.RunReports)
 	e.Go(ctx, r.EndLost)

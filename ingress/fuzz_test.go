@@ -200,7 +200,7 @@ type seenSenders struct {
 	last report.Seen
 }
 
-func (s *seenSenders) Count(_, _ string, seen report.Seen) {
+func (s *seenSenders) Count(_, _, _ string, seen report.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen

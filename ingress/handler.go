@@ -63,7 +63,7 @@ type refusalCounter interface {
 
 // senderCounter counts verified requests and handshakes of senders: *report.Senders.
 type senderCounter interface {
-	Count(workflowID, nodeID string, seen report.Seen)
+	Count(workflowID, nodeID, preset string, seen report.Seen)
 }
 
 // newHandler completes a handler, which has the parts that it works with, by what is configured.

@@ -38,7 +38,7 @@ func (h *handler) shake(d *delivery) *outcome {
 		}
 		seen.Captured = sealed
 	}
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, seen)
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
 	h.metrics.handshakes[s.Preset()].Inc()
 	return &outcome{answer: &made.Answer, handshake: true}
 }
@@ -64,7 +64,7 @@ func (h *handler) verify(d *delivery) *outcome {
 
 // unverified refuses a request that could not be verified. The reason is shown to operators, not to the client.
 func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, report.Seen{RefusedAt: now, Code: string(v.Code), Reason: v.Reason})
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.Seen{RefusedAt: now, Code: string(v.Code), Reason: v.Reason})
 	if counter := h.metrics.unverified[signatureRefusal{d.preset(), v.Code}]; counter != nil {
 		counter.Inc()
 	}
@@ -77,7 +77,7 @@ func (h *handler) sawDelivery(d *delivery) {
 	if d.verified {
 		seen.VerifiedAt = d.e.start
 	}
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, seen)
+	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
 }
 
 // overloadStatus is the status of temporary refusals for a sender that gives up after a 4xx.

@@ -19,6 +19,7 @@ const SendersSubject = "reports.senders"
 // SenderSeen is what was seen of one node's sender since the last report.
 type SenderSeen struct {
 	WorkflowID, NodeID string
+	Preset             string // that was in force; "": not known
 
 	VerifiedAt  time.Time // of the last verified request; zero: none
 	HandshakeAt time.Time // of the last handshake; zero: none
@@ -44,7 +45,7 @@ func SendersMessage(reportID string, at time.Time, seen []SenderSeen) (*nats.Msg
 	for i := range seen {
 		s := &seen[i]
 		report.Seen = append(report.Seen, &hookstartv1.SenderSeen{
-			WorkflowId: s.WorkflowID, NodeId: s.NodeID,
+			WorkflowId: s.WorkflowID, NodeId: s.NodeID, Preset: s.Preset,
 			VerifiedAt: timeToWire(s.VerifiedAt), HandshakeAt: timeToWire(s.HandshakeAt), RefusedAt: timeToWire(s.RefusedAt),
 			RefusedCode: s.RefusedCode, RefusedReason: reason(s.RefusedReason),
 			Deliveries: s.Deliveries, WithoutId: s.WithoutID, Refused: s.Refused, Captured: s.Captured,
@@ -83,7 +84,7 @@ func DecodeSenders(data []byte) (reportID string, at time.Time, seen []SenderSee
 			code = ""
 		}
 		seen = append(seen, SenderSeen{
-			WorkflowID: s.GetWorkflowId(), NodeID: s.GetNodeId(),
+			WorkflowID: s.GetWorkflowId(), NodeID: s.GetNodeId(), Preset: s.GetPreset(),
 			VerifiedAt: timeFromWire(s.GetVerifiedAt()), HandshakeAt: timeFromWire(s.GetHandshakeAt()), RefusedAt: timeFromWire(s.GetRefusedAt()),
 			RefusedCode: code, RefusedReason: reason(s.GetRefusedReason()),
 			Deliveries: max(0, s.GetDeliveries()), WithoutID: max(0, s.GetWithoutId()), Refused: max(0, s.GetRefused()), Captured: s.GetCaptured(),

@@ -16,7 +16,7 @@ func TestSenderReports(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
 	good := []stream.SenderSeen{
-		{WorkflowID: "wf", NodeID: "a", VerifiedAt: at, HandshakeAt: at.Add(1), Deliveries: 7, WithoutID: 2, Captured: []byte("sealed")},
+		{WorkflowID: "wf", NodeID: "a", Preset: "slack", VerifiedAt: at, HandshakeAt: at.Add(1), Deliveries: 7, WithoutID: 2, Captured: []byte("sealed")},
 		{WorkflowID: "wf", NodeID: "b", RefusedAt: at, RefusedCode: "signature_invalid", RefusedReason: "no signature is right", Refused: 3},
 	}
 	odd := stream.SenderSeen{WorkflowID: "wf", NodeID: "c", RefusedCode: "Not a code", RefusedReason: strings.Repeat("x", 500), Deliveries: -1, WithoutID: -1, Refused: -1}

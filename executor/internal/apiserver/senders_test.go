@@ -75,6 +75,9 @@ func TestSender(t *testing.T) {
 	if of := decode[api.Trigger](trigger).Sender; of == nil || of.Preset != "github" || len(of.Secrets) != 2 || !of.LastVerifiedAt.Equal(at) {
 		t.Errorf("of the trigger node: %+v", of)
 	}
+	if same := decode[api.Sender](r.put(senderAt, `{"preset":"github","settings":{"sha1":"accept"}}`).is(200)); same.Deliveries != 5 || same.LastRefusal == nil {
+		t.Errorf("with another setting: %+v", same)
+	}
 	viewer := r.key("viewer", "").Secret
 	if of := decode[api.Sender](r.call(http.MethodGet, senderAt, "", with(viewer)).is(200)); of.Secrets[0].Last4 != "" {
 		t.Errorf("a viewer sees %+v", of)
@@ -99,6 +102,12 @@ func TestSender(t *testing.T) {
 	r.put(senderAt, fmt.Sprintf(`{"preset":"github","secrets":[%q]}`, secret)).is(201)
 	if again := decode[api.Sender](r.get(senderAt).is(200)); !again.LastVerifiedAt.IsZero() || again.Deliveries != 0 {
 		t.Errorf("of a sender that is new: %+v", again)
+	}
+	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderSeen{{
+		WorkflowID: "wf", NodeID: "node", VerifiedAt: at, RefusedAt: at, RefusedCode: "signature_invalid", RefusedReason: "no signature fits", Refused: 1, Deliveries: 1,
+	}}))
+	if other := decode[api.Sender](r.put(senderAt, `{"preset":"stripe","secrets":["whsec_of-stripe-1234"]}`).is(200)); !other.LastVerifiedAt.IsZero() || other.LastRefusal != nil || other.Deliveries != 0 {
+		t.Errorf("what was seen of GitHub is said of Stripe: %+v", other)
 	}
 	if log := r.log.String(); strings.Contains(log, secret) || strings.Contains(log, next) {
 		t.Errorf("a secret is in the log:\n%s", log)

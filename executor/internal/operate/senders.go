@@ -97,12 +97,17 @@ func hideSecrets(of *api.Sender) {
 	}
 }
 
-// PutSender gives a node a sender, or replaces it.
+// PutSender gives a node a sender, or replaces it. What was seen of another preset is forgotten: it says nothing of this one.
 func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID string, put api.PutSender) (PutResult[api.Sender], error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Sender], err error) {
 		info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID, edit.SenderSpec{Preset: put.Preset, Secrets: put.Secrets, Settings: put.Settings})
 		if err != nil {
 			return none, err
+		}
+		if info.Before != info.Preset {
+			if err := s.config.Store.ForgetSender(ctx, workflowID, nodeID); err != nil {
+				return none, s.databaseError(ctx, err)
+			}
 		}
 		wire, err := s.senderOnWire(ctx, info)
 		return PutResult[api.Sender]{Value: wire, Created: created}, err

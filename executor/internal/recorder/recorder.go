@@ -42,6 +42,9 @@ type Recorder struct {
 	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with the same one, and is
 	// retried after an error without end. Set it before RunReports; nil: such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
+	// SenderPreset returns the preset of a node's sender that is in force now; "": the node has none. What ingresses saw of
+	// another one is not counted. An error is tried again, for ever. It is to be set before RunReports; nil: all counts.
+	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
 	js      jetstream.JetStream
 	store   store.Store

@@ -133,6 +133,7 @@ func start(t *testing.T) *rig {
 		r.ops = ops.New()
 		rec := recorder.New(r.js, r.store, changed, r.ops, log)
 		rec.Hurry()
+		rec.SenderPreset = func(context.Context, string, string) (string, error) { return "slack", nil }
 		if r.deliverAgain != 0 {
 			rec.DeliverAgain(r.deliverAgain)
 		}
@@ -613,5 +614,31 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	r.await("they are counted", func() bool {
 		sums, err := r.store.Refusals(t.Context(), "wf", minute)
 		return err == nil && len(sums) == 1 && sums[0] == store.RefusalSum{Code: "token_invalid", Count: 4, Last: store.RefusedRequest{At: minute.Add(time.Second), BodyBytes: 7, UserAgent: "curl"}}
+	})
+}
+
+// What an ingress saw of a sender arrives after another preset was set: it says nothing of that one.
+func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	at := time.Now()
+	report := func(id, preset string) {
+		t.Helper()
+		r.publish(stream.SendersMessage(id, at, []stream.SenderSeen{{
+			WorkflowID: "wf", NodeID: "node", Preset: preset, VerifiedAt: at, RefusedAt: at, RefusedCode: "signature_invalid", Refused: 1, Deliveries: 1,
+		}}))
+	}
+	report("late", "github")
+	report("now", "slack")
+	report("of an older ingress", "")
+	r.await("reports", func() bool {
+		seen, err := r.store.SenderSeen(t.Context(), "wf", "node")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen.Deliveries > 2 {
+			t.Fatalf("%d deliveries of two", seen.Deliveries)
+		}
+		return seen.Deliveries == 2 // reports are applied in order: the first was passed over
 	})
 }

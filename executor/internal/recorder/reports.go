@@ -92,21 +92,35 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	seen := make([]store.SenderSeen, len(reported))
-	for i, s := range reported {
+	seen := make([]store.SenderSeen, 0, len(reported))
+	for _, s := range reported {
 		// First, because it is idempotent: a report that was applied is not looked at again.
 		if len(s.Captured) > 0 && r.Captured != nil {
 			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return err
 			}
 		}
-		seen[i] = store.SenderSeen{
+		if late, err := r.ofAnother(ctx, s); err != nil {
+			return err
+		} else if late {
+			continue
+		}
+		seen = append(seen, store.SenderSeen{
 			WorkflowID: s.WorkflowID, NodeID: s.NodeID, VerifiedAt: s.VerifiedAt, HandshakeAt: s.HandshakeAt,
 			RefusedAt: s.RefusedAt, RefusedCode: s.RefusedCode, RefusedReason: s.RefusedReason,
 			Deliveries: s.Deliveries, WithoutID: s.WithoutID, Refused: s.Refused,
-		}
+		})
 	}
 	return r.store.AddSenders(ctx, id, at, seen)
+}
+
+// ofAnother says that something was seen of a sender that the node no longer has.
+func (r *Recorder) ofAnother(ctx context.Context, s stream.SenderSeen) (bool, error) {
+	if s.Preset == "" || r.SenderPreset == nil {
+		return false, nil
+	}
+	now, err := r.SenderPreset(ctx, s.WorkflowID, s.NodeID)
+	return now != s.Preset, err
 }
 
 func (r *Recorder) applyDuplicates(ctx context.Context, data []byte) error {

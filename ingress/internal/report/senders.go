@@ -36,27 +36,30 @@ type Senders struct {
 	*sender
 
 	mu   sync.Mutex
-	seen map[[2]string]*stream.SenderSeen // by workflow and node
+	seen map[senderOf]*stream.SenderSeen
 }
+
+// senderOf is a node's sender: when it is replaced, what is seen of the next one is told apart.
+type senderOf struct{ workflowID, nodeID, preset string }
 
 // NewSenders starts to report.
 func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
-	s := &Senders{seen: map[[2]string]*stream.SenderSeen{}}
+	s := &Senders{seen: map[senderOf]*stream.SenderSeen{}}
 	s.sender = startSender(js, log, "senders", sendersInterval, s.message)
 	return s
 }
 
-// Count adds what one request to an existing node showed.
-func (s *Senders) Count(workflowID, nodeID string, seen Seen) {
+// Count adds what one request to an existing node showed of its sender, which has that preset.
+func (s *Senders) Count(workflowID, nodeID, preset string, seen Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := [2]string{workflowID, nodeID}
+	key := senderOf{workflowID, nodeID, preset}
 	entry := s.seen[key]
 	if entry == nil {
 		if len(s.seen) >= maxSenders {
 			return
 		}
-		entry = &stream.SenderSeen{WorkflowID: workflowID, NodeID: nodeID}
+		entry = &stream.SenderSeen{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
 		s.seen[key] = entry
 	}
 	if seen.VerifiedAt.After(entry.VerifiedAt) {
@@ -87,7 +90,7 @@ func (s *Senders) message() (*nats.Msg, error) {
 		s.mu.Unlock()
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
-	s.seen = map[[2]string]*stream.SenderSeen{}
+	s.seen = map[senderOf]*stream.SenderSeen{}
 	s.mu.Unlock()
 	all := make([]stream.SenderSeen, 0, len(entries))
 	for _, entry := range entries {

@@ -622,7 +622,9 @@ type SenderSeen struct {
 	// How many requests were refused by their signature.
 	Refused int64 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
 	// A secret that the provider brought with a handshake, sealed; empty: it brought none.
-	Captured      []byte `protobuf:"bytes,11,opt,name=captured,proto3" json:"captured,omitempty"`
+	Captured []byte `protobuf:"bytes,11,opt,name=captured,proto3" json:"captured,omitempty"`
+	// The preset that was in force; empty: an ingress from before this field saw it, and it counts whatever is in force now.
+	Preset        string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -732,6 +734,13 @@ func (x *SenderSeen) GetCaptured() []byte {
 		return x.Captured
 	}
 	return nil
+}
+
+func (x *SenderSeen) GetPreset() string {
+	if x != nil {
+		return x.Preset
+	}
+	return ""
 }
 
 // ExecutionsChanged tells the other executors which records changed, for those
@@ -1014,7 +1023,7 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\fSenderReport\x12\x1b\n" +
 	"\treport_id\x18\x01 \x01(\tR\breportId\x12,\n" +
 	"\x04seen\x18\x02 \x03(\v2\x18.hookstart.v1.SenderSeenR\x04seen\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xbc\x03\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xd4\x03\n" +
 	"\n" +
 	"SenderSeen\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
@@ -1034,7 +1043,8 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"without_id\x18\t \x01(\x03R\twithoutId\x12\x18\n" +
 	"\arefused\x18\n" +
 	" \x01(\x03R\arefused\x12\x1a\n" +
-	"\bcaptured\x18\v \x01(\fR\bcaptured\"8\n" +
+	"\bcaptured\x18\v \x01(\fR\bcaptured\x12\x16\n" +
+	"\x06preset\x18\f \x01(\tR\x06preset\"8\n" +
 	"\x11ExecutionsChanged\x12#\n" +
 	"\rexecution_ids\x18\x01 \x03(\tR\fexecutionIds\"\x9f\x01\n" +
 	"\tRateUsage\x12\x1f\n" +

@@ -29,6 +29,7 @@ type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string
+	Before   string            // the preset that PutSender has replaced; "": there was none
 	Secrets  []SecretInfo      // that work now, the newest first
 	Settings map[string]string // that are not secret
 }
@@ -75,6 +76,18 @@ func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*se
 	return &config, err
 }
 
+// SenderPreset returns the preset of a node's sender; "": it has none, or there is no such node.
+func (e *Editor) SenderPreset(ctx context.Context, workflowID, nodeID string) (string, error) {
+	info, err := e.Sender(ctx, workflowID, nodeID)
+	if errors.Is(err, ErrNotFound) || err == nil && info == nil {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return info.Preset, nil
+}
+
 func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *SenderInfo {
 	record := node.Sender
 	if record == nil {
@@ -92,8 +105,11 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 // PutSender gives a node a sender, or replaces it, and says whether it is new. It fails with an InvalidError,
 // ErrTooManySecrets, or seal.ErrNoKey.
 func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
+	replaced := ""
 	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
-		created = before == nil
+		if created = before == nil; !created {
+			replaced = before.Preset
+		}
 		preset, known := sender.Lookup(spec.Preset)
 		if !known {
 			_, err := sender.Compile(sender.Config{Preset: spec.Preset})
@@ -117,6 +133,9 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 		}
 		return edit.finish(spec.Settings)
 	})
+	if info != nil {
+		info.Before = replaced
+	}
 	return info, created, err
 }
 
