@@ -110,6 +110,7 @@ func tryOut(b *tab) {
 	b.do(chromedp.Navigate(b.base + "/workflows/demo"))
 	b.page("Demo")
 	b.text(".headers", "/event_id in the JSON")
+	b.wait(fragmentsAreThere) // what comes later moves what is below it
 }
 
 // picture is for the eyes of who changes the page: HOOKSTART_SCREENSHOTS=FOLDER.

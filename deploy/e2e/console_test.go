@@ -207,7 +207,7 @@ func runAgain(b *tab, executionID string) {
 	b.text("#input-tree", "true")
 	b.text("main", executionID)
 	b.visit("/executions/" + executionID)
-	b.text("main", "Run again as")
+	b.text("main", "Started again")
 
 	b.visit("/workflows/new-orders?source=rerun")
 	b.wait(`document.querySelectorAll(".execution").length === 2`)

@@ -64,7 +64,7 @@ func senderStates() []senderState {
 		{"discord", "discord", open},
 		{"discord-test", "discord", func(b *tab) {
 			b.click("[data-send-test]")
-			b.text("[data-sample-said].bad", "Only Discord can sign")
+			b.text("[data-sample-said]", "Started on the sample payload")
 		}},
 		{"notion-waits", "notion", open},
 		{"notion-shown", "captured", func(b *tab) {

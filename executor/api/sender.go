@@ -55,7 +55,7 @@ type Sender struct {
 type SenderRefusal struct {
 	At     time.Time `json:"at"`
 	Code   string    `json:"code" example:"signature_invalid"`
-	Reason string    `json:"reason" doc:"In words." example:"no signature fits a secret"`
+	Reason string    `json:"reason" doc:"In words." example:"no signature matches any of the secrets"`
 	Count  int64     `json:"count" doc:"How many were refused since the sender was set."`
 }
 

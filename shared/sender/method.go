@@ -368,7 +368,7 @@ func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, 
 		}
 	}
 	if match < 0 {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: "no signature is right by any secret"}
+		return Verdict{Code: webhook.SignatureInvalid, Reason: "no signature matches any of the secrets"}
 	}
 	if m.unit != "" && s.tolerance > 0 {
 		at, ok := readTime(timeText, m.unit)

@@ -81,7 +81,7 @@ old one. Secrets are sealed at rest, so ` + "`--secrets-key-file`" + ` is needed
 
 ## A delivery that was sent again by hand
 Most providers send the same delivery ID when somebody presses "Redeliver". Within the dedup window (24 hours by default) that is recognised as a
-repeat: it is answered with the first execution and starts nothing. To run it again, rerun or replay the execution.
+repeat: it is answered with the first execution and starts nothing. To run it again, replay the execution.
 `)
 	return b.String()
 }

@@ -169,6 +169,19 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	return t, nil
 }
 
+// NotCalledYet says that the sender has neither been verified nor done its handshake: it is still to be connected.
+func (t trigger) NotCalledYet() bool {
+	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() && t.Sender.LastHandshakeAt.IsZero()
+}
+
+// WaitsForSecret says that the sender brings its secret, and has not yet.
+func (t trigger) WaitsForSecret() bool {
+	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil && len(t.Sender.Secrets) == 0
+}
+
+// OfferGitHub says that the steps that connect GitHub are shown: the sender is GitHub, or nobody's yet.
+func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
+
 // OnlyItSigns says that a test cannot be signed: hookstart has the sender's public key.
 func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
 

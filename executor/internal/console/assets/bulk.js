@@ -51,7 +51,9 @@ function watchLetters(bar) {
     dialog.querySelector("[data-bulk-text]").textContent = requeue
       ? "Each starts once more on its original input, the oldest first. What cannot be requeued stays on the list."
       : "What is dismissed leaves this list. An execution stays failed, and can still be replayed.";
-    dialog.querySelector("[data-bulk-yes]").textContent = verb;
+    const yes = dialog.querySelector("[data-bulk-yes]");
+    yes.textContent = verb;
+    yes.className = requeue ? "primary" : "danger";
     if (!await confirmed(dialog)) {
       return;
     }

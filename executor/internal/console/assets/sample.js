@@ -31,8 +31,9 @@ export function watchSample() {
       past.disabled = test.disabled;
     }
     format.disabled = empty || wrong !== "";
-    test.textContent = area.value === saved ? "Send test" : "Save and send test";
-    say(wrong || (empty ? "None yet. Send test and Run again need one." : area.value === saved ? "" : "Valid JSON, not saved yet."), wrong);
+    const verb = test.dataset.verb;
+    test.textContent = area.value === saved ? verb : "Save and " + verb[0].toLowerCase() + verb.slice(1);
+    say(wrong || (empty ? "None yet. A test and Run again need one." : area.value === saved ? "" : "Valid JSON, not saved yet."), wrong);
   };
   const store = async () => {
     const text = area.value;

@@ -19,6 +19,9 @@ export function watchSender() {
   watchRemove();
 }
 
+// words is a refusal without the name that the API has for the field: the form has one of its own.
+const words = (problem) => ({ code: problem.code, message: problem.message.replace(/^(preset|secrets?): /, "") });
+
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -67,7 +70,7 @@ function watchChoice(form) {
       }));
       goOn(here(), "The sender is set: from the next request on.");
     } catch (problem) {
-      fail(refusal, problem);
+      fail(refusal, words(problem));
     }
   });
 }
@@ -125,7 +128,7 @@ function watchSecrets() {
       }));
       goOn(here(), "The new secret works. Give it to the sender now.");
     } catch (problem) {
-      fail(said, problem);
+      fail(said, words(problem));
     }
   });
   document.addEventListener("click", async (event) => {

@@ -41,7 +41,18 @@ export function showTimes(within) {
   }
 }
 
+// showZone says which zone the times on the page are in, since most of them only say it when one points at them.
+function showZone() {
+  const element = document.querySelector("[data-zone]");
+  if (element) {
+    const short = exact.formatToParts().find((part) => part.type === "timeZoneName").value;
+    const name = exact.resolvedOptions().timeZone;
+    element.textContent = `Times are in ${short}${name === short ? "" : ` (${name})`}.`;
+  }
+}
+
 export function keepTimes() {
+  showZone();
   showTimes(document);
   setInterval(() => document.hidden || showTimes(document), everySecond);
 }
