@@ -99,6 +99,7 @@ func tryOut(b *tab) {
 	picture(b, "sent")
 	b.click("[data-switch]")
 	b.text("#state", "Inactive")
+	b.text("#sender-seen", "a handshake is answered, but what Slack sends is rejected with 403 until it is activated")
 	b.click("[data-send-test]")
 	b.text("[data-sample-said].bad", "the workflow is inactive")
 	b.click("[data-run-past]")

@@ -56,9 +56,10 @@ type trigger struct {
 	Sample                   string
 	Snippets                 []snippet
 
-	Sender  *api.Sender // nil: it has none
-	Preset  api.SenderPreset
-	Presets []api.SenderPreset // all
+	Inactive bool        // the workflow is
+	Sender   *api.Sender // nil: it has none
+	Preset   api.SenderPreset
+	Presets  []api.SenderPreset // all
 }
 
 // maxOthers is how many workflows are named that could be switched off.
@@ -136,6 +137,7 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 		}
 	}
 	p.Trigger, err = c.trigger(ctx, w.ID, node)
+	p.Trigger.Inactive = !w.Active
 	return p, err
 }
 
