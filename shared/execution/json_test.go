@@ -37,6 +37,21 @@ func TestValidJSON(t *testing.T) {
 	}
 }
 
+// Strings are read eight bytes at a time: each byte is tried at each place of a word, with others around it.
+func TestValidJSONReadsEachByteOfAString(t *testing.T) {
+	for before := range 17 {
+		for c := range 256 {
+			for _, after := range []string{"", "a", "12345678", "\x80", "1234567\n"} {
+				text := []byte(`"` + strings.Repeat("~ !", before)[:before] + string([]byte{byte(c)}) + after + `"`)
+				want := json.Valid(text) && utf8.Valid(text)
+				if got := execution.ValidJSON(text); got != want {
+					t.Errorf("ValidJSON(%q) = %t, want %t", text, got, want)
+				}
+			}
+		}
+	}
+}
+
 // encoding/json is the oracle, where it agrees with the RFC: up to its depth of
 // 10,000, and where the text is UTF-8.
 func FuzzValidJSON(f *testing.F) {
@@ -55,6 +70,13 @@ func FuzzValidJSON(f *testing.F) {
 }
 
 func BenchmarkValidJSON(b *testing.B) {
+	long := []byte(`{"hello":"` + strings.Repeat("x", 1000) + `"}`)
+	b.Run("long string", func(b *testing.B) {
+		b.SetBytes(int64(len(long)))
+		for b.Loop() {
+			execution.ValidJSON(long)
+		}
+	})
 	text := []byte(`{"items":[` + strings.Repeat(`{"id":12345,"name":"a person's name","ok":true,"note":null},`, 16) + `{}]}`)
 	b.SetBytes(int64(len(text)))
 	b.Run("hookstart", func(b *testing.B) {
