@@ -9,19 +9,25 @@ import (
 	"strings"
 )
 
-// gcPercent and heapRoom bound the garbage. gcPercent lets the heap grow to five times what is in use before it is collected. What
+// gcPercent, leastRoom and heapRoom bound the garbage. gcPercent lets the heap grow to five times what is in use before it is
+// collected, and by leastRoom in any case. What
 // is in use is small, and a request's memory is short-lived: with Go's default, the
-// ingress collects dozens of times a second under load. Where much is in use, as with a million workflows, it is as
-// seldom with less: the heap then grows by heapRoom, and by leastPercent at least. GOGC overrides all of them.
+// ingress collects dozens of times a second under load, and each time the pools lose their buffers, too. Where much is in use,
+// as with a million workflows, it is as seldom with less: the heap then grows by heapRoom, and by leastPercent at least. GOGC
+// overrides all of them.
 const (
 	gcPercent    = 400
 	leastPercent = 30
+	leastRoom    = 64 << 20
 	heapRoom     = 192 << 20
+	// leastLive is what Go takes to be in use where less is: at 100 percent, it never collects below 4 MB.
+	leastLive = 4 << 20
 )
 
 // percentFor is how far the heap may grow beyond what is in use, in percent of that.
 func percentFor(live uint64) int {
-	return int(max(leastPercent, min(gcPercent, heapRoom*100/max(live, 1))))
+	live = max(live, leastLive)
+	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
 }
 
 // boundGarbage sets the percentage after each collection by what it left. Go has no event for that, but it runs the
@@ -39,8 +45,9 @@ func boundGarbage() {
 		}
 		runtime.SetFinalizer(w, collected)
 	}
-	debug.SetGCPercent(gcPercent)
-	runtime.SetFinalizer(&witness{gcPercent}, collected)
+	first := percentFor(0)
+	debug.SetGCPercent(first)
+	runtime.SetFinalizer(&witness{first}, collected)
 }
 
 // tuneMemory sets the garbage collector by the memory that there is: in a container, the

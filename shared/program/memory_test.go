@@ -8,7 +8,7 @@ import (
 )
 
 func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
-	for live, want := range map[uint64]int{0: 400, 10 << 20: 400, 48 << 20: 400, 96 << 20: 200, 384 << 20: 50, 8 << 30: 30} {
+	for live, want := range map[uint64]int{0: 1600, 1 << 20: 1600, 8 << 20: 800, 20 << 20: 400, 48 << 20: 400, 96 << 20: 200, 384 << 20: 50, 8 << 30: 30} {
 		if got := percentFor(live); got != want {
 			t.Errorf("%d MB in use: %d %%, want %d %%", live>>20, got, want)
 		}
@@ -42,5 +42,5 @@ func TestThePercentageFollowsTheHeap(t *testing.T) {
 	large := make([]byte, 192<<20)
 	await("192 MB in use", func(percent int) bool { return percent > 80 && percent < 110 })
 	runtime.KeepAlive(large) // and no longer
-	await("little in use", func(percent int) bool { return percent == gcPercent })
+	await("little in use", func(percent int) bool { return percent > gcPercent })
 }
