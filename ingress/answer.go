@@ -222,8 +222,7 @@ var (
 // accept answers 200: this request, or an earlier one with the same delivery ID, started the execution.
 func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, d.e
-	body := make([]byte, 0, 128)
-	body = append(body, `{"success":true,"executionId":"`...)
+	body := append(d.out[:0], `{"success":true,"executionId":"`...)
 	body = append(body, executionID...)
 	if duplicate {
 		body = append(body, `","deduplicated":true}`...)

@@ -1,12 +1,16 @@
 package ingress
 
-import "github.com/hookstart/hookstart/shared/execution"
+import (
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
 
 // buffers hold a request's body and its message. They are pooled: the two were half of the bytes that a request
 // allocated.
 type buffers struct {
-	body, message []byte
-	headers       execution.Values // those that travel on
+	body    []byte
+	message *stream.StartRoom
+	headers execution.Values // those that travel on
 }
 
 // keptBuffer is the size of the largest buffer that returns to the pool: otherwise a few long bodies would make later
@@ -21,9 +25,7 @@ func (b *buffers) trim() {
 	if cap(b.body) > keptBuffer {
 		b.body = nil
 	}
-	if cap(b.message) > keptBuffer {
-		b.message = nil
-	}
+	b.message.Trim(keptBuffer)
 	if len(b.headers) > keptHeaders {
 		b.headers = execution.Values{}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/admission"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/sender"
+	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -21,6 +22,7 @@ type delivery struct {
 	e     *event // event
 	event event
 	idOut [1]string // the execution ID as the answer's header has it
+	out   [128]byte // the answer's body
 
 	workflowID string // from the path; not checked yet
 	token      string
@@ -50,7 +52,9 @@ type outcome struct {
 	handshake   bool
 }
 
-var spareDeliveries = sync.Pool{New: func() any { return &delivery{buffers: buffers{headers: execution.Values{}}} }}
+var spareDeliveries = sync.Pool{New: func() any {
+	return &delivery{buffers: buffers{message: new(stream.StartRoom), headers: execution.Values{}}}
+}}
 
 func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	d, ok := spareDeliveries.Get().(*delivery)

@@ -37,10 +37,7 @@ func (h *handler) start(d *delivery) outcome {
 		DeliveryDerived: d.id.Derived,
 	}
 	start.Payload.ContentType = tokens.hide(start.Payload.ContentType)
-	msg, err := stream.StartMessageIn(d.message, start)
-	if err == nil {
-		d.message = msg.Data // perhaps a larger one
-	}
+	msg, err := d.message.Message(start)
 	ack, refusal := h.publish(d.e, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}

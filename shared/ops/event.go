@@ -2,6 +2,7 @@ package ops
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ func (m Member) value() any {
 func (m Member) append(line []byte) []byte {
 	switch m.kind {
 	case numberMember:
-		return appendValue(line, m.number)
+		return strconv.AppendFloat(line, m.number, 'f', -1, 64) // as appendValue, which would allocate it
 	case boolMember:
 		return append(line, "true"...)
 	case textMember:

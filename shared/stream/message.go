@@ -38,24 +38,39 @@ const contentType = "application/protobuf"
 
 // StartMessage is the message that starts an execution. Only one with a delivery ID
 // has a Nats-Msg-Id: its execution ID, which is a hash of the delivery.
-func StartMessage(s execution.Start) (*nats.Msg, error) { return StartMessageIn(nil, s) }
+func StartMessage(s execution.Start) (*nats.Msg, error) { return new(StartRoom).Message(s) }
 
-// StartMessageIn is StartMessage with its data in buffer, if that is large enough. The caller may
-// reuse the buffer only when the message is no longer needed.
-func StartMessageIn(buffer []byte, s execution.Start) (*nats.Msg, error) {
+// StartRoom is room for the message of one start at a time, used again for the next one: its data, its headers and
+// their values. The zero value is ready to use.
+type StartRoom struct {
+	msg    nats.Msg
+	values *headerValues // those of msg.Header
+}
+
+// Message is StartMessage in the room. The message is good until the next one is made.
+func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
 	if err := checkUTF8(&s); err != nil {
 		return nil, fmt.Errorf("encode a start: %w", err)
 	}
-	data := encodeStart(buffer, &s)
-	msg := &nats.Msg{
-		Subject: StartSubject(s.Queue, s.WorkflowID, s.NodeID),
-		Header:  headers(s.ID, s.WorkflowID, s.NodeID, s.Trace),
-		Data:    data,
+	if r.values == nil {
+		r.msg.Header, r.values = headers()
 	}
+	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
+	r.msg.Subject, r.msg.Reply, r.msg.Data = StartSubject(s.Queue, s.WorkflowID, s.NodeID), "", encodeStart(r.msg.Data, &s)
+	delete(r.msg.Header, HeaderNonce)
 	if s.DeliveryID != "" {
-		msg.Header[jetstream.MsgIDHeader] = msg.Header[HeaderExecutionID]
+		r.msg.Header[jetstream.MsgIDHeader] = r.msg.Header[HeaderExecutionID]
+	} else {
+		delete(r.msg.Header, jetstream.MsgIDHeader)
 	}
-	return msg, nil
+	return &r.msg, nil
+}
+
+// Trim lets go of data for which more than so many bytes were taken.
+func (r *StartRoom) Trim(most int) {
+	if cap(r.msg.Data) > most {
+		r.msg.Data = nil
+	}
 }
 
 // RejectedMessage is the message that records a rejected request.
@@ -86,7 +101,7 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	}
 	msg := &nats.Msg{
 		Subject: RejectedSubject(r.Queue, r.WorkflowID, r.NodeID),
-		Header:  headers(r.ID, r.WorkflowID, r.NodeID, r.Trace),
+		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
 	// Its ID is either a hash of the delivery or random: never twice by accident.
@@ -101,22 +116,31 @@ func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progre
 	}
 	return &nats.Msg{
 		Subject: ProgressSubject(queue, workflowID, p.ID),
-		Header:  headers(p.ID, workflowID, nodeID, trace),
+		Header:  headersOf(p.ID, workflowID, nodeID, trace),
 		Data:    encodeProgress(&p),
 	}, nil
 }
 
+// headerValues are the values of the headers that every message has: execution, workflow, node, Content-Type, trace.
+type headerValues [5]string
+
 // headers builds a nats.Header by hand: Header.Set is no better here, and slower. All
 // values are in one array: one allocation instead of five.
-func headers(executionID, workflowID, nodeID, trace string) nats.Header {
-	values := [...]string{executionID, workflowID, nodeID, contentType, trace}
+func headers() (nats.Header, *headerValues) {
+	values := new(headerValues)
 	return nats.Header{
 		HeaderExecutionID: values[0:1:1],
 		HeaderWorkflowID:  values[1:2:2],
 		HeaderNodeID:      values[2:3:3],
 		"Content-Type":    values[3:4:4],
 		HeaderTrace:       values[4:5:5],
-	}
+	}, values
+}
+
+func headersOf(executionID, workflowID, nodeID, trace string) nats.Header {
+	header, values := headers()
+	*values = headerValues{executionID, workflowID, nodeID, contentType, trace}
+	return header
 }
 
 // Event is a decoded message: exactly one field is set.

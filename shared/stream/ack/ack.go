@@ -131,7 +131,8 @@ func (e *Engine) send(msg *nats.Msg, w *waiter) error {
 	number := e.next
 	e.waiting[number] = w
 	e.mu.Unlock()
-	msg.Reply = e.prefix + strconv.FormatUint(number, 36)
+	var reply [64]byte // on the stack
+	msg.Reply = string(strconv.AppendUint(append(reply[:0], e.prefix...), number, 36))
 	if err := e.nc.PublishMsg(msg); err != nil && e.take(number) != nil {
 		return err
 	}
