@@ -175,6 +175,9 @@ func (s *session) install(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.awaitLook(ctx); err != nil {
+		return err
+	}
 	for _, one := range s.systems {
 		s.line.Show("warming up %s", one.name)
 		if _, err := s.turn(ctx, one, min(warmUp, s.Burst), 0); err != nil {
@@ -182,6 +185,25 @@ func (s *session) install(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lookAfter is when an executor that runs has looked for starts that the stream has lost. It looks once, 10 s after its
+// start.
+const lookAfter = 12 * time.Second
+
+// awaitLook waits until the executors have looked for lost starts, of which there are none yet. After a turn the stream is
+// purged: they would take all starts for lost, and end each execution, in the middle of a turn.
+func (s *session) awaitLook(ctx context.Context) error {
+	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
+		return nil
+	}
+	s.line.Show("waiting until the executors have looked for lost starts")
+	select {
+	case <-ctx.Done():
+		return errInterrupted
+	case <-time.After(lookAfter):
+		return nil
+	}
 }
 
 // closedLoop lets every connection send again as soon as it has its answer.
