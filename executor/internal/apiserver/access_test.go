@@ -244,6 +244,26 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
+// Whoever may not make a call is told that, and not what is wrong with a request that they may not send.
+func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	for _, role := range []operate.Role{operate.Viewer, operate.Editor} {
+		key := r.key(string(role), "").Secret
+		for _, e := range r.endpoints() {
+			if role.Includes(operations[e.id].least) {
+				continue
+			}
+			for _, path := range []string{e.at(operations[e.id].about, "acme", "key_x"), e.at(operations[e.id].about, "acme", "key_x") + "?no=parameter"} {
+				if status, answer := r.ask(e, path, `{"no":"field"}`, key); status != 403 || !strings.Contains(answer, `"forbidden"`) {
+					t.Errorf("%s %s by %s: %d %s, want 403 forbidden", e.method, path, role, status, answer)
+				}
+			}
+		}
+	}
+}
+
 // asIfNotThere compares the answer about what is another account's with the one about what is nobody's.
 func (r *rig) asIfNotThere(e endpoint, expected operation, who, key string, status int, answer string) {
 	r.t.Helper()

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
@@ -25,7 +26,7 @@ func (s *server) routeAccounts(to huma.API) {
 		summary: "Show an account", codes: []string{api.CodeNotFound},
 	}, s.getAccount)
 	register(to, call{
-		method: http.MethodPut, path: "/accounts/{id}", id: "put-account", tag: tagAccounts,
+		method: http.MethodPut, path: "/accounts/{id}", id: "put-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Create or replace an account",
 		description: "A change of plan takes effect at once. Past the new plan's limit, the workflows that were activated " +
 			"first keep working; when one of them is deactivated, the next moves up.",
@@ -33,7 +34,7 @@ func (s *server) routeAccounts(to huma.API) {
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
 	}, s.putAccount)
 	register(to, call{
-		method: http.MethodDelete, path: "/accounts/{id}", id: "delete-account", tag: tagAccounts,
+		method: http.MethodDelete, path: "/accounts/{id}", id: "delete-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Delete an account", description: "One that has no workflows and no keys. The records of its executions stay.",
 		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed},
 	}, s.deleteAccount)

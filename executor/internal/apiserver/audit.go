@@ -14,7 +14,7 @@ import (
 
 func (s *server) routeAudit(to huma.API) {
 	register(to, call{
-		method: http.MethodGet, path: "/audit", id: "list-audit", tag: tagInstallation,
+		method: http.MethodGet, path: "/audit", id: "list-audit", tag: tagInstallation, least: operate.Admin,
 		summary: "List who changed what",
 		description: "The newest first. Each change of accounts, workflows, tokens, senders and keys has exactly one entry, and each sign-in to the console. " +
 			"What was confirmed before the call is in it. All filters must match.",

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
@@ -17,7 +18,7 @@ const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
 	register(to, call{
-		method: http.MethodGet, path: "/backup/records", id: "back-up-records", tag: tagInstallation,
+		method: http.MethodGet, path: "/backup/records", id: "back-up-records", tag: tagInstallation, least: operate.Admin,
 		summary: "Read what the database keeps",
 		description: "As it was at one moment, one JSON text a line. It is a part of what `hookstart admin backup` makes; for the rest of " +
 			"a backup, and for putting it back, use that command.",
@@ -27,7 +28,7 @@ func (s *server) routeBackup(to huma.API) {
 		}},
 	}, s.backUpRecords)
 	register(to, call{
-		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation,
+		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation, least: operate.Admin,
 		summary:     "Write a part of a backup into the database",
 		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
 		codes:       []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotEmpty},

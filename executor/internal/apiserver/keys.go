@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
@@ -16,11 +17,11 @@ func (s *server) routeKeys(to huma.API) {
 		summary: "Show who makes the call", description: "And what they may do, and see.",
 	}, s.whoAmI)
 	register(to, call{
-		method: http.MethodGet, path: "/keys", id: "list-keys", tag: tagAccess,
+		method: http.MethodGet, path: "/keys", id: "list-keys", tag: tagAccess, least: operate.Admin,
 		summary: "List the keys", description: "By ID. A key that has expired stays in the list for a day.",
 	}, s.listKeys)
 	register(to, call{
-		method: http.MethodPost, path: "/keys", id: "create-key", tag: tagAccess,
+		method: http.MethodPost, path: "/keys", id: "create-key", tag: tagAccess, least: operate.Admin,
 		summary: "Make a key",
 		description: "The answer has the key itself, which is shown here only. Each call makes another one. A key that expires soon, for one account and " +
 			"with the role viewer, can be given to a page in a browser: `--api-origins` of the executor names the sites that may use one.",
@@ -28,7 +29,7 @@ func (s *server) routeKeys(to huma.API) {
 		status: http.StatusCreated,
 	}, s.createKey)
 	register(to, call{
-		method: http.MethodDelete, path: "/keys/{id}", id: "revoke-key", tag: tagAccess,
+		method: http.MethodDelete, path: "/keys/{id}", id: "revoke-key", tag: tagAccess, least: operate.Admin,
 		summary: "Revoke a key", description: "From the very next request on, no executor takes it. Open streams of events with it end.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, s.revokeKey)

@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 // The tags of the calls.
@@ -89,6 +92,33 @@ type call struct {
 	status       int   // of a success; 0: 200, or 204 without a body
 	anyBody      bool  // the body is whatever JSON there is; the handler checks it
 	maxBody      int64 // of its body, in bytes; 0: maxBodyBytes
+	// least is the role that operate asks for, too. "": Viewer of a GET, Editor of everything else.
+	least operate.Role
+}
+
+// leastRole is the role without which nobody is told more than that.
+func (c call) leastRole() operate.Role {
+	switch {
+	case c.least != "":
+		return c.least
+	case c.method == http.MethodGet:
+		return operate.Viewer
+	default:
+		return operate.Editor
+	}
+}
+
+// forRole is a middleware that refuses who has less than a role before the request is read: 403, and not what is wrong
+// with a body that they may not send.
+func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		if err := signin.Caller(ctx.Context()).Has(least); err != nil {
+			r, w, _ := humahttprouter.Unwrap(ctx)
+			answer(w, r, problemOf(err))
+			return
+		}
+		next(ctx)
+	}
 }
 
 // register adds a call. handle fails with any error; problemOf makes the answer of it.
@@ -98,7 +128,7 @@ func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
 		// huma takes a body that just fits for one that is cut off.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
-		Responses: c.responses,
+		Responses: c.responses, Middlewares: huma.Middlewares{forRole(c.leastRole())},
 	}
 	if c.maxBody > 0 {
 		op.MaxBodyBytes = c.maxBody + 1
