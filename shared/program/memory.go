@@ -10,11 +10,10 @@ import (
 )
 
 // gcPercent, leastRoom and heapRoom bound the garbage. gcPercent lets the heap grow to five times what is in use before it is
-// collected, and by leastRoom in any case. What
-// is in use is small, and a request's memory is short-lived: with Go's default, the
-// ingress collects dozens of times a second under load, and each time the pools lose their buffers, too. Where much is in use,
-// as with a million workflows, it is as seldom with less: the heap then grows by heapRoom, and by leastPercent at least. GOGC
-// overrides all of them.
+// collected, and leastRoom lets it grow by that much in any case: what is in use is small, and a request's memory is
+// short-lived. With Go's default, the ingress collects dozens of times a second under load, and each collection empties the
+// pools of buffers, too. Where much is in use, as with a million workflows, collections are seldom anyway: the heap then grows
+// by heapRoom, and by leastPercent at least. GOGC overrides all of them.
 const (
 	gcPercent    = 400
 	leastPercent = 30
@@ -27,7 +26,7 @@ const (
 // percentFor is how far the heap may grow beyond what is in use, in percent of that.
 func percentFor(live uint64) int {
 	live = max(live, leastLive)
-	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
+	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live))) //nolint:gosec // 1,600 at most
 }
 
 // boundGarbage sets the percentage after each collection by what it left. Go has no event for that, but it runs the
