@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A new operator makes a workflow, and connects Stripe and then GitHub to it, in the console alone: each event
-// is verified, a secret is rotated without a refusal, and nothing is said of a sender that another one did.
+// A new operator makes a workflow, and connects Slack, Stripe and GitHub to it, one after the other, in the console alone:
+// each event is verified, a secret is rotated without a refusal, and nothing is said of a sender that another one did.
 func TestFirstVerifiedEvents(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -30,21 +30,23 @@ func TestFirstVerifiedEvents(t *testing.T) {
 
 	post := func(preset, signedWith, body string) int {
 		t.Helper()
-		header := map[string][]string{"Content-Type": {"application/json"}}
+		header := http.Header{"Content-Type": {"application/json"}}
 		request := sender.Request{Method: http.MethodPost, URL: url, Header: header, Body: []byte(body)}
 		signed, err := sender.Sign(sender.Config{Preset: preset, Secrets: []sender.Secret{{Text: signedWith}}}, request, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		single := map[string]string{}
-		for name, values := range signed.Header {
-			single[name] = values[0]
-		}
-		a, err := post(t.Context(), url, single, strings.NewReader(body))
+		sent, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.status
+		sent.Header = signed.Header
+		answer, err := http.DefaultClient.Do(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
 	}
 	want := func(what string, got, status int) {
 		t.Helper()
@@ -68,14 +70,20 @@ func TestFirstVerifiedEvents(t *testing.T) {
 		b.wait(`(() => { const text = document.querySelector("#sender-seen").innerText; return /Verified\s+(just now|\d+ (s|min) ago)/.test(text); })()`)
 	}
 
-	set("Stripe", "whsec_the-first-of-stripe")
-	url = copied(b, "webhook-url")
-	b.text(".sender details[open] .steps", "Developers, Webhooks") // what to do at Stripe stays in sight
+	set("Slack", "8f742231b10e8888abcd99yyyzzz85a5")
+	b.text(".sender details[open] .steps", "Copy the Signing Secret") // what to do at Slack stays in sight
 	b.text("#sender-seen", "The workflow is inactive")
-	want("an event of Stripe while inactive", post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_0"}`), http.StatusForbidden)
+	url = copied(b, "webhook-url")
+	want("Slack's check of the URL", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"url_verification","challenge":"3eZbrw1aBm"}`), http.StatusOK)
+	want("an event of Slack while inactive", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"event_callback","event_id":"Ev0"}`), http.StatusForbidden)
 	b.wait(fragmentsAreThere)
 	b.click("[data-switch]")
 	b.text("#state", "Active")
+	want("an event of Slack", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"event_callback","event_id":"Ev1"}`), http.StatusOK)
+	verified()
+
+	set("Stripe", "whsec_the-first-of-stripe")
+	b.text(".sender details[open] .steps", "Developers, Webhooks")
 	want("an event of Stripe", post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_1"}`), http.StatusOK)
 	verified()
 	b.visit("/workflows/events")
