@@ -58,8 +58,10 @@ func relative(t, now time.Time) string {
 		text = strconv.Itoa(int(d.Minutes())) + " min"
 	case d < 48*time.Hour:
 		text = strconv.Itoa(int(d.Hours())) + " h"
-	default:
+	case past:
 		text = strconv.Itoa(int(d.Hours()/24)) + " d"
+	default: // what was asked to last 90 days does not end in 89 a minute later
+		text = strconv.Itoa(int(math.Round(d.Hours()/24))) + " d"
 	}
 	if past {
 		return text + " ago"

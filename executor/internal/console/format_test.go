@@ -18,7 +18,7 @@ func TestWords(t *testing.T) {
 	}
 	for want, got := range map[string]string{
 		"just now": relative(now, now), "59 s ago": relative(now.Add(-59*time.Second), now), "2 min ago": relative(now.Add(-179*time.Second), now),
-		"47 h ago": relative(now.Add(-47*time.Hour), now), "2 d ago": relative(now.Add(-48*time.Hour), now), "in 59 min": relative(now.Add(time.Hour-time.Second), now),
+		"47 h ago": relative(now.Add(-47*time.Hour), now), "2 d ago": relative(now.Add(-71*time.Hour), now), "in 90 d": relative(now.Add(90*24*time.Hour-time.Minute), now), "in 59 min": relative(now.Add(time.Hour-time.Second), now),
 		"0.5 ms": duration(500 * time.Microsecond), "12 ms": duration(12 * time.Millisecond), "1.5 s": duration(1500 * time.Millisecond),
 		"2 min 5 s": duration(125 * time.Second), "3 h 0 min": duration(3 * time.Hour),
 		"1 byte": size(1), "1,023 bytes": size(1023), "100 KB": size(102_400), "1.5 MB": size(3 << 19),

@@ -19,7 +19,8 @@ function relative(at) {
   const text = distance < 60 ? `${distance} s`
     : distance < 3600 ? `${Math.floor(distance / 60)} min`
     : distance < 48 * 3600 ? `${Math.floor(distance / 3600)} h`
-    : `${Math.floor(distance / 86400)} d`;
+    : seconds > 0 ? `${Math.floor(distance / 86400)} d`
+    : `${Math.round(distance / 86400)} d`; // what was asked to last 90 days does not end in 89 a minute later
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
