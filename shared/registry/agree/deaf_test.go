@@ -115,7 +115,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 // Two servers do not reach each other, and both reach the leader: an ingress is not heard, and renews its lease.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
-	server := natstest.Start(t)
+	server := natstest.StartCluster(t, 3).Node(0)
 	r := registrytest.Start(t, server.Connect(t))
 	r.Workflow(t, "wf", "free", false)
 	announced, presence := connectByLink(t, server)

@@ -30,7 +30,8 @@
 //
 //     P may also be silent because two servers of a cluster are partitioned, while both reach the leader of the
 //     registry: then P still renews its lease. So Roll.Wait remembers a silent process for forgetAfter, and waits
-//     until relyFor after the change was stored: then every lease that does not cover the change has expired.
+//     until relyFor after the change was stored: then every lease that does not cover the change has expired. A single
+//     server cannot be partitioned: there a process that was not heard for lifetime is not waited for.
 //
 //     A process that was frozen and resumes finds its lease expired, too: Lease.Valid looks at the clock for
 //     each request, and the process answers 503 until the lease is renewed.

@@ -25,6 +25,7 @@ type Roll struct {
 	changed    chan struct{}
 	since      time.Time // subscribed without a gap since then
 	reconnects uint64    // of nc, when since was set
+	clustered  bool      // NATS has been a cluster at some time
 }
 
 type member struct {
@@ -145,12 +146,16 @@ func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, ne
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
 	}
+	r.clustered = r.clustered || r.nc.ConnectedClusterName() != "" // which is "" while nc is not connected, too
 	next = lifetime
 	if deaf := lifetime - now.Sub(r.since); deaf > 0 {
 		list, next = append(list, "a process that was not heard yet"), deaf
 	}
 	for id, m := range r.members {
-		left := max(lifetime-now.Sub(m.heard), relyFor-now.Sub(stored))
+		left := lifetime - now.Sub(m.heard)
+		if r.clustered { // it may be cut from this process only, and renew its lease
+			left = max(left, relyFor-now.Sub(stored))
+		}
 		switch {
 		case now.Sub(m.heard) > forgetAfter:
 			delete(r.members, id)

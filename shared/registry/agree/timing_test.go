@@ -1,6 +1,11 @@
 package agree
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+)
 
 // The argument in doc.go rests on these.
 func TestTimings(t *testing.T) {
@@ -23,5 +28,19 @@ func TestTimings(t *testing.T) {
 	}
 	if stallTimeout >= renewWithin {
 		t.Errorf("a lost change is asked for after %s, but a renewal that waits for it takes at most %s", stallTimeout, renewWithin)
+	}
+}
+
+// A process that was killed holds changes up until it is presumed dead, and then no more: with one server, nobody can be silent
+// and renew its lease. TestAChangeWaitsForTheLeaseOfASilentProcess has a cluster.
+func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := &Roll{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
+	for heard, want := range map[time.Duration]int{lifetime - time.Millisecond: 1, lifetime: 0} {
+		r.members["killed"] = member{presence{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard)}
+		if list, _ := r.behind(2, now, now); len(list) != want {
+			t.Errorf("heard %s ago: %q", heard, list)
+		}
 	}
 }
