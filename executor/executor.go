@@ -206,7 +206,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	signIn := signin.New(signin.Config{
 		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: e.keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(e.Ops.Metrics),
 	})
-	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: e.Log, Done: ctx.Done()})
+	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: e.Log, Done: ctx.Done()}) //nolint:contextcheck // each call has the context of its request
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: e.Log})
 	return apiAnd(api, pages), nil
 }
