@@ -45,10 +45,17 @@ func keepStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
 	return nil
 }
 
+// hasConsumer asks for the recorder's consumers. The recorder makes a lost one anew, and may fail to: a NATS server refuses a
+// consumer whose state a power cut has damaged.
 func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
-	_, err := js.Consumer(ctx, stream.Name, recorder.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errors.New("the recorder's consumer is not there; it is made anew")
+	for _, name := range []string{stream.Name, stream.ProgressName} {
+		_, err := js.Consumer(ctx, name, recorder.Durable)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("the recorder's consumer of the stream %s is not there; it is made anew", name)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
