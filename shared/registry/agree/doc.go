@@ -61,7 +61,7 @@
 //   - Two servers of a cluster that both reach the leader of the registry are not partitioned for longer than
 //     forgetAfter, and no process starts at one of them meanwhile.
 //   - The answer that renews a lease comes from the leader of the registry's stream. A leader that is partitioned from the
-//     other servers still answers for up to 10 s, while they may elect another one and store changes. So its answer counts
+//     other servers still answers (with nats-server 2.15.2 for more than ten minutes), while they may elect another one and store changes. So its answer counts
 //     only if a majority has replied to it within heardWithin: these servers elect no other leader before electionTimeout,
 //     and heardWithin + relyFor ≤ electionTimeout. One case is left: a server without a leader calls an election, and a
 //     server that has just heard the old leader votes for it. The old leader learns of it at its next heartbeat (1 s). Only

@@ -123,7 +123,7 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 
 // leads reports whether a majority of a stream's servers, the leader included, has replied to the leader so recently
 // that they elect no other leader while a lease that is renewed now is valid. A leader that is partitioned from the others
-// does not know it, and still answers for up to 10 s.
+// does not know it, and still answers.
 func leads(servers *jetstream.ClusterInfo) bool {
 	if servers == nil { // one server alone
 		return true
