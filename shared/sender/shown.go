@@ -19,8 +19,8 @@ var shownHeaders = canonicalNames(slices.Concat(
 var credentials = canonicalNames(webhook.SecretHeaders())
 
 // CheckShown refuses a Config by which a secret would be shown to those who may not see it: as a delivery ID, or as
-// something else that a record tells. Compile takes such a Config all the same, because one may be stored since before
-// it was refused; its Sender passes over these sources of a delivery ID. The error is a *ConfigError.
+// another part of a record. Compile accepts such a Config, because earlier versions stored them; its Sender ignores these
+// sources of a delivery ID. The error is a *ConfigError.
 func CheckShown(c Config) error {
 	e, err := find(c.Preset)
 	if err != nil {

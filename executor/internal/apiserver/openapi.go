@@ -92,11 +92,11 @@ type call struct {
 	status       int   // of a success; 0: 200, or 204 without a body
 	anyBody      bool  // the body is whatever JSON there is; the handler checks it
 	maxBody      int64 // of its body, in bytes; 0: maxBodyBytes
-	// least is the role that operate asks for, too. "": Viewer of a GET, Editor of everything else.
+	// least is the lowest role that may make the call; operate checks it again. "": Viewer for GET, else Editor.
 	least operate.Role
 }
 
-// leastRole is the role without which nobody is told more than that.
+// leastRole is the lowest role that may make the call.
 func (c call) leastRole() operate.Role {
 	switch {
 	case c.least != "":
@@ -108,8 +108,8 @@ func (c call) leastRole() operate.Role {
 	}
 }
 
-// forRole is a middleware that refuses who has less than a role before the request is read: 403, and not what is wrong
-// with a body that they may not send.
+// forRole is a middleware that refuses callers with a lower role with 403 before the request is read. Otherwise a caller who
+// may not make the call would get a 422 about its body.
 func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).Has(least); err != nil {

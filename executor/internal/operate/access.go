@@ -159,8 +159,8 @@ func within(accountID *string) subject {
 	}
 }
 
-// Has refuses a caller who has less than a role. Every call asks it; whoever reads a request before the call asks it
-// first, so that somebody who may not make the call is not told what is wrong with the request.
+// Has returns an error unless the caller has at least a role. Every method of Service checks it; an HTTP server checks it
+// before it parses the request, too, so that a caller who may not make the call is not told what is wrong with the request.
 func (by Caller) Has(least Role) error {
 	if !slices.Contains([]Kind{AdminToken, Key, User}, by.Kind) || !slices.Contains(roles, by.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}

@@ -7,17 +7,17 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// MaxStreams is how many event streams one caller may have open at one executor. For each of them every change, whoever's
-// it is, is looked up: without a bound, one who may only read could take what operators need.
+// MaxStreams is the maximum number of event streams that one caller may have open at one executor. Each stream looks up the
+// changes of all accounts, so that unbounded streams of one viewer would slow down every other caller.
 const MaxStreams = 500
 
-// streams counts the open event streams of each caller. The zero one is ready; it is safe for concurrent use.
+// streams counts the open event streams of each caller. The zero value is ready to use. It is safe for concurrent use.
 type streams struct {
 	mu   sync.Mutex
 	open map[watcher]int
 }
 
-// watcher is a caller, whatever they are called and may do.
+// watcher identifies a caller. It leaves out the name and the role, which may change while a stream is open.
 type watcher struct {
 	kind Kind
 	id   string
