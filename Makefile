@@ -37,7 +37,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test quick soak soak-runners powercut lint bench microbench fuzz generate node release clean
+.PHONY: help run build test quick soak soak-runners powercut lint bench profile microbench fuzz generate node release clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -47,8 +47,9 @@ run: ## build hookstart-local and hookstart, then start everything in one proces
 	$(BUILD) $(LOCAL)
 	@exec bin/hookstart-local $(ARGS)
 
+# The compiler optimizes for what "make profile" measured; it compiles every package anew for that, so "make run" goes without.
 build: ## build the programs into bin/
-	$(BUILD) $(PROGRAMS)
+	$(BUILD) -pgo=deploy/bench/load.pgo $(PROGRAMS)
 
 # The race detector needs a C compiler; runtime/cgo is the smallest package that shows whether there is one that works.
 # Four packages at once, and four tests of each, on two cores too: tests wait more than they compute. SQLite's library, which is
@@ -114,6 +115,12 @@ node: $(NODE_EXAMPLE_MODULES) ## pack the kit for runners in Node.js, and instal
 
 bench: build ## speed, against the bare combination of the parts: make bench ROUNDS=12 ARGS="--connections=8"; other measurements: ARGS="--help"
 	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench && exec bin/bench $(ARGS) $(if $(ROUNDS),--rounds=$(ROUNDS))
+
+profile: ## measure again where the programs spend their time under load: deploy/bench/load.pgo, for make build
+	CGO_ENABLED=0 go build -o bin/bench ./deploy/bench/cmd/bench
+	rm -rf bin/profiles
+	bin/bench --profile=bin/profiles --rounds=6 --open-rounds=0 --variants=hookstart-recording,hookstart-postgres,hookstart-running,hookstart-local
+	cp bin/profiles/merged.pgo deploy/bench/load.pgo
 
 microbench: ## run the Go benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem -short $(PACKAGES)

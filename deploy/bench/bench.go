@@ -31,7 +31,7 @@ type Config struct {
 	Seed      uint64   `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
 	Other     string   `help:"Folder with the programs of another build: the variants that end in -other, to see what a change brings." placeholder:"FOLDER" type:"path"`
 	Chart     string   `help:"Draw the table as an SVG file, for light and dark pages." placeholder:"FILE" type:"path"`
-	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local under this load. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
+	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local, a file for each process of each variant, and merged.pgo, their sum, for go build -pgo. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
 // Load is what measurements that send requests have in common.
@@ -114,7 +114,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, at.close()) }()
+	defer func() {
+		if err = errors.Join(err, at.close()); err == nil && c.Profile != "" {
+			err = mergeProfiles(c.Profile)
+		}
+	}()
 	s := &session{Config: c, place: at, random: rand.New(rand.NewPCG(c.Seed, 0))} //nolint:gosec // not a secret
 	_, _ = fmt.Fprintf(c.Out, "seed %d: %d connections, bodies of %d bytes, a delivery ID each\n", c.Seed, c.Connections, c.BodyBytes)
 	if err := s.install(ctx); err != nil {

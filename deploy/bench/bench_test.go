@@ -6,10 +6,13 @@ import (
 	"encoding/xml"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
 // TestMain makes the programs: the test binary, started under a program's name, is that
@@ -60,9 +63,27 @@ func TestRun(t *testing.T) {
 	if err := xml.Unmarshal(chart, new(struct{})); err != nil {
 		t.Errorf("the chart is no XML: %v", err)
 	}
-	for _, role := range profiled {
-		if info, err := os.Stat(profiles + "/" + role + ".prof"); err != nil || info.Size() == 0 {
-			t.Errorf("the profile of %s: %v", role, err)
+	for _, name := range []string{"hookstart-ingress", "hookstart-recording-executor", "hookstart-local-hookstart-local"} {
+		if info, err := os.Stat(profiles + "/" + name + ".prof"); err != nil || info.Size() == 0 {
+			t.Errorf("the profile of %s: %v", name, err)
+		}
+	}
+	merged, err := os.ReadFile(filepath.Join(profiles, mergedProfile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := profile.ParseData(merged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, function := range sum.Function {
+		if function.Filename != "" {
+			t.Errorf("the merged profile has the path %s", function.Filename)
+		}
+	}
+	for _, mapping := range sum.Mapping {
+		if mapping.File != "" {
+			t.Errorf("the merged profile has the path %s", mapping.File)
 		}
 	}
 }

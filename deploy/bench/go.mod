@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/alecthomas/kong v1.17.0
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/google/uuid v1.6.0
 	github.com/hookstart/hookstart/deploy/local v0.0.0
 	github.com/hookstart/hookstart/executor v0.0.0

@@ -108,8 +108,8 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 	}
 	name := b.name + "-" + role
 	var environment []string
-	if b.profiles != "" && profiled[b.name] == role {
-		environment = append(environment, profileEnv+"="+filepath.Join(b.profiles, role+".prof"))
+	if b.profiles != "" { // the bench's own programs take no notice
+		environment = append(environment, profileEnv+"="+filepath.Join(b.profiles, name+".prof"))
 	}
 	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"runtime/pprof"
 	"strings"
 	"syscall"
 
@@ -61,15 +60,15 @@ func BeProgram() bool {
 	case roleRunner:
 		own(func(ctx context.Context) error { return runRunner(ctx, os.Args[1]) })
 	case roleIngress:
-		defer profile()()
+		defer startProfile()()
 		var c ingress.Config
 		program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
 	case roleExecutor:
-		defer profile()()
+		defer startProfile()()
 		var c executor.Config
 		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
 	case roleLocal:
-		defer profile()()
+		defer startProfile()()
 		var c local.Config
 		program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
 			c.Out = os.Stdout
@@ -79,32 +78,6 @@ func BeProgram() bool {
 		return false
 	}
 	return true
-}
-
-// profileEnv is the file into which a program writes its CPU profile.
-const profileEnv = "BENCH_CPU_PROFILE"
-
-// profiled are the programs that can, and the variants under whose load they do.
-var profiled = map[string]string{"hookstart": roleIngress, "hookstart-recording": roleExecutor, "hookstart-local": roleLocal}
-
-// profile profiles this process, if it is to be profiled, until stop.
-func profile() (stop func()) {
-	path := os.Getenv(profileEnv)
-	if path == "" {
-		return func() {}
-	}
-	file, err := os.Create(path) //nolint:gosec // the one who measures says where
-	if err == nil {
-		err = pprof.StartCPUProfile(file)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		_ = file.Close()
-	}
 }
 
 // announce says that a program of the bench's own is ready.

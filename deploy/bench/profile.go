@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+
+	"github.com/google/pprof/profile"
+)
+
+// profileEnv is the file into which a program writes its CPU profile.
+const profileEnv = "BENCH_CPU_PROFILE"
+
+// startProfile profiles this process, if it is to be profiled, until stop.
+func startProfile() (stop func()) {
+	path := os.Getenv(profileEnv)
+	if path == "" {
+		return func() {}
+	}
+	file, err := os.Create(path) //nolint:gosec // the one who measures says where
+	if err == nil {
+		err = pprof.StartCPUProfile(file)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}
+}
+
+// mergedProfile is the sum of all profiles in the folder, for go build -pgo.
+const mergedProfile = "merged.pgo"
+
+// mergeProfiles writes the sum of the profiles in a folder. It has the names and lines that the compiler reads, and
+// neither addresses nor the paths of this machine.
+func mergeProfiles(folder string) (err error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.prof"))
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	var all []*profile.Profile
+	for _, path := range paths {
+		file, err := os.Open(path) //nolint:gosec // the folder of whoever measures
+		if err != nil {
+			return err
+		}
+		one, err := profile.Parse(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := one.Aggregate(true, true, false, true, false, false); err != nil {
+			return err
+		}
+		for _, mapping := range one.Mapping {
+			mapping.File, mapping.BuildID = "", ""
+		}
+		all = append(all, one)
+	}
+	merged, err := profile.Merge(all)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(folder, mergedProfile)) //nolint:gosec // as above
+	if err != nil {
+		return err
+	}
+	return errors.Join(merged.Write(file), file.Close())
+}
