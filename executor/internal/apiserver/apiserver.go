@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
@@ -84,7 +85,7 @@ func (s *server) router() http.Handler {
 	s.routeBackup(calls)
 	s.routeAudit(calls)
 	s.routeEvents(fixedCalls)
-	document := openAPIDocument(config.OpenAPI)
+	document := sync.OnceValue(func() []byte { return openAPIDocument(config.OpenAPI) })
 	router.GET(root+"/openapi.json", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		weblog.Of(r.Context()).Fields["operation"] = "get-openapi"
 		for name := range r.URL.Query() {
@@ -92,7 +93,7 @@ func (s *server) router() http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(document)
+		_, _ = w.Write(document())
 	})
 	return fixed
 }

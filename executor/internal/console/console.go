@@ -12,7 +12,7 @@ import (
 type Console struct {
 	Config
 	assets  assets
-	pages   map[reader]pages
+	pages   map[reader]func() pages
 	handler http.Handler
 }
 

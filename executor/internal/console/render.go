@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -31,13 +32,15 @@ type reader struct {
 
 func readerOf(by operate.Caller) reader { return reader{by.Role, by.Role != "" && by.AccountID == ""} }
 
-// parseForAll parses the pages for each reader that there can be.
-func parseForAll(assetsPath string) map[reader]pages {
-	all := map[reader]pages{{}: parsePages(assetsPath, reader{})}
+// parseForAll returns the pages for each reader that there can be, which are parsed when the first such reader comes. A mistake
+// in a template shows at once: those of somebody who has not signed in are parsed here.
+func parseForAll(assetsPath string) map[reader]func() pages {
+	strangers := parsePages(assetsPath, reader{})
+	all := map[reader]func() pages{{}: func() pages { return strangers }}
 	for _, role := range []operate.Role{operate.Viewer, operate.Editor, operate.Admin} {
 		for _, wide := range []bool{false, true} {
 			of := reader{role, wide}
-			all[of] = parsePages(assetsPath, of)
+			all[of] = sync.OnceValue(func() pages { return parsePages(assetsPath, of) })
 		}
 	}
 	return all
@@ -101,7 +104,7 @@ func callerOf(c *Console, r *http.Request) operate.Caller {
 
 func (c *Console) write(w http.ResponseWriter, r *http.Request, status int, name, part string, data any) {
 	var text bytes.Buffer
-	if err := c.pages[readerOf(callerOf(c, r))][name].ExecuteTemplate(&text, part, data); err != nil {
+	if err := c.pages[readerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part, data); err != nil {
 		note(r, name, err)
 		if name != "problem" {
 			c.fail(w, r, http.StatusInternalServerError, "", "")

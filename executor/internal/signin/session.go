@@ -44,7 +44,7 @@ func cookieName(r *http.Request) string {
 // that executors would have to share but the admin token; in turn, signing out forgets the cookie and cannot call a
 // copied one back before it ends, or its key or role is taken away.
 type sessions struct {
-	key []byte
+	key func() []byte // slow the first time, which is when the first session is read or issued
 	now func() time.Time
 }
 
@@ -67,7 +67,7 @@ type user struct {
 }
 
 func newSessions(adminToken string) sessions {
-	return sessions{key: signingKey(adminToken), now: time.Now}
+	return sessions{key: sync.OnceValue(func() []byte { return signingKey(adminToken) }), now: time.Now}
 }
 
 // stretching makes each guess of the admin token that slow, for whoever has a cookie to try them on: everybody who may
@@ -122,7 +122,7 @@ func (s sessions) open(purpose, sealed string, value any) bool {
 }
 
 func (s sessions) sign(purpose string, text []byte) []byte {
-	mac := hmac.New(sha256.New, s.key)
+	mac := hmac.New(sha256.New, s.key())
 	mac.Write([]byte(purpose))
 	mac.Write([]byte{0})
 	mac.Write(text)
