@@ -43,12 +43,3 @@ func DismissedEntries(ids []string, messages []MessageKey, audit func(id string,
 	}
 	return entries
 }
-
-// Storable is the entry with every value as it is stored.
-func (e AuditEntry) Storable() AuditEntry {
-	for _, text := range []*string{&e.ID, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID, &e.WorkflowID, &e.NodeID, &e.Changes} {
-		*text = Text(*text)
-	}
-	e.At = Time(e.At)
-	return e
-}

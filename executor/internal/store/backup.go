@@ -1,10 +1,6 @@
 package store
 
-import (
-	"time"
-
-	"github.com/hookstart/hookstart/shared/execution"
-)
+import "time"
 
 // Part is some of what a store keeps, as every driver reads and writes it: a backup is a number of parts. Its
 // JSON is what a backup holds, for years: a field may be added, none may change its name.
@@ -76,11 +72,6 @@ func (p *Parts) AddRecord(r Record) error {
 	return p.Add(len(r.Output)+len(r.Error), func(part *Part) { part.Records = append(part.Records, r) })
 }
 
-// AddEarly adds a step that is kept.
-func (p *Parts) AddEarly(e Early) error {
-	return p.Add(len(e.Output)+len(e.Error), func(part *Part) { part.Early = append(part.Early, e) })
-}
-
 // Flush hands on what was added since the last part.
 func (p *Parts) Flush() error {
 	if p.rows == 0 {
@@ -91,37 +82,14 @@ func (p *Parts) Flush() error {
 	return p.write(part)
 }
 
-// Storable is the part with every value as it is stored.
+// Storable is the part with all as it is stored that drivers do not store value by value.
 func (p Part) Storable() Part {
 	s := p
 	s.Records = make([]Record, len(p.Records))
 	for i, r := range p.Records {
 		s.Records[i] = r.storable()
 	}
-	s.Unreadable = make([]KeptMessage, len(p.Unreadable))
-	for i, u := range p.Unreadable {
-		u.Subject, u.Reason, u.At, u.DismissedAt = Text(u.Subject), Text(u.Reason), Time(u.At), Time(u.DismissedAt)
-		s.Unreadable[i] = u
-	}
 	s.Refusals, s.Senders = StorableRefusals(p.Refusals), StorableSenders(p.Senders)
-	s.Early = make([]Early, len(p.Early))
-	for i, e := range p.Early {
-		e.ID, e.Queue, e.WorkflowID, e.Status = Text(e.ID), Text(e.Queue), Text(e.WorkflowID), execution.Status(Text(string(e.Status)))
-		e.Error, e.At, e.StartedAt = Text(e.Error), Time(e.At), Time(e.StartedAt)
-		s.Early[i] = e
-	}
-	s.Duplicates = make([]DuplicateCount, len(p.Duplicates))
-	for i, d := range p.Duplicates {
-		s.Duplicates[i] = DuplicateCount{Text(d.ExecutionID), d.Count, Time(d.CountedAt)}
-	}
-	s.Reports = make([]AppliedReport, len(p.Reports))
-	for i, r := range p.Reports {
-		s.Reports[i] = AppliedReport{Text(r.ID), Time(r.At)}
-	}
-	s.TokenUses = make([]TokenUse, len(p.TokenUses))
-	for i, u := range p.TokenUses {
-		s.TokenUses[i] = TokenUse{Text(u.TokenID), Time(u.At)}
-	}
 	s.Minutes = make([]MinuteCount, len(p.Minutes))
 	for i, m := range p.Minutes {
 		s.Minutes[i] = MinuteCount{m.Minute.UTC(), Text(m.Kind), m.Count}

@@ -91,16 +91,6 @@ func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
 }
 
-// SortSums puts the codes that were refused last first.
-func SortSums(sums []RefusalSum) {
-	slices.SortFunc(sums, func(a, b RefusalSum) int {
-		if c := b.Last.At.Compare(a.Last.At); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Code, b.Code)
-	})
-}
-
 // RefusedMinutes are the counts of refusals by their codes alone.
 func RefusedMinutes(refusals []Refusal) []MinuteCount {
 	var counts []MinuteCount

@@ -47,6 +47,17 @@ func NewIDs(records []Record) []string {
 	return ids
 }
 
+// Inserted are the records whose IDs are fresh; of two of one ID the first. It takes those from fresh.
+func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
+	for _, r := range records {
+		if fresh[r.ID] {
+			inserted = append(inserted, r)
+			delete(fresh, r.ID)
+		}
+	}
+	return inserted
+}
+
 // Again are the records that were not inserted: their messages came again. Of two of one ID it is
 // the first.
 func Again(records, inserted []Record) []Record {

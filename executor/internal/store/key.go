@@ -1,8 +1,8 @@
 package store
 
 import (
+	"bytes"
 	"encoding/hex"
-	"fmt"
 )
 
 // Key is an execution ID as it is stored: the 16 bytes of the UUID. Keys sort as IDs do.
@@ -53,12 +53,23 @@ func (k Key) String() string {
 	return string(id[:])
 }
 
-// CheckIDs is a DataError for the first new record whose ID is not a UUID in lower case.
-func (b Batch) CheckIDs() error {
-	for _, r := range b.New {
-		if _, isID := KeyOf(r.ID); !isID {
-			return &DataError{fmt.Errorf("%.80q is not an execution ID", r.ID)}
-		}
+// IDKey is how an ID is stored as bytes: a UUID as its 16 bytes, any other text as it is. One that has 16 bytes of its own
+// gets one more, which no text has that is stored.
+func IDKey(id string) []byte {
+	if key, isID := KeyOf(id); isID {
+		return key[:]
 	}
-	return nil
+	key := []byte(Text(id))
+	if len(key) == len(Key{}) {
+		key = append(key, 0)
+	}
+	return key
+}
+
+// IDOf is the ID of an IDKey.
+func IDOf(key []byte) string {
+	if len(key) == len(Key{}) {
+		return Key(key).String()
+	}
+	return string(bytes.TrimSuffix(key, []byte{0}))
 }

@@ -50,7 +50,7 @@ func Sequence(n uint64) int64 {
 	return int64(n)
 }
 
-// Storable is the batch with every value as it is stored and in the order in which it is
+// Storable is the batch with its values as they are stored (those of Audit become so when they are) and in the order in which it is
 // to be written: New, Unreadable and Audit by their keys, so that executors that write the same
 // rows at the same time wait for each other in one order and never in a circle. The
 // caller's batch is not touched. Output is bytes, kept as they are.
@@ -60,10 +60,7 @@ func (b Batch) Storable() Batch {
 		New:        make([]Record, len(b.New)),
 		Progress:   make([]execution.Progress, len(b.Progress)),
 		Unreadable: make([]Unreadable, len(b.Unreadable)),
-		Audit:      make([]AuditEntry, len(b.Audit)),
-	}
-	for i, e := range b.Audit {
-		s.Audit[i] = e.Storable()
+		Audit:      slices.Clone(b.Audit),
 	}
 	for i, r := range b.New {
 		s.New[i] = r.storable()

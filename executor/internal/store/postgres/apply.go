@@ -6,20 +6,24 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // Each statement takes a whole batch as arrays: one round trip, and no limit on its size.
 const (
-	insertRecords = `INSERT INTO executions (` + columns + `)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-			$9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-			$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[],
-			$21::text[], $22::timestamptz[], $23::text[], $24::boolean[])
-		ON CONFLICT DO NOTHING RETURNING id`
+	// unnestRecords is the rows of recordArrays.
+	unnestRecords = `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+		$9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
+		$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[],
+		$21::text[], $22::timestamptz[], $23::text[], $24::boolean[])`
 
-	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)
-		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::timestamptz[]) ON CONFLICT DO NOTHING`
+	insertRecords = `INSERT INTO executions (` + columns + `) ` + unnestRecords + ` ON CONFLICT DO NOTHING RETURNING id`
+
+	// Who records shares the lock tables.Early; who keeps a step whose execution is not recorded has it alone.
+	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text ELSE pg_advisory_xact_lock_shared($2)::text END
+		FROM (SELECT EXISTS (SELECT FROM unnest($1::text[]) AS named (id)
+			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
 	// The locks are taken in the order of IDs: locking comes after sorting.
 	lockStanding = `SELECT id, status, queue, workflow_id FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
@@ -30,10 +34,6 @@ const (
 		FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::bytea[])
 			AS m (id, status, started_at, finished_at, error, output)
 		WHERE e.id = m.id`
-
-	upsertTokenUses = `INSERT INTO token_uses (token_id, last_used_at) SELECT * FROM unnest($1::text[], $2::timestamptz[])
-		ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
-		WHERE excluded.last_used_at > token_uses.last_used_at`
 )
 
 // Apply implements store.Store.
@@ -43,57 +43,55 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 	}
 	batch = batch.Storable()
 	var applied store.Applied
-	err := s.write(ctx, "apply", func(tx pgx.Tx) error {
+	err := s.write(ctx, "apply", func(tx transaction) error {
 		alone, err := lockForEarly(ctx, tx, batch)
 		if err != nil {
 			return err
 		}
-		inserted, err := insertNew(ctx, tx, batch.New)
+		inserted, err := insertNew(ctx, tx.Tx, batch.New)
 		if err != nil {
 			return err
 		}
-		kept, err := takeKept(ctx, tx, batch.New)
-		if err != nil {
+		var kept []store.Early
+		if len(batch.New) > 0 {
+			if kept, err = tables.TakeEarly(ctx, tx, batch.New); err != nil {
+				return err
+			}
+		}
+		if err := tables.PutAside(ctx, tx, batch); err != nil {
 			return err
 		}
-		if len(batch.Unreadable) > 0 {
-			if _, err := tx.Exec(ctx, insertUnreadable, unreadableArrays(batch.Unreadable)...); err != nil {
-				return err
-			}
-		}
-		if len(batch.Audit) > 0 {
-			if _, err := tx.Exec(ctx, insertAudit, auditArrays(batch.Audit)...); err != nil {
-				return err
-			}
-		}
-		for _, key := range batch.Recovered { // one, as a rule
-			if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE stream_sequence = $1 AND subject LIKE 'executions.progress.%' = $2`, store.Sequence(key.StreamSequence), key.Progress); err != nil {
-				return err
-			}
-		}
-		moves, unknown, foreign, err := advance(ctx, tx, store.Steps(kept, batch.Progress))
+		moves, unknown, foreign, err := advance(ctx, tx.Tx, store.Steps(kept, batch.Progress))
 		if err != nil {
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
 		if alone && len(unknown) > 0 {
-			if applied.Dropped, err = keep(ctx, tx, batch.Progress, unknown); err != nil {
+			if applied.Dropped, err = tables.KeepEarly(ctx, tx, batch.Progress, unknown); err != nil {
 				return err
 			}
 		}
-		if err := s.addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
+		if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
 			return err
 		}
 		// Last: the rows of busy tokens are what executors wait for each other on.
-		if uses := store.TokenUses(inserted); len(uses) > 0 {
-			_, err = tx.Exec(ctx, upsertTokenUses, tokenUseArrays(uses)...)
-		}
-		return err
+		return tables.AddTokenUses(ctx, tx, store.TokenUses(inserted))
 	})
 	if err != nil {
 		return store.Applied{}, err
 	}
 	return applied, nil
+}
+
+// lockForEarly makes this transaction and those of other executors see what each keeps or
+// records. It says whether steps may be kept.
+func lockForEarly(ctx context.Context, tx transaction, batch store.Batch) (alone bool, err error) {
+	if len(batch.New)+len(batch.Progress) == 0 {
+		return false, nil
+	}
+	var locked string
+	err = tx.QueryRow(ctx, lockEarly, store.EarlyIDs(batch), int64(tables.Early)).Scan(&alone, &locked)
+	return alone, err
 }
 
 func insertNew(ctx context.Context, tx pgx.Tx, records []store.Record) (inserted []store.Record, err error) {
@@ -112,12 +110,7 @@ func insertNew(ctx context.Context, tx pgx.Tx, records []store.Record) (inserted
 	for _, id := range ids {
 		fresh[id] = true
 	}
-	for _, r := range records {
-		if fresh[r.ID] {
-			inserted = append(inserted, r)
-			delete(fresh, r.ID) // of two records of one ID the first was inserted
-		}
-	}
+	inserted = store.Inserted(records, fresh)
 	if again := store.Again(records, inserted); len(again) > 0 {
 		_, err = tx.Exec(ctx, moveRecords, column(again, func(r store.Record) string { return r.ID }),
 			column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))

@@ -35,11 +35,7 @@ func BenchmarkApply(b *testing.B) {
 			b.Fatal(err)
 		}
 		return s, func(ctx context.Context, records []store.Record) error {
-			_, err := s.pool.Exec(ctx, `INSERT INTO bare SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[],
-				$5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[],
-				$13::timestamptz[], $14::timestamptz[], $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[],
-				$21::text[], $22::timestamptz[])`,
-				recordArrays(records)...)
+			_, err := s.pool.Exec(ctx, `INSERT INTO bare `+unnestRecords, recordArrays(records)...)
 			return err
 		}
 	})

@@ -27,17 +27,13 @@ func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, re
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	err = s.write(ctx, "end lost", func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, lockLost,
+	err = s.write(ctx, "end lost", func(tx transaction) (err error) {
+		if ended, err = updated(ctx, tx.Tx, pgx.RowTo[string], lockLost,
 			column(lost, func(l store.Lost) string { return store.Text(l.ID) }),
-			column(lost, func(l store.Lost) int64 { return store.Sequence(l.StreamSequence) }))
-		if err != nil {
+			column(lost, func(l store.Lost) int64 { return store.Sequence(l.StreamSequence) })); err != nil {
 			return err
 		}
-		if ended, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, endLost, ended, store.Time(at), store.Text(reason))
+		_, err = tx.Tx.Exec(ctx, endLost, ended, store.Time(at), store.Text(reason))
 		return err
 	})
 	if err != nil {

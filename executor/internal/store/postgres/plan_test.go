@@ -44,8 +44,8 @@ func TestListUsesItsIndex(t *testing.T) {
 			{store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{"executions_dead_by_workflow"}},
 		} {
 			for _, position := range []store.Position{{}, after} {
-				where, args := conditions(c.filter, newestFirst, position)
-				rows, err := s.pool.Query(t.Context(), `EXPLAIN `+selectRecords+where+` ORDER BY accepted_at DESC, id DESC LIMIT 50`, args...)
+				where := conditions(c.filter, newestFirst, position)
+				rows, err := s.pool.Query(t.Context(), numbered(`EXPLAIN `+selectRecords+where.String()+` ORDER BY accepted_at DESC, id DESC LIMIT 50`), where.Args...)
 				if err != nil {
 					t.Fatal(err)
 				}

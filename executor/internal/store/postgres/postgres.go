@@ -17,10 +17,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // Store is a store.Store on one PostgreSQL database.
 type Store struct {
+	tables.Store
+
 	pool *pgxpool.Pool
 	// writer is this store's own among those that count by the minute. Should two draw the
 	// same, they wait for each other now and then; the sums are right all the same.
@@ -47,7 +50,9 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		pool.Close()
 		return nil, openError(config, err)
 	}
-	return &Store{pool: pool, writer: int16(rand.IntN(math.MaxInt16))}, nil //nolint:gosec // no secret
+	s := &Store{pool: pool, writer: int16(rand.IntN(math.MaxInt16))} //nolint:gosec // no secret
+	s.Store = tables.New(s, dialect)
+	return s, nil
 }
 
 // Ping implements store.Store.
@@ -66,8 +71,10 @@ func (s *Store) Close() error {
 
 // write runs one transaction that changes something, with the error labelled. READ
 // COMMITTED, whatever the server's default: the statements lock what they decide on.
-func (s *Store) write(ctx context.Context, what string, do func(tx pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, do)
+func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		return do(transaction{tx, s.writer})
+	})
 	if err != nil {
 		return fmt.Errorf("postgres: %s: %w", what, blame(withCancellation(ctx, err)))
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 const (
@@ -20,15 +21,11 @@ const (
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	before = store.Bound(before)
 	pruned := 0
-	err := s.write(ctx, "prune", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(pruneLock)); err != nil {
+	err := s.write(ctx, "prune", func(tx transaction) error {
+		if err := tx.Lock(ctx, tables.Pruning, true); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, oldest, before, max(limit, 0))
-		if err != nil {
-			return err
-		}
-		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		ids, err := updated(ctx, tx.Tx, pgx.RowTo[string], oldest, before, max(limit, 0))
 		if err != nil {
 			return err
 		}
@@ -45,7 +42,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			{`DELETE FROM duplicate_reports WHERE reported_at < $1`, before},
 			{`DELETE FROM unreadable WHERE at < $1`, before},
 		} {
-			if _, err := tx.Exec(ctx, statement.query, statement.arg); err != nil {
+			if _, err := tx.Tx.Exec(ctx, statement.query, statement.arg); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // Whoever comes second waits for the row, and then finds that the condition no longer holds. Rows are
@@ -35,8 +36,8 @@ func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (mar
 	if len(requeued) == 0 {
 		return nil, nil
 	}
-	err = s.write(ctx, "mark requeued", func(tx pgx.Tx) (err error) {
-		marked, err = updated(ctx, tx, pgx.RowTo[string], markRequeued,
+	err = s.write(ctx, "mark requeued", func(tx transaction) (err error) {
+		marked, err = updated(ctx, tx.Tx, pgx.RowTo[string], markRequeued,
 			column(requeued, func(r store.Requeue) string { return store.Text(r.ID) }),
 			column(requeued, func(r store.Requeue) string { return store.Text(r.As) }))
 		return err
@@ -52,37 +53,24 @@ func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.Mess
 	if len(ids)+len(messages) == 0 {
 		return nil, nil, nil
 	}
-	err = s.write(ctx, "dismiss", func(tx pgx.Tx) (err error) {
-		if dismissed, err = updated(ctx, tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), store.Time(at)); err != nil {
+	err = s.write(ctx, "dismiss", func(tx transaction) (err error) {
+		if dismissed, err = updated(ctx, tx.Tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), store.Time(at)); err != nil {
 			return err
 		}
 		if len(messages) > 0 {
-			of, err = updated(ctx, tx, messageKey, dismissMessages,
+			of, err = updated(ctx, tx.Tx, messageKey, dismissMessages,
 				column(messages, func(key store.MessageKey) int64 { return store.Sequence(key.StreamSequence) }),
 				column(messages, func(key store.MessageKey) bool { return key.Progress }), store.Time(at))
 			if err != nil {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, insertAudit, auditArrays(store.DismissedEntries(dismissed, of, audit))...)
-		return err
+		return tables.AddAudit(ctx, tx, store.DismissedEntries(dismissed, of, audit))
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return dismissed, of, nil
-}
-
-// CountDeadLetters implements store.Store.
-func (s *Store) CountDeadLetters(ctx context.Context, limit int) (int, error) {
-	counts, err := read(ctx, s, "count dead letters", pgx.RowTo[int],
-		`SELECT count(*) FROM (
-			SELECT 1 FROM executions WHERE trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL
-			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL LIMIT $1) AS letters`, limit)
-	if err != nil {
-		return 0, err
-	}
-	return counts[0], nil
 }
 
 func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {

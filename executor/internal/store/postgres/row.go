@@ -3,9 +3,8 @@ package postgres
 import (
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // columns are what a record writes, in the order of recordArrays.
@@ -17,7 +16,7 @@ const columns = `id, account_id, workflow_id, node_id, queue, source, status, de
 const selectRecords = `SELECT ` + columns + `,
 	coalesce((SELECT duplicates FROM duplicate_counts WHERE execution_id = executions.id), 0) FROM executions `
 
-func scan(row pgx.CollectableRow) (store.Record, error) {
+func scan(row tables.Row) (store.Record, error) {
 	var r store.Record
 	var started, finished, dismissed *time.Time
 	var sequence int64
@@ -79,22 +78,6 @@ func moveArrays(moves []store.Move) []any {
 		column(moves, func(m store.Move) *time.Time { return optional(m.FinishedAt) }),
 		column(moves, func(m store.Move) string { return m.Error }),
 		column(moves, func(m store.Move) []byte { return m.Output }),
-	}
-}
-
-func unreadableArrays(messages []store.Unreadable) []any {
-	return []any{
-		column(messages, func(u store.Unreadable) int64 { return store.Sequence(u.StreamSequence) }),
-		column(messages, func(u store.Unreadable) string { return u.Subject }),
-		column(messages, func(u store.Unreadable) string { return u.Reason }),
-		column(messages, func(u store.Unreadable) time.Time { return u.At }),
-	}
-}
-
-func tokenUseArrays(uses []store.TokenUse) []any {
-	return []any{
-		column(uses, func(u store.TokenUse) string { return u.TokenID }),
-		column(uses, func(u store.TokenUse) time.Time { return u.At }),
 	}
 }
 

@@ -4,19 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"encoding/json"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-)
-
-const (
-	insertUnreadable = `INSERT INTO unreadable (stream_sequence, subject, reason, at)
-		VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
-
-	upsertTokenUse = `INSERT INTO token_uses (token_id, last_used_at) VALUES (?, ?)
-		ON CONFLICT DO UPDATE SET last_used_at = excluded.last_used_at
-		WHERE excluded.last_used_at > token_uses.last_used_at`
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // Apply implements store.Store.
@@ -25,25 +16,13 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
-	var known *lookup
 	var applied store.Applied
-	err := s.write(ctx, "apply", func(tx *sql.Tx) error {
-		known = s.origins.begin()
-		inserted, err := insertNew(ctx, tx, known, batch.New)
+	err := s.write(ctx, "apply", func(tx transaction) error {
+		inserted, err := insertNew(ctx, tx, batch.New)
 		if err != nil {
 			return err
 		}
-		if err := each(ctx, tx, insertUnreadable, batch.Unreadable, func(u store.Unreadable) []any {
-			return []any{store.Sequence(u.StreamSequence), u.Subject, u.Reason, u.At.UnixMicro()}
-		}); err != nil {
-			return err
-		}
-		if err := each(ctx, tx, `DELETE FROM unreadable WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`, batch.Recovered, func(key store.MessageKey) []any {
-			return []any{store.Sequence(key.StreamSequence), key.Progress}
-		}); err != nil {
-			return err
-		}
-		if err := each(ctx, tx, insertAudit, batch.Audit, auditValues); err != nil {
+		if err := tables.PutAside(ctx, tx, batch); err != nil {
 			return err
 		}
 		kept, err := takeKept(ctx, tx, batch.New)
@@ -51,32 +30,43 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 			return err
 		}
 		steps := store.Steps(kept, batch.Progress)
-		standing, seqs, err := standingOf(ctx, tx, store.StepIDs(steps))
+		standing, seqs, err := standingOf(ctx, tx.Tx, store.StepIDs(steps))
 		if err != nil {
 			return err
 		}
 		moves, unknown, foreign := store.Advance(standing, steps)
-		if err := update(ctx, tx, moves, seqs); err != nil {
+		if err := update(ctx, tx.Tx, moves, seqs); err != nil {
 			return err
 		}
 		applied = store.Applied{Changed: store.Changed(inserted, moves), Unknown: unknown, Foreign: foreign}
 		if len(unknown) > 0 {
-			if applied.Dropped, err = keep(ctx, tx, batch.Progress, unknown); err != nil {
+			if applied.Dropped, err = tables.KeepEarly(ctx, tx, batch.Progress, unknown); err != nil {
 				return err
 			}
 		}
-		if err := addMinutes(ctx, tx, store.AcceptedMinutes(inserted)); err != nil {
+		if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
 			return err
 		}
-		return each(ctx, tx, upsertTokenUse, store.TokenUses(inserted), func(u store.TokenUse) []any {
-			return []any{u.TokenID, u.At.UnixMicro()}
-		})
+		return tables.AddTokenUses(ctx, tx, store.TokenUses(inserted))
 	})
 	if err != nil {
 		return store.Applied{}, err
 	}
-	known.commit()
 	return applied, nil
+}
+
+// takeKept returns what was kept for records that are there now, and keeps it no longer.
+// Transactions that write come one after the other, so no step and no record is missed.
+func takeKept(ctx context.Context, tx transaction, records []store.Record) ([]store.Early, error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	// There is hardly ever one.
+	var some bool
+	if err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&some); err != nil || !some {
+		return nil, err
+	}
+	return tables.TakeEarly(ctx, tx, records)
 }
 
 // each runs a statement once per item, prepared once.
@@ -103,27 +93,23 @@ func standingOf(ctx context.Context, tx *sql.Tx, ids []string) (standing map[str
 	if len(ids) == 0 {
 		return standing, seqs, nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT e.seq, e.id, e.status, o.queue, w.workflow_id
-		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow
-		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = eachRow(ctx, tx, func(row tables.Row) error {
 		var (
 			seq, status int64
 			key         []byte
 			at          store.Standing
 		)
-		if err := rows.Scan(&seq, &key, &status, &at.Queue, &at.WorkflowID); err != nil {
-			return nil, nil, err
+		if err := row.Scan(&seq, &key, &status, &at.Queue, &at.WorkflowID); err != nil {
+			return err
 		}
-		id := idOf(key)
+		id := store.IDOf(key)
 		at.Status = statusOf(status)
 		standing[id], seqs[id] = at, seq
-	}
-	return standing, seqs, rows.Err()
+		return nil
+	}, `SELECT e.seq, e.id, e.status, o.queue, w.workflow_id
+		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w ON w.workflow = e.workflow
+		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
+	return standing, seqs, err
 }
 
 // keyList is a JSON array of the keys of IDs, in hex: SQLite has no array parameters.
@@ -135,7 +121,7 @@ func keyList(ids []string) string {
 			array = append(array, ',')
 		}
 		array = append(array, '"')
-		array = hex.AppendEncode(array, keyOf(id))
+		array = hex.AppendEncode(array, store.IDKey(id))
 		array = append(array, '"')
 	}
 	return string(append(array, ']'))
@@ -144,13 +130,4 @@ func keyList(ids []string) string {
 // micros is a time that may be absent.
 func micros(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
-}
-
-// list is a JSON array for json_each: SQLite has no array parameters.
-func list(texts []string) string {
-	array, err := json.Marshal(texts)
-	if err != nil {
-		panic(err) // strings always marshal
-	}
-	return string(array)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // wideTable is what migration 00020 leaves of the records before it.
@@ -77,11 +78,6 @@ func carry(ctx context.Context, db *sql.DB, log logrus.FieldLogger) error {
 	return nil
 }
 
-// querier is a database or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 func hasTable(ctx context.Context, db querier, name string) (exists bool, err error) {
 	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?)`, name).Scan(&exists)
 	return exists, err
@@ -112,30 +108,26 @@ func wideRecords(ctx context.Context, tx *sql.Tx, columns string, after store.Po
 	if after != (store.Position{}) {
 		query, args = query+` WHERE (accepted_at, id) > (?, ?)`, append(args, after.AcceptedAt.UnixMicro(), after.ID)
 	}
-	rows, err := tx.QueryContext(ctx, query+` ORDER BY accepted_at, id LIMIT ?`, append(args, carryAtOnce)...)
+	last = after
+	err = eachRow(ctx, tx, func(row tables.Row) error {
+		r, err := scanWide(row)
+		last = store.Position{AcceptedAt: r.AcceptedAt, ID: r.ID}
+		records = append(records, r)
+		return err
+	}, query+` ORDER BY accepted_at, id LIMIT ?`, append(args, carryAtOnce)...)
 	if err != nil {
 		return nil, after, err
 	}
-	defer func() { _ = rows.Close() }()
-	last = after
-	for rows.Next() {
-		r, err := scanWide(rows)
-		if err != nil {
-			return nil, after, err
-		}
-		last = store.Position{AcceptedAt: r.AcceptedAt, ID: r.ID}
-		records = append(records, r)
-	}
-	return records, last, rows.Err()
+	return records, last, nil
 }
 
-func scanWide(rows *sql.Rows) (store.Record, error) {
+func scanWide(row tables.Row) (store.Record, error) {
 	var (
 		r                            store.Record
 		accepted, recorded           int64
 		started, finished, dismissed sql.NullInt64
 	)
-	err := rows.Scan(&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
+	err := row.Scan(&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
 		&accepted, &recorded, &started, &finished, &r.ContentType, &r.BodyBytes, &r.StreamSequence, &r.Error, &r.Output, &r.RequeuedAs,
 		&r.ReplayOf, &dismissed, &r.Sender, &r.Verified)
 	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(recorded)

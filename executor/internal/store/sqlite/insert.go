@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // together is how many records one statement inserts: what a statement costs is then shared.
@@ -50,7 +51,7 @@ func update(ctx context.Context, tx *sql.Tx, moves []store.Move, seqs map[string
 
 // inRows runs a statement on rows of values, of which each has a width. It returns how many rows of the table changed.
 func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string) (changed int64, err error) {
-	row := "(" + strings.Repeat("?, ", width-1) + "?)"
+	row := marks(width)
 	for _, size := range []int{together, 1} {
 		some := len(rows) / (size * width) * size * width
 		n, err := inRowsOf(ctx, tx, rows[:some], size*width, statement(strings.Repeat(row+", ", size-1)+row))
@@ -61,6 +62,9 @@ func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement fu
 	}
 	return changed, nil
 }
+
+// marks are the parameters of one row.
+func marks(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
 // inRowsOf runs a statement on so many values at once.
 func inRowsOf(ctx context.Context, tx *sql.Tx, values []any, size int, statement string) (changed int64, err error) {
@@ -110,7 +114,7 @@ func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []sto
 }
 
 // insertNew inserts records, of which those that are recorded already follow their messages.
-func insertNew(ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record) (inserted []store.Record, err error) {
+func insertNew(ctx context.Context, tx transaction, records []store.Record) (inserted []store.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -118,7 +122,7 @@ func insertNew(ctx context.Context, tx *sql.Tx, known *lookup, records []store.R
 	if err := tx.QueryRowContext(ctx, `SELECT coalesce(max(seq), 0) FROM executions`).Scan(&last); err != nil {
 		return nil, err
 	}
-	n, err := insertRecords(ctx, tx, known, records)
+	n, err := insertRecords(ctx, tx.Tx, tx.known, records)
 	if err != nil {
 		return nil, err
 	}
@@ -128,33 +132,23 @@ func insertNew(ctx context.Context, tx *sql.Tx, known *lookup, records []store.R
 	if inserted, err = insertedOf(ctx, tx, records, last); err != nil {
 		return nil, err
 	}
-	err = each(ctx, tx, moveRecord, store.Again(records, inserted), func(r store.Record) []any {
+	err = each(ctx, tx.Tx, moveRecord, store.Again(records, inserted), func(r store.Record) []any {
 		sequence := store.Sequence(r.StreamSequence)
-		return []any{sequence, keyOf(r.ID), sequence}
+		return []any{sequence, store.IDKey(r.ID), sequence}
 	})
 	return inserted, err
 }
 
 // insertedOf are those records that came after a row; of two of one ID the first.
-func insertedOf(ctx context.Context, tx *sql.Tx, records []store.Record, last int64) (inserted []store.Record, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT id FROM executions WHERE seq > ?`, last)
-	if err != nil {
+func insertedOf(ctx context.Context, tx transaction, records []store.Record, last int64) (inserted []store.Record, err error) {
+	fresh := make(map[string]bool)
+	if err := eachRow(ctx, tx, func(row tables.Row) error {
+		var id []byte
+		err := row.Scan(&id)
+		fresh[store.IDOf(id)] = true
+		return err
+	}, `SELECT id FROM executions WHERE seq > ?`, last); err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	fresh := make(map[string]bool)
-	for rows.Next() {
-		var id []byte
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		fresh[idOf(id)] = true
-	}
-	for _, r := range records {
-		if fresh[r.ID] {
-			inserted = append(inserted, r)
-			delete(fresh, r.ID)
-		}
-	}
-	return inserted, rows.Err()
+	return store.Inserted(records, fresh), nil
 }

@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -12,7 +10,7 @@ import (
 // 1, 2 and 4 are queued, running and failed: see statusCode.
 const (
 	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
-		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING id`
+		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`
 	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2) AND stream_sequence <> ?`
 )
 
@@ -21,24 +19,14 @@ func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, re
 	if len(lost) == 0 {
 		return nil, nil
 	}
-	err = s.write(ctx, "end lost", func(tx *sql.Tx) error {
-		statement, err := tx.PrepareContext(ctx, endLost)
-		if err != nil {
-			return err
+	err = s.write(ctx, "end lost", func(tx transaction) error {
+		done, err := changed(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
+			return []any{store.Time(at).UnixMicro(), store.Text(reason), store.IDKey(l.ID), store.Sequence(l.StreamSequence)}
+		})
+		for _, l := range done {
+			ended = append(ended, l.ID)
 		}
-		defer func() { _ = statement.Close() }()
-		for _, l := range lost {
-			var key []byte
-			err := statement.QueryRowContext(ctx, store.Time(at).UnixMicro(), store.Text(reason), keyOf(l.ID), store.Sequence(l.StreamSequence)).Scan(&key)
-			if errors.Is(err, sql.ErrNoRows) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			ended = append(ended, idOf(key))
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, err

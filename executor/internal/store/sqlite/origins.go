@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // numbers are those of an origin in the dictionaries.
@@ -92,7 +93,7 @@ type readOrigins struct {
 
 // withOrigins gives records their origins, which are named by their numbers. To join them to each record would cost more
 // than the record itself.
-func (s *Store) withOrigins(ctx context.Context, db rowsQuerier, records []store.Record, numbers []int64) error {
+func (s *Store) withOrigins(ctx context.Context, db querier, records []store.Record, numbers []int64) error {
 	found, missing := s.known.of(numbers)
 	if len(missing) > 0 {
 		if err := readMissing(ctx, db, missing, found); err != nil {
@@ -110,11 +111,6 @@ func (s *Store) withOrigins(ctx context.Context, db rowsQuerier, records []store
 		r.Source, r.TokenID, r.Sender, r.Verified = o.Source, o.TokenID, o.Sender, o.Verified
 	}
 	return nil
-}
-
-// rowsQuerier is a database or a transaction.
-type rowsQuerier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // of returns those that are known, and which are not.
@@ -144,24 +140,17 @@ func (k *readOrigins) add(found map[int64]store.Origin) {
 	maps.Copy(k.byNumber, found)
 }
 
-func readMissing(ctx context.Context, db rowsQuerier, missing []int64, into map[int64]store.Origin) error {
+func readMissing(ctx context.Context, db querier, missing []int64, into map[int64]store.Origin) error {
 	list, err := json.Marshal(missing)
 	if err != nil {
 		return err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified
-		FROM origins o JOIN workflows w USING (workflow) WHERE o.origin IN (SELECT value FROM json_each(?))`, string(list))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return eachRow(ctx, db, func(row tables.Row) error {
 		var number int64
 		var o store.Origin
-		if err := rows.Scan(&number, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue, &o.Source, &o.TokenID, &o.Sender, &o.Verified); err != nil {
-			return err
-		}
+		err := row.Scan(&number, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue, &o.Source, &o.TokenID, &o.Sender, &o.Verified)
 		into[number] = o
-	}
-	return rows.Err()
+		return err
+	}, `SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified
+		FROM origins o JOIN workflows w USING (workflow) WHERE o.origin IN (SELECT value FROM json_each(?))`, string(list))
 }

@@ -2,13 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -37,12 +37,12 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
 	} {
 		for _, position := range []store.Position{{}, after} {
-			where, args, err := s.conditions(t.Context(), c.filter, newestFirst, position)
+			where, err := s.conditions(t.Context(), c.filter, newestFirst, position)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, by := range []string{newestFirst.byTime, newestFirst.by} {
-				text, err := s.plan(t.Context(), selectRecords+joined(c.filter)+where+by+` LIMIT 50`, args)
+				text, err := s.plan(t.Context(), selectRecords+joined(c.filter)+where.String()+by+` LIMIT 50`, where.Args)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -69,11 +69,11 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 	for _, filter := range []store.Filter{
 		{DeliveryID: "d"}, {DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, {DeliveryID: "d", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
 	} {
-		where, args, err := s.conditions(t.Context(), filter, newestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
+		where, err := s.conditions(t.Context(), filter, newestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := s.plan(t.Context(), selectRecords+joined(filter)+where+newestFirst.by+` LIMIT 50`, args)
+		text, err := s.plan(t.Context(), selectRecords+joined(filter)+where.String()+newestFirst.by+` LIMIT 50`, where.Args)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,10 +86,10 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 
 func (s *Store) plan(ctx context.Context, query string, args []any) (string, error) {
 	var plan strings.Builder
-	err := s.read(ctx, "explain", func(rows *sql.Rows) error {
+	err := s.read(ctx, "explain", func(row tables.Row) error {
 		var id, parent, unused int
 		var detail string
-		err := rows.Scan(&id, &parent, &unused, &detail)
+		err := row.Scan(&id, &parent, &unused, &detail)
 		plan.WriteString(detail + "; ")
 		return err
 	}, `EXPLAIN QUERY PLAN `+query, args...)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -13,7 +12,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 	bound := store.Bound(before).UnixMicro()
 	const oldest = ` FROM executions WHERE accepted_at < ? ORDER BY accepted_at, id LIMIT ?`
 	var pruned int64
-	err := s.write(ctx, "prune", func(tx *sql.Tx) error {
+	err := s.write(ctx, "prune", func(tx transaction) error {
 		if limit > 0 {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM duplicate_counts WHERE id IN (SELECT id`+oldest+`)`, bound, limit); err != nil {
 				return err

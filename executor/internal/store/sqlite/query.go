@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
-	records, err := s.records(ctx, "get", joined(store.Filter{}), `WHERE e.id = ?`, keyOf(id))
+	records, err := s.records(ctx, "get", joined(store.Filter{}), `WHERE e.id = ?`, store.IDKey(id))
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -48,18 +49,18 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 	if limit <= 0 {
 		return nil, nil
 	}
-	where, args, err := s.conditions(ctx, filter, in, after)
+	where, err := s.conditions(ctx, filter, in, after)
 	if err != nil {
 		return nil, err
 	}
 	// In the order of an index, and one more, which says whether the last ones are those of their time that belong to the page.
-	records, err := s.records(ctx, what, joined(filter), where+in.byTime+` LIMIT ?`, append(slices.Clip(args), int64(limit)+1)...)
+	records, err := s.records(ctx, what, joined(filter), where.String()+in.byTime+` LIMIT ?`, append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
 	}
 	if len(records) > limit {
 		if records[limit].AcceptedAt.Equal(records[limit-1].AcceptedAt) {
-			return s.records(ctx, what, joined(filter), where+in.by+` LIMIT ?`, append(args, limit)...)
+			return s.records(ctx, what, joined(filter), where.String()+in.by+` LIMIT ?`, append(where.Args, limit)...)
 		}
 		records = records[:limit]
 	}
@@ -67,120 +68,34 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 		if !a.AcceptedAt.Equal(b.AcceptedAt) {
 			return 0 // they are in their order
 		}
-		return in.ids * bytes.Compare(keyOf(a.ID), keyOf(b.ID))
+		return in.ids * bytes.Compare(store.IDKey(a.ID), store.IDKey(b.ID))
 	})
 	return records, nil
 }
 
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
-	where, args, err := s.conditions(ctx, filter, newestFirst, store.Position{})
+	where, err := s.conditions(ctx, filter, newestFirst, store.Position{})
 	if err != nil {
 		return nil, err
 	}
 	micros := step.Microseconds()
-	var counts []store.Count
-	err = s.read(ctx, "count by time", func(rows *sql.Rows) error {
+	return tables.Collect(ctx, s, "count by time", func(row tables.Row) (c store.Count, err error) {
 		var at int64
-		var c store.Count
-		if err := rows.Scan(&at, &c.Records); err != nil {
-			return err
-		}
+		err = row.Scan(&at, &c.Records)
 		c.At = fromMicros(at)
-		counts = append(counts, c)
-		return nil
-	}, `SELECT e.accepted_at / ? * ? AS step, count(*) FROM `+joined(filter)+where+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, args...)...)
-	if err != nil {
-		return nil, err
-	}
-	return counts, nil
-}
-
-// TokensLastUsed implements store.Store.
-func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
-	used := make(map[string]time.Time)
-	err := s.read(ctx, "tokens last used", func(rows *sql.Rows) error {
-		var token string
-		var at int64
-		if err := rows.Scan(&token, &at); err != nil {
-			return err
-		}
-		used[token] = fromMicros(at)
-		return nil
-	}, `SELECT token_id, last_used_at FROM token_uses WHERE token_id IN (SELECT value FROM json_each(?))`, list(store.Texts(tokenIDs)))
-	if err != nil {
-		return nil, err
-	}
-	return used, nil
-}
-
-// ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
-	if limit <= 0 {
-		return nil, nil
-	}
-	query, args := `SELECT stream_sequence, subject, reason, at FROM unreadable WHERE dismissed_at IS NULL`, []any{}
-	if after != (store.UnreadablePosition{}) {
-		query += ` AND (at, stream_sequence) < (?, ?)`
-		args = append(args, store.Time(after.At).UnixMicro(), store.Sequence(after.StreamSequence))
-	}
-	if filter.WorkflowID != "" {
-		query, args = query+` AND subject LIKE ? ESCAPE '\'`, append(args, store.SubjectPattern(filter.WorkflowID))
-	}
-	if filter.Reason != "" {
-		query, args = query+` AND instr(reason, ?) > 0`, append(args, store.Text(filter.Reason))
-	}
-	if !filter.Since.IsZero() {
-		query, args = query+` AND at >= ?`, append(args, store.Bound(filter.Since).UnixMicro())
-	}
-	if !filter.Until.IsZero() {
-		query, args = query+` AND at < ?`, append(args, store.Bound(filter.Until).UnixMicro())
-	}
-	return s.unreadable(ctx, "list unreadable", query+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(args, limit)...)
-}
-
-// GetUnreadable implements store.Store.
-func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
-	found, err := s.unreadable(ctx, "get unreadable",
-		`SELECT stream_sequence, subject, reason, at FROM unreadable WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`, store.Sequence(key.StreamSequence), key.Progress)
-	if err != nil {
-		return store.Unreadable{}, err
-	}
-	if len(found) == 0 {
-		return store.Unreadable{}, store.ErrNotFound
-	}
-	return found[0], nil
-}
-
-func (s *Store) unreadable(ctx context.Context, what, query string, args ...any) ([]store.Unreadable, error) {
-	var found []store.Unreadable
-	err := s.read(ctx, what, func(rows *sql.Rows) error {
-		var u store.Unreadable
-		var at int64
-		if err := rows.Scan(&u.StreamSequence, &u.Subject, &u.Reason, &at); err != nil {
-			return err
-		}
-		u.At = fromMicros(at)
-		found = append(found, u)
-		return nil
-	}, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+		return c, err
+	}, `SELECT e.accepted_at / ? * ? AS step, count(*) FROM `+joined(filter)+where.String()+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, where.Args...)...)
 }
 
 // records reads from what joined names.
 func (s *Store) records(ctx context.Context, what, from, condition string, args ...any) ([]store.Record, error) {
 	var found []store.Record
 	var origins []int64
-	err := s.read(ctx, what, func(rows *sql.Rows) error {
-		r, origin, err := scan(rows)
-		if err != nil {
-			return err
-		}
+	err := s.read(ctx, what, func(row tables.Row) error {
+		r, origin, err := scan(row)
 		found, origins = append(found, r), append(origins, origin)
-		return nil
+		return err
 	}, selectRecords+from+condition, args...)
 	if err != nil {
 		return nil, err
@@ -194,16 +109,23 @@ func (s *Store) records(ctx context.Context, what, from, condition string, args 
 }
 
 // read runs one query in the read pool, with the error labelled.
-func (s *Store) read(ctx context.Context, what string, row func(*sql.Rows) error, query string, args ...any) error {
+func (s *Store) read(ctx context.Context, what string, row func(tables.Row) error, query string, args ...any) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	if err := eachRow(ctx, s.reader, row, query, args); err != nil {
+	if err := eachRow(ctx, s.reader, row, query, stored(args)...); err != nil {
 		return fmt.Errorf("sqlite: %s: %w", what, err)
 	}
 	return nil
 }
 
-func eachRow(ctx context.Context, db *sql.DB, row func(*sql.Rows) error, query string, args []any) error {
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// eachRow hands on what a query finds.
+func eachRow(ctx context.Context, db querier, row func(tables.Row) error, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 		WHERE id = ? AND status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL RETURNING 1`
 
 	dismissMessage = `UPDATE unreadable SET dismissed_at = ?
-		WHERE stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ? AND dismissed_at IS NULL RETURNING stream_sequence`
+		WHERE ` + tables.HasKey + ` AND dismissed_at IS NULL RETURNING stream_sequence`
 )
 
 // MarkRequeued implements store.Store.
@@ -25,8 +26,8 @@ func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (mar
 	if len(requeued) == 0 {
 		return nil, nil
 	}
-	err = s.write(ctx, "mark requeued", func(tx *sql.Tx) error {
-		done, err := changed(ctx, tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), keyOf(r.ID)} })
+	err = s.write(ctx, "mark requeued", func(tx transaction) error {
+		done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), store.IDKey(r.ID)} })
 		for _, r := range done {
 			marked = append(marked, r.ID)
 		}
@@ -44,32 +45,23 @@ func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.Mess
 		return nil, nil, nil
 	}
 	micros := store.Time(at).UnixMicro()
-	err = s.write(ctx, "dismiss", func(tx *sql.Tx) (err error) {
-		dismissed, err = changed(ctx, tx, dismissRecord, ids, func(id string) []any { return []any{micros, keyOf(id)} })
+	err = s.write(ctx, "dismiss", func(tx transaction) (err error) {
+		dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any { return []any{micros, store.IDKey(id)} })
 		if err != nil {
 			return err
 		}
-		of, err = changed(ctx, tx, dismissMessage, messages, func(key store.MessageKey) []any {
+		of, err = changed(ctx, tx.Tx, dismissMessage, messages, func(key store.MessageKey) []any {
 			return []any{micros, store.Sequence(key.StreamSequence), key.Progress}
 		})
 		if err != nil {
 			return err
 		}
-		return each(ctx, tx, insertAudit, store.DismissedEntries(dismissed, of, audit), auditValues)
+		return tables.AddAudit(ctx, tx, store.DismissedEntries(dismissed, of, audit))
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return dismissed, of, nil
-}
-
-// CountDeadLetters implements store.Store.
-func (s *Store) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {
-	err = s.read(ctx, "count dead letters", func(rows *sql.Rows) error { return rows.Scan(&n) },
-		`SELECT count(*) FROM (
-			SELECT 1 FROM executions WHERE status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL
-			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL LIMIT ?)`, limit)
-	return n, err
 }
 
 // changed runs a statement that returns something once per item, and returns those items for which

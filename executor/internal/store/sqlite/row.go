@@ -1,12 +1,12 @@
 package sqlite
 
 import (
-	"bytes"
 	"database/sql"
 	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -52,7 +52,7 @@ func appendShort(values []any, r store.Record, of numbers, computed bool) []any 
 	if computed {
 		delivery = r.DeliveryID
 	}
-	return append(values, keyOf(r.ID), of.workflow, of.origin, statusCode(r.Status), r.AcceptedAt.UnixMicro(),
+	return append(values, store.IDKey(r.ID), of.workflow, of.origin, statusCode(r.Status), r.AcceptedAt.UnixMicro(),
 		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes, store.Sequence(r.StreamSequence), content, delivery)
 }
 
@@ -91,14 +91,14 @@ func after(begin, t time.Time) any {
 }
 
 // scan reads a record, without its origin, and the number of that.
-func scan(rows *sql.Rows) (r store.Record, origin int64, err error) {
+func scan(row tables.Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte
 		status, accepted, recordedAfter                       int64
 		startedAfter, finishedAfter, dismissed                sql.NullInt64
 		content, delivery, rerun, replay, requeued, errorText sql.NullString
 	)
-	err = rows.Scan(
+	err = row.Scan(
 		&id, &status, &accepted, &recordedAfter, &startedAfter, &finishedAfter, &content,
 		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, &dismissed, &errorText, &r.Output,
 		&r.Duplicates, &origin,
@@ -106,7 +106,7 @@ func scan(rows *sql.Rows) (r store.Record, origin int64, err error) {
 	if err != nil {
 		return r, 0, err
 	}
-	r.ID, r.Status = idOf(id), statusOf(status)
+	r.ID, r.Status = store.IDOf(id), statusOf(status)
 	r.AcceptedAt, r.RecordedAt = fromMicros(accepted), fromMicros(accepted+recordedAfter)
 	if startedAfter.Valid {
 		r.StartedAt = fromMicros(accepted + startedAfter.Int64)
@@ -122,27 +122,6 @@ func scan(rows *sql.Rows) (r store.Record, origin int64, err error) {
 	}
 	r.DeliveryID, r.RerunOf, r.ReplayOf, r.RequeuedAs, r.Error = delivery.String, rerun.String, replay.String, requeued.String, errorText.String
 	return r, origin, nil
-}
-
-// keyOf is how an ID is stored: a UUID as its 16 bytes, any other text as it is. One that has 16 bytes of its own gets one more,
-// which no text has that is stored.
-func keyOf(id string) []byte {
-	if key, isID := store.KeyOf(id); isID {
-		return key[:]
-	}
-	key := []byte(store.Text(id))
-	if len(key) == len(store.Key{}) {
-		key = append(key, 0)
-	}
-	return key
-}
-
-// idOf is the ID that is stored as a key.
-func idOf(key []byte) string {
-	if len(key) == len(store.Key{}) {
-		return store.Key(key).String()
-	}
-	return string(bytes.TrimSuffix(key, []byte{0}))
 }
 
 func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }

@@ -16,6 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // readers is the size of the read pool. WAL readers disturb nobody; a few are enough for
@@ -27,6 +28,8 @@ const busyTimeout = 10 * time.Second
 
 // Store is a store.Store on one SQLite file.
 type Store struct {
+	tables.Store
+
 	writer *sql.DB // one connection: SQLite has one writer at a time, and waiting here is cheaper than busy polling
 	reader *sql.DB // refuses writes
 
@@ -83,7 +86,9 @@ func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, err
 	}
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
-	return &Store{writer: writer, reader: reader}, nil
+	s := &Store{writer: writer, reader: reader}
+	s.Store = tables.New(s, dialect)
+	return s, nil
 }
 
 // Ping implements store.Store.
@@ -114,12 +119,14 @@ func (s *Store) Close() error {
 }
 
 // write runs one transaction that changes something, with the error labelled.
-func (s *Store) write(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
+func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	if err := transact(ctx, s.writer, do); err != nil {
+	known := s.origins.begin()
+	if err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(transaction{tx, known}) }); err != nil {
 		return fmt.Errorf("sqlite: %s: %w", what, blame(err))
 	}
+	known.commit()
 	return nil
 }
 

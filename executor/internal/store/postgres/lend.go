@@ -1,0 +1,194 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
+)
+
+// What package tables is lent.
+
+var dialect = tables.Dialect{
+	Execution:  `execution_id`,
+	DeadLetter: `trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`,
+	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code, (sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
+		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
+}
+
+// numbered is a query with $1, $2 and so on for each ?.
+func numbered(query string) string {
+	var b strings.Builder
+	for n := 1; ; n++ {
+		before, after, found := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		fmt.Fprintf(&b, "$%d", n)
+		query = after
+	}
+}
+
+// Read implements tables.Database.
+func (s *Store) Read(ctx context.Context, operation string, row func(tables.Row) error, query string, args ...any) error {
+	rows, err := s.pool.Query(ctx, numbered(query), args...)
+	if err := eachRow(rows, err, row); err != nil {
+		return fmt.Errorf("postgres: %s: %w", operation, withCancellation(ctx, err))
+	}
+	return nil
+}
+
+// eachRow hands on what a query found.
+func eachRow(rows pgx.Rows, err error, row func(tables.Row) error) error {
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Write implements tables.Database.
+func (s *Store) Write(ctx context.Context, operation string, do func(tables.Tx) error) error {
+	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
+}
+
+// transaction is one that writes.
+type transaction struct {
+	pgx.Tx
+
+	writer int16
+}
+
+// Exec implements tables.Tx.
+func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	tag, err := tx.Tx.Exec(ctx, numbered(query), args...)
+	return tag.RowsAffected(), err
+}
+
+// Query implements tables.Tx.
+func (tx transaction) Query(ctx context.Context, row func(tables.Row) error, query string, args ...any) error {
+	rows, err := tx.Tx.Query(ctx, numbered(query), args...)
+	return eachRow(rows, err, row)
+}
+
+// Insert implements tables.Tx. One statement takes all rows, as arrays.
+func (tx transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
+	arrays, parameters := make([]any, len(rows[0])), make([]string, len(rows[0]))
+	for i := range arrays {
+		var kind string
+		arrays[i], kind = arrayOf(rows, i)
+		parameters[i] = fmt.Sprintf("$%d::%s[]", i+1, kind)
+	}
+	_, err := tx.Tx.Exec(ctx, `INSERT INTO `+into+` SELECT * FROM unnest(`+strings.Join(parameters, ", ")+`) `+conflict, arrays...)
+	return err
+}
+
+// arrayOf is a column of rows, and its type in the database.
+func arrayOf(rows [][]any, i int) (array any, kind string) {
+	switch rows[0][i].(type) {
+	case string:
+		return typed[string](rows, i), "text"
+	case tables.ExecutionID:
+		return typed[tables.ExecutionID](rows, i), "text"
+	case int64:
+		return typed[int64](rows, i), "bigint"
+	case []byte:
+		return typed[[]byte](rows, i), "bytea"
+	case time.Time:
+		return typed[time.Time](rows, i), "timestamptz"
+	case *time.Time:
+		return typed[*time.Time](rows, i), "timestamptz"
+	case tables.Never:
+		return column(typed[tables.Never](rows, i), func(at tables.Never) *time.Time { return optional(time.Time(at)) }), "timestamptz"
+	}
+	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i])) // tests insert into every table
+}
+
+func typed[V any](rows [][]any, i int) []V {
+	return column(rows, func(row []any) V { return row[i].(V) }) //nolint:errcheck,forcetypeassert // every row of a table has the same types
+}
+
+// InsertRecords implements tables.Tx.
+func (tx transaction) InsertRecords(ctx context.Context, records []store.Record) error {
+	_, err := insertNew(ctx, tx.Tx, records)
+	return err
+}
+
+// AddMinutes implements tables.Tx. It adds to this executor's own rows.
+func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
+	if len(counts) == 0 {
+		return nil
+	}
+	_, err := tx.Tx.Exec(ctx, `INSERT INTO minutes AS m (minute, kind, writer, n)
+		SELECT minute, kind, $4::smallint, n FROM unnest($1::timestamptz[], $2::text[], $3::bigint[]) AS r (minute, kind, n)
+		ON CONFLICT (minute, kind, writer) DO UPDATE SET n = m.n + excluded.n`,
+		column(counts, func(c store.MinuteCount) time.Time { return c.Minute }),
+		column(counts, func(c store.MinuteCount) string { return c.Kind }),
+		column(counts, func(c store.MinuteCount) int64 { return c.Count }), tx.writer)
+	return err
+}
+
+// Lock implements tables.Tx. It is an advisory lock.
+func (tx transaction) Lock(ctx context.Context, lock tables.Lock, alone bool) error {
+	query := `SELECT pg_advisory_xact_lock_shared($1)`
+	if alone {
+		query = `SELECT pg_advisory_xact_lock($1)`
+	}
+	_, err := tx.Tx.Exec(ctx, query, int64(lock))
+	return err
+}
+
+// Snapshot implements tables.Database.
+func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.Snapshot) error) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '2min'`); err != nil {
+			return err
+		}
+		return do(snapshot{tx})
+	})
+	if err != nil {
+		return fmt.Errorf("postgres: %s: %w", operation, withCancellation(ctx, err))
+	}
+	return nil
+}
+
+type snapshot struct{ pgx.Tx }
+
+// Pages implements tables.Snapshot, through a cursor: nothing is under way on the connection while page works, however long
+// that takes.
+func (tx snapshot) Pages(ctx context.Context, row func(tables.Row) error, page func() error, query string) error {
+	const fetched = 500
+	if _, err := tx.Exec(ctx, `DECLARE backup NO SCROLL CURSOR FOR `+query); err != nil {
+		return err
+	}
+	for {
+		// Described each time: the cursor of that name is of another query the next time.
+		rows, err := tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched), pgx.QueryExecModeDescribeExec)
+		if err := eachRow(rows, err, row); err != nil {
+			return err
+		}
+		if err := page(); err != nil {
+			return err
+		}
+		if rows.CommandTag().RowsAffected() < fetched {
+			_, err := tx.Exec(ctx, `CLOSE backup`)
+			return err
+		}
+	}
+}
+
+// Records implements tables.Snapshot.
+func (tx snapshot) Records(ctx context.Context, parts *store.Parts) error {
+	return tables.Pages(ctx, tx, scan, parts.AddRecord, selectRecords+`ORDER BY accepted_at, id`)
+}

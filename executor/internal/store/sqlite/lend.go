@@ -1,0 +1,169 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/tables"
+)
+
+// What package tables is lent.
+
+var dialect = tables.Dialect{
+	Execution:  `id`,
+	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed: see statusCode
+	// With max(), SQLite takes the other columns from the row that has it.
+	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent FROM refusals WHERE %s GROUP BY workflow_id, code`,
+}
+
+// words are SQLite's for what tables says in PostgreSQL's.
+var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`)
+
+// stored are arguments as SQLite keeps them: times are microseconds since 1970, and lists are JSON arrays, as SQLite has no
+// array parameters.
+func stored(args []any) []any {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case time.Time:
+			values[i] = v.UnixMicro()
+		case *time.Time:
+			if v != nil {
+				values[i] = v.UnixMicro()
+			}
+		case tables.Never:
+			values[i] = int64(0)
+			if at := time.Time(v); !at.IsZero() {
+				values[i] = at.UnixMicro()
+			}
+		case tables.ExecutionID:
+			values[i] = store.IDKey(string(v))
+		case []string:
+			array, err := json.Marshal(v)
+			if err != nil {
+				panic(err) // strings always marshal
+			}
+			values[i] = string(array)
+		default:
+			values[i] = arg
+		}
+	}
+	return values
+}
+
+// Read implements tables.Database.
+func (s *Store) Read(ctx context.Context, operation string, row func(tables.Row) error, query string, args ...any) error {
+	return s.read(ctx, operation, row, words.Replace(query), args...)
+}
+
+// Write implements tables.Database.
+func (s *Store) Write(ctx context.Context, operation string, do func(tables.Tx) error) error {
+	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
+}
+
+// transaction is one that writes.
+type transaction struct {
+	*sql.Tx
+
+	known *lookup
+}
+
+// Exec implements tables.Tx.
+func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+	result, err := tx.ExecContext(ctx, words.Replace(query), stored(args)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Query implements tables.Tx.
+func (tx transaction) Query(ctx context.Context, row func(tables.Row) error, query string, args ...any) error {
+	return eachRow(ctx, tx, row, words.Replace(query), stored(args)...)
+}
+
+// Insert implements tables.Tx.
+func (tx transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
+	return each(ctx, tx.Tx, words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, stored)
+}
+
+// InsertRecords implements tables.Tx.
+func (tx transaction) InsertRecords(ctx context.Context, records []store.Record) error {
+	_, err := insertRecords(ctx, tx.Tx, tx.known, records)
+	return err
+}
+
+// AddMinutes implements tables.Tx.
+func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
+	return each(ctx, tx.Tx, `INSERT INTO minutes (minute, kind, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n`, counts,
+		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
+}
+
+// Lock implements tables.Tx. Transactions that write come one after the other.
+func (tx transaction) Lock(context.Context, tables.Lock, bool) error { return nil }
+
+// Snapshot implements tables.Database. A transaction that reads sees the database as it was at its first query, and disturbs
+// nobody: who writes meanwhile writes to the WAL.
+func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.Snapshot) error) error {
+	s.underway.RLock()
+	defer s.underway.RUnlock()
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err == nil {
+		defer tx.Rollback()
+		err = do(snapshot{s, tx})
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: %s: %w", operation, err)
+	}
+	return nil
+}
+
+type snapshot struct {
+	store *Store
+	tx    *sql.Tx
+}
+
+// Pages implements tables.Snapshot.
+func (s snapshot) Pages(ctx context.Context, row func(tables.Row) error, page func() error, query string) error {
+	const atOnce = 200
+	rows := 0
+	if err := eachRow(ctx, s.tx, func(found tables.Row) error {
+		if err := row(found); err != nil {
+			return err
+		}
+		if rows++; rows%atOnce != 0 {
+			return nil
+		}
+		return page()
+	}, query); err != nil {
+		return err
+	}
+	return page()
+}
+
+// Records implements tables.Snapshot.
+func (s snapshot) Records(ctx context.Context, parts *store.Parts) error {
+	var records []store.Record
+	var origins []int64
+	return s.Pages(ctx, func(row tables.Row) error {
+		r, origin, err := scan(row)
+		records, origins = append(records, r), append(origins, origin)
+		return err
+	}, func() error {
+		if err := s.store.withOrigins(ctx, s.tx, records, origins); err != nil {
+			return err
+		}
+		for _, r := range records {
+			if err := parts.AddRecord(r); err != nil {
+				return err
+			}
+		}
+		records, origins = records[:0], origins[:0]
+		return nil
+	}, selectRecords+joined(store.Filter{})+`ORDER BY e.accepted_at, e.id`)
+}

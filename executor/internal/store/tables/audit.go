@@ -1,0 +1,51 @@
+package tables
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var audit = table[store.AuditEntry]{
+	name:    "audit",
+	columns: "id, at, actor_kind, actor_id, actor_name, action, account_id, workflow_id, node_id, changes",
+	fields: func(e *store.AuditEntry) []any {
+		return []any{&e.ID, moment{&e.At}, &e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID, &e.WorkflowID, &e.NodeID, &e.Changes}
+	},
+	conflict: "ON CONFLICT DO NOTHING",
+	order:    "at, id",
+	part:     func(p *store.Part) *[]store.AuditEntry { return &p.Audit },
+}
+
+// AddAudit keeps entries in a transaction.
+func AddAudit(ctx context.Context, tx Tx, entries []store.AuditEntry) error {
+	return audit.insert(ctx, tx, entries)
+}
+
+// AddAudit implements store.Store.
+func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error {
+	return s.db.Write(ctx, "add audit", func(tx Tx) error { return AddAudit(ctx, tx, entries) })
+}
+
+// ListAudit implements store.Store.
+func (s *Store) ListAudit(ctx context.Context, filter store.AuditFilter, after store.AuditPosition, limit int) ([]store.AuditEntry, error) {
+	var where Where
+	if filter.Actor != "" {
+		where.Add(`? IN (actor_id, actor_name, actor_kind)`, store.Text(filter.Actor))
+	}
+	where.Is(`account_id`, filter.AccountID)
+	where.Is(`workflow_id`, filter.WorkflowID)
+	where.Between(`at`, filter.Since, filter.Until)
+	if after != (store.AuditPosition{}) {
+		where.Add(`(at, id) < (?, ?)`, store.Time(after.At), store.Text(after.ID))
+	}
+	return Collect(ctx, s.db, "list audit", audit.scan, audit.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`, append(where.Args, max(limit, 0))...)
+}
+
+// PruneAudit implements store.Store.
+func (s *Store) PruneAudit(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.prune(ctx, "prune audit", Pruning, func(tx Tx) (int64, error) {
+		return tx.Exec(ctx, `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?)`, store.Bound(before), max(limit, 0))
+	})
+}

@@ -1,0 +1,119 @@
+package tables
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// kept is a table as a backup sees it.
+type kept interface {
+	backUp(ctx context.Context, from Snapshot, parts *store.Parts) error
+	restore(ctx context.Context, tx Tx, part *store.Part) error
+}
+
+// kept are the tables of a backup, in its order.
+func (s *Store) kept() []kept {
+	return []kept{duplicates(s.dialect.Execution), reports, tokenUses, minutes{}, refusals, senders, audit, unreadable, early}
+}
+
+func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
+	return Pages(ctx, from, t.scan, func(one T) error {
+		return parts.Add(t.size(one), func(p *store.Part) { *t.part(p) = append(*t.part(p), one) })
+	}, t.selection()+`ORDER BY `+t.order)
+}
+
+func (t table[T]) restore(ctx context.Context, tx Tx, part *store.Part) error {
+	return t.insert(ctx, tx, *t.part(part))
+}
+
+// size is about how many bytes a row has in a backup.
+func (t table[T]) size(one T) (bytes int) {
+	for _, field := range t.fields(&one) {
+		switch value := field.(type) {
+		case *string:
+			bytes += len(*value)
+		case *[]byte:
+			bytes += len(*value)
+		}
+	}
+	return bytes
+}
+
+// minutes are read and written in their own way.
+type minutes struct{}
+
+func (minutes) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
+	return Pages(ctx, from, scanMinute, func(c store.MinuteCount) error {
+		return parts.Add(0, func(p *store.Part) { p.Minutes = append(p.Minutes, c) })
+	}, selectMinutes+byMinute)
+}
+
+func (minutes) restore(ctx context.Context, tx Tx, part *store.Part) error {
+	return tx.AddMinutes(ctx, part.Minutes)
+}
+
+// Pages hands on what a query finds.
+func Pages[T any](ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string) error {
+	var page []T
+	return from.Pages(ctx, func(row Row) error {
+		one, err := scan(row)
+		page = append(page, one)
+		return err
+	}, func() error {
+		for _, one := range page {
+			if err := each(one); err != nil {
+				return err
+			}
+		}
+		page = page[:0]
+		return nil
+	}, query)
+}
+
+// Backup implements store.Store.
+func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error {
+	var refused error // by write
+	parts := store.NewParts(func(part store.Part) error {
+		refused = write(part)
+		return refused
+	})
+	err := s.db.Snapshot(ctx, "backup", func(from Snapshot) error {
+		if err := from.Records(ctx, parts); err != nil {
+			return err
+		}
+		for _, table := range s.kept() {
+			if err := table.backUp(ctx, from, parts); err != nil {
+				return err
+			}
+		}
+		return parts.Flush()
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// Restore implements store.Store.
+func (s *Store) Restore(ctx context.Context, part store.Part) error {
+	part = part.Storable()
+	return s.db.Write(ctx, "restore", func(tx Tx) error {
+		if err := tx.InsertRecords(ctx, part.Records); err != nil {
+			return err
+		}
+		for _, table := range s.kept() {
+			if err := table.restore(ctx, tx, &part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// IsEmpty implements store.Store.
+func (s *Store) IsEmpty(ctx context.Context) (empty bool, err error) {
+	err = s.db.Read(ctx, "is empty", func(row Row) error { return row.Scan(&empty) },
+		`SELECT NOT EXISTS (SELECT 1 FROM executions) AND NOT EXISTS (SELECT 1 FROM minutes WHERE kind = ?)`, store.KindAccepted)
+	return empty, err
+}

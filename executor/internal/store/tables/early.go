@@ -1,0 +1,65 @@
+package tables
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+var early = table[store.Early]{
+	name:    "early_progress",
+	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, kept_at",
+	fields: func(e *store.Early) []any {
+		keptAt := time.Now() // for who writes; who reads does not ask
+		return []any{&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At}, optional{moment{&e.StartedAt}}, &e.Error, &e.Output, moment{&keptAt}}
+	},
+	conflict: "ON CONFLICT DO NOTHING",
+	order:    "position",
+	part:     func(p *store.Part) *[]store.Early { return &p.Early },
+}
+
+// TakeEarly returns what was kept for records that are there now, and keeps it no longer.
+func TakeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store.Early, err error) {
+	err = tx.Query(ctx, func(row Row) error {
+		one, err := early.scan(row)
+		kept = append(kept, one)
+		return err
+	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+early.columns, store.NewIDs(records))
+	return kept, err
+}
+
+// KeepEarly keeps the steps of executions that are not recorded, and returns how many were dropped.
+func KeepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown []string) (dropped int, err error) {
+	var have []store.Early
+	if err := tx.Query(ctx, func(row Row) error {
+		var e store.Early
+		err := row.Scan(&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status))
+		have = append(have, e)
+		return err
+	}, `SELECT position, execution_id, queue, workflow_id, status FROM early_progress WHERE execution_id = ANY (?)`, store.Texts(unknown)); err != nil {
+		return 0, err
+	}
+	var last int64
+	if err := tx.Query(ctx, func(row Row) error { return row.Scan(&last) }, `SELECT coalesce(max(position), 0) FROM early_progress`); err != nil {
+		return 0, err
+	}
+	kept, dropped := store.Keep(steps, unknown, have, last)
+	if len(kept) == 0 {
+		return dropped, nil
+	}
+	if err := early.insert(ctx, tx, kept); err != nil {
+		return 0, err
+	}
+	n, err := tx.Exec(ctx, `DELETE FROM early_progress WHERE position <= ?`, kept[len(kept)-1].Position-store.MaxEarly)
+	return dropped + int(n), err
+}
+
+// PruneEarly implements store.Store.
+func (s *Store) PruneEarly(ctx context.Context, before time.Time) (int, error) {
+	// Alone, as who keeps: two that delete rows in orders of their own wait in a circle.
+	return s.prune(ctx, "prune early", Early, func(tx Tx) (int64, error) {
+		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.Bound(before))
+	})
+}

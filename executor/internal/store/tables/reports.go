@@ -1,0 +1,101 @@
+package tables
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// duplicates is the table of duplicate counts, of which a column names the execution.
+func duplicates(column string) table[store.DuplicateCount] {
+	return table[store.DuplicateCount]{
+		name:    "duplicate_counts",
+		columns: column + ", duplicates, counted_at",
+		fields: func(d *store.DuplicateCount) []any {
+			return []any{executionID{&d.ExecutionID}, &d.Count, moment{&d.CountedAt}}
+		},
+		conflict: `ON CONFLICT (` + column + `) DO UPDATE SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
+			counted_at = greatest(duplicate_counts.counted_at, excluded.counted_at)`,
+		order: "counted_at, " + column,
+		part:  func(p *store.Part) *[]store.DuplicateCount { return &p.Duplicates },
+	}
+}
+
+var reports = table[store.AppliedReport]{
+	name:     "duplicate_reports",
+	columns:  "report_id, reported_at",
+	fields:   func(r *store.AppliedReport) []any { return []any{&r.ID, moment{&r.At}} },
+	conflict: "ON CONFLICT DO NOTHING",
+	order:    "reported_at",
+	part:     func(p *store.Part) *[]store.AppliedReport { return &p.Reports },
+}
+
+// report runs one transaction that applies a report, unless it has been applied before. One that another transaction is
+// just applying is waited for. Until the end of the transaction nothing is pruned.
+func (s *Store) report(ctx context.Context, operation, id string, at time.Time, apply func(Tx) error) error {
+	return s.db.Write(ctx, operation, func(tx Tx) error {
+		if err := tx.Lock(ctx, Pruning, false); err != nil {
+			return err
+		}
+		added, err := tx.Exec(ctx, `INSERT INTO duplicate_reports (report_id, reported_at) VALUES (?, ?) ON CONFLICT DO NOTHING`, store.Text(id), store.Time(at))
+		if err != nil || added == 0 {
+			return err
+		}
+		return apply(tx)
+	})
+}
+
+// AddDuplicates implements store.Store.
+func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
+	// Two of these IDs can be one text in the database, and one statement cannot add to a row twice.
+	sums := make(map[string]int64, len(counts))
+	for id, n := range counts {
+		sums[store.Text(id)] += n
+	}
+	rows := make([]store.DuplicateCount, 0, len(sums))
+	for _, id := range slices.Sorted(maps.Keys(sums)) {
+		rows = append(rows, store.DuplicateCount{ExecutionID: id, Count: sums[id], CountedAt: store.Time(at)})
+	}
+	return s.report(ctx, "add duplicates", reportID, at, func(tx Tx) error {
+		if err := duplicates(s.dialect.Execution).insert(ctx, tx, rows); err != nil {
+			return err
+		}
+		return tx.AddMinutes(ctx, store.DeduplicatedMinute(at, counts))
+	})
+}
+
+var tokenUses = table[store.TokenUse]{
+	name:    "token_uses",
+	columns: "token_id, last_used_at",
+	fields:  func(u *store.TokenUse) []any { return []any{&u.TokenID, moment{&u.At}} },
+	conflict: `ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
+		WHERE excluded.last_used_at > token_uses.last_used_at`,
+	order: "token_id",
+	part:  func(p *store.Part) *[]store.TokenUse { return &p.TokenUses },
+}
+
+// AddTokenUses notes uses in a transaction, in the order of tokens.
+func AddTokenUses(ctx context.Context, tx Tx, uses []store.TokenUse) error {
+	return tokenUses.insert(ctx, tx, uses)
+}
+
+// AddTokenUses implements store.Store.
+func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
+	return s.db.Write(ctx, "add token uses", func(tx Tx) error { return AddTokenUses(ctx, tx, store.StorableTokenUses(uses)) })
+}
+
+// TokensLastUsed implements store.Store.
+func (s *Store) TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error) {
+	uses, err := Collect(ctx, s.db, "tokens last used", tokenUses.scan, tokenUses.selection()+`WHERE token_id = ANY (?)`, store.Texts(tokenIDs))
+	if err != nil {
+		return nil, err
+	}
+	used := make(map[string]time.Time, len(uses))
+	for _, u := range uses {
+		used[u.TokenID] = u.At
+	}
+	return used, nil
+}

@@ -1,0 +1,132 @@
+package tables
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// table is a table whose rows are values of T.
+type table[T any] struct {
+	name     string
+	columns  string
+	fields   func(*T) []any // pointers to the values of columns, for reading and for writing
+	conflict string         // what becomes of a row whose key is there already
+	order    string         // of a backup
+	part     func(*store.Part) *[]T
+}
+
+func (t table[T]) selection() string { return `SELECT ` + t.columns + ` FROM ` + t.name + ` ` }
+
+func (t table[T]) scan(row Row) (one T, err error) {
+	err = row.Scan(t.fields(&one)...)
+	return one, err
+}
+
+// insert inserts rows, of which every value becomes storable.
+func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	values := make([][]any, len(rows))
+	for i := range rows {
+		values[i] = t.fields(&rows[i])
+		for n, field := range values[i] {
+			values[i][n] = valueOf(field)
+		}
+	}
+	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.conflict)
+}
+
+// field is a value that is not stored as it is.
+type field interface {
+	sql.Scanner
+	value() any
+}
+
+// valueOf is the value of a field as it is stored.
+func valueOf(pointer any) any {
+	switch p := pointer.(type) {
+	case *string:
+		return store.Text(*p)
+	case *int64:
+		return *p
+	case *uint64:
+		return store.Sequence(*p)
+	case *[]byte:
+		return *p
+	case field:
+		return p.value()
+	}
+	panic(fmt.Sprintf("tables: a field of the type %T", pointer)) // every table is inserted into by tests
+}
+
+// moment is a time. It is read as any database has it: as a time, or as microseconds since 1970.
+type moment struct{ at *time.Time }
+
+func (m moment) value() any { return store.Time(*m.at) }
+
+// Scan implements sql.Scanner.
+func (m moment) Scan(from any) error {
+	switch v := from.(type) {
+	case nil:
+		*m.at = time.Time{}
+	case time.Time:
+		*m.at = v.UTC()
+	case int64:
+		*m.at = time.UnixMicro(v).UTC()
+	default:
+		return fmt.Errorf("%T is not a time", from)
+	}
+	return nil
+}
+
+// optional is a time that is NULL when it is zero.
+type optional struct{ moment }
+
+func (o optional) value() any {
+	if o.at.IsZero() {
+		return (*time.Time)(nil)
+	}
+	at := store.Time(*o.at)
+	return &at
+}
+
+// Never is a time that may be zero, in a column that is not NULL in every database: SQLite has 0 for never.
+type Never time.Time
+
+// orNever is such a time.
+type orNever struct{ moment }
+
+func (o orNever) value() any { return Never(store.Time(*o.at)) }
+
+// Scan implements sql.Scanner.
+func (o orNever) Scan(from any) error {
+	if from == int64(0) {
+		from = nil
+	}
+	return o.moment.Scan(from)
+}
+
+// ExecutionID is an ID that a driver may store in a form of its own: see store.IDKey.
+type ExecutionID string
+
+type executionID struct{ id *string }
+
+func (e executionID) value() any { return ExecutionID(store.Text(*e.id)) }
+
+// Scan implements sql.Scanner.
+func (e executionID) Scan(from any) error {
+	switch v := from.(type) {
+	case string:
+		*e.id = v
+	case []byte:
+		*e.id = store.IDOf(v)
+	default:
+		return fmt.Errorf("%T is not an ID", from)
+	}
+	return nil
+}

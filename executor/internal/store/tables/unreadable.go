@@ -1,0 +1,85 @@
+package tables
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var unreadable = table[store.KeptMessage]{
+	name:    "unreadable",
+	columns: "stream_sequence, subject, reason, at, dismissed_at",
+	fields: func(u *store.KeptMessage) []any {
+		return []any{&u.StreamSequence, &u.Subject, &u.Reason, moment{&u.At}, optional{moment{&u.DismissedAt}}}
+	},
+	conflict: "ON CONFLICT DO NOTHING",
+	order:    "at, stream_sequence, subject",
+	part:     func(p *store.Part) *[]store.KeptMessage { return &p.Unreadable },
+}
+
+// HasKey is the condition of the message of a store.MessageKey.
+const HasKey = `stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`
+
+// PutAside keeps and removes the unreadable messages of a batch, and keeps its entries of the audit.
+func PutAside(ctx context.Context, tx Tx, batch store.Batch) error {
+	kept := make([]store.KeptMessage, len(batch.Unreadable))
+	for i, u := range batch.Unreadable {
+		kept[i].Unreadable = u
+	}
+	if err := unreadable.insert(ctx, tx, kept); err != nil {
+		return err
+	}
+	if err := audit.insert(ctx, tx, batch.Audit); err != nil {
+		return err
+	}
+	for _, key := range batch.Recovered { // one, as a rule
+		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+HasKey, store.Sequence(key.StreamSequence), key.Progress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GetUnreadable implements store.Store.
+func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
+	found, err := Collect(ctx, s.db, "get unreadable", unreadable.scan, unreadable.selection()+`WHERE `+HasKey, store.Sequence(key.StreamSequence), key.Progress)
+	if err != nil {
+		return store.Unreadable{}, err
+	}
+	if len(found) == 0 {
+		return store.Unreadable{}, store.ErrNotFound
+	}
+	return found[0].Unreadable, nil
+}
+
+// ListUnreadable implements store.Store.
+func (s *Store) ListUnreadable(ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int) ([]store.Unreadable, error) {
+	var where Where
+	where.Add(`dismissed_at IS NULL`)
+	if after != (store.UnreadablePosition{}) {
+		where.Add(`(at, stream_sequence) < (?, ?)`, store.Time(after.At), store.Sequence(after.StreamSequence))
+	}
+	if filter.WorkflowID != "" {
+		where.Add(`subject LIKE ? ESCAPE '\'`, store.SubjectPattern(filter.WorkflowID))
+	}
+	if filter.Reason != "" {
+		where.Add(`strpos(reason, ?) > 0`, store.Text(filter.Reason))
+	}
+	where.Between(`at`, filter.Since, filter.Until)
+	found, err := Collect(ctx, s.db, "list unreadable", unreadable.scan,
+		unreadable.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`, append(where.Args, max(limit, 0))...)
+	var messages []store.Unreadable
+	for _, message := range found {
+		messages = append(messages, message.Unreadable)
+	}
+	return messages, err
+}
+
+// CountDeadLetters implements store.Store.
+func (s *Store) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {
+	err = s.db.Read(ctx, "count dead letters", func(row Row) error { return row.Scan(&n) },
+		`SELECT count(*) FROM (
+			SELECT 1 FROM executions WHERE `+s.dialect.DeadLetter+`
+			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL LIMIT ?) AS letters`, limit)
+	return n, err
+}
