@@ -129,7 +129,8 @@ func (e *executor) connect(ctx context.Context) error {
 		return err
 	}
 	e.Add(func() { _ = records.Close() })
-	e.records = measured.New(records, e.Ops.Metrics)
+	records.Observe(measured.Observer(e.Ops.Metrics))
+	e.records = records
 	return nil
 }
 

@@ -180,6 +180,10 @@ type Count struct {
 	Records int64
 }
 
+// Observer is told how long the database took for an operation, and of its error. An operation is named after the method of
+// Store, in lower case with spaces. What needs several queries outside of a transaction is told of once for each.
+type Observer func(ctx context.Context, operation string, took time.Duration, err error)
+
 // Store is safe for concurrent use, also by several processes. What a method has
 // returned without an error is committed, and survives a crash of the process and
 // of the machine. No method retries; an error leaves nothing half done. An error of a method
@@ -312,6 +316,9 @@ type Store interface {
 
 	// IsEmpty says whether there is no record and no count.
 	IsEmpty(ctx context.Context) (bool, error)
+
+	// Observe has an observer told of every operation. It is called before all other methods, or not at all.
+	Observe(observer Observer)
 
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error

@@ -23,19 +23,19 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	s := measured.New(database, registry)
-	if _, err := s.Get(t.Context(), "none"); !errors.Is(err, store.ErrNotFound) {
+	database.Observe(measured.Observer(registry))
+	if _, err := database.Get(t.Context(), "none"); !errors.Is(err, store.ErrNotFound) {
 		t.Fatal(err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := s.Get(ended, "none"); err == nil {
+	if _, err := database.Get(ended, "none"); err == nil {
 		t.Fatal("a call whose context has ended succeeded")
 	}
 	if err := database.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.List(t.Context(), store.Filter{}, store.Position{}, 1); err == nil {
+	if _, err := database.List(t.Context(), store.Filter{}, store.Position{}, 1); err == nil {
 		t.Fatal("a closed database answered")
 	}
 	var want strings.Builder

@@ -15,6 +15,7 @@ import (
 // What package tables is lent.
 
 var dialect = tables.Dialect{
+	Name:       `postgres`,
 	Execution:  `execution_id`,
 	DeadLetter: `trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`,
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code, (sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
@@ -37,11 +38,9 @@ func numbered(query string) string {
 
 // Read implements tables.Database.
 func (s *Store) Read(ctx context.Context, operation string, row func(tables.Row) error, query string, args ...any) error {
+	began := time.Now()
 	rows, err := s.pool.Query(ctx, numbered(query), args...)
-	if err := eachRow(rows, err, row); err != nil {
-		return fmt.Errorf("postgres: %s: %w", operation, withCancellation(ctx, err))
-	}
-	return nil
+	return s.Ended(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
 // eachRow hands on what a query found.
@@ -151,16 +150,14 @@ func (tx transaction) Lock(ctx context.Context, lock tables.Lock, alone bool) er
 
 // Snapshot implements tables.Database.
 func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.Snapshot) error) error {
+	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '2min'`); err != nil {
 			return err
 		}
 		return do(snapshot{tx})
 	})
-	if err != nil {
-		return fmt.Errorf("postgres: %s: %w", operation, withCancellation(ctx, err))
-	}
-	return nil
+	return s.Ended(ctx, operation, began, withCancellation(ctx, err))
 }
 
 type snapshot struct{ pgx.Tx }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -69,22 +70,20 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that changes something, with the error labelled. READ
-// COMMITTED, whatever the server's default: the statements lock what they decide on.
+// write runs one transaction that changes something. READ COMMITTED, whatever the server's default: the statements lock
+// what they decide on.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
+	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		return do(transaction{tx, s.writer})
 	})
-	if err != nil {
-		return fmt.Errorf("postgres: %s: %w", what, blame(withCancellation(ctx, err)))
-	}
-	return nil
+	return s.Ended(ctx, what, began, blame(withCancellation(ctx, err)))
 }
 
 // withCancellation adds the context's error where pgx reports only its consequence, a
 // closed connection.
 func withCancellation(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 // What package tables is lent.
 
 var dialect = tables.Dialect{
+	Name:       `sqlite`,
 	Execution:  `id`,
 	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed: see statusCode
 	// With max(), SQLite takes the other columns from the row that has it.
@@ -112,15 +112,13 @@ func (tx transaction) Lock(context.Context, tables.Lock, bool) error { return ni
 func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.Snapshot) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
+	began := time.Now()
 	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {
 		defer tx.Rollback()
 		err = do(snapshot{s, tx})
 	}
-	if err != nil {
-		return fmt.Errorf("sqlite: %s: %w", operation, err)
-	}
-	return nil
+	return s.Ended(ctx, operation, began, err)
 }
 
 type snapshot struct {

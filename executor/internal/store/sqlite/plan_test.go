@@ -37,7 +37,7 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
 	} {
 		for _, position := range []store.Position{{}, after} {
-			where, err := s.conditions(t.Context(), c.filter, newestFirst, position)
+			where, err := s.conditions(t.Context(), "list", c.filter, newestFirst, position)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 	for _, filter := range []store.Filter{
 		{DeliveryID: "d"}, {DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, {DeliveryID: "d", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
 	} {
-		where, err := s.conditions(t.Context(), filter, newestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
+		where, err := s.conditions(t.Context(), "list", filter, newestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 	if limit <= 0 {
 		return nil, nil
 	}
-	where, err := s.conditions(ctx, filter, in, after)
+	where, err := s.conditions(ctx, what, filter, in, after)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +75,13 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
-	where, err := s.conditions(ctx, filter, newestFirst, store.Position{})
+	const what = "count by time"
+	where, err := s.conditions(ctx, what, filter, newestFirst, store.Position{})
 	if err != nil {
 		return nil, err
 	}
 	micros := step.Microseconds()
-	return tables.Collect(ctx, s, "count by time", func(row tables.Row) (c store.Count, err error) {
+	return tables.Collect(ctx, s, what, func(row tables.Row) (c store.Count, err error) {
 		var at int64
 		err = row.Scan(&at, &c.Records)
 		c.At = fromMicros(at)
@@ -92,30 +93,33 @@ func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.
 func (s *Store) records(ctx context.Context, what, from, condition string, args ...any) ([]store.Record, error) {
 	var found []store.Record
 	var origins []int64
-	err := s.read(ctx, what, func(row tables.Row) error {
-		r, origin, err := scan(row)
-		found, origins = append(found, r), append(origins, origin)
-		return err
-	}, selectRecords+from+condition, args...)
+	err := s.reading(ctx, what, func() error {
+		if err := eachRow(ctx, s.reader, func(row tables.Row) error {
+			r, origin, err := scan(row)
+			found, origins = append(found, r), append(origins, origin)
+			return err
+		}, selectRecords+from+condition, stored(args)...); err != nil {
+			return err
+		}
+		return s.withOrigins(ctx, s.reader, found, origins)
+	})
 	if err != nil {
 		return nil, err
-	}
-	s.underway.RLock()
-	defer s.underway.RUnlock()
-	if err := s.withOrigins(ctx, s.reader, found, origins); err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", what, err)
 	}
 	return found, nil
 }
 
-// read runs one query in the read pool, with the error labelled.
+// read runs one query in the read pool.
 func (s *Store) read(ctx context.Context, what string, row func(tables.Row) error, query string, args ...any) error {
+	return s.reading(ctx, what, func() error { return eachRow(ctx, s.reader, row, query, stored(args)...) })
+}
+
+// reading is what reads in the read pool.
+func (s *Store) reading(ctx context.Context, what string, do func() error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	if err := eachRow(ctx, s.reader, row, query, stored(args)...); err != nil {
-		return fmt.Errorf("sqlite: %s: %w", what, err)
-	}
-	return nil
+	began := time.Now()
+	return s.Ended(ctx, what, began, do())
 }
 
 // querier is a database or a transaction.

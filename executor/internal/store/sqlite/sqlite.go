@@ -118,16 +118,16 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that changes something, with the error labelled.
+// write runs one transaction that changes something.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	known := s.origins.begin()
-	if err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(transaction{tx, known}) }); err != nil {
-		return fmt.Errorf("sqlite: %s: %w", what, blame(err))
+	began, known := time.Now(), s.origins.begin()
+	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(transaction{tx, known}) })
+	if err == nil {
+		known.commit()
 	}
-	known.commit()
-	return nil
+	return s.Ended(ctx, what, began, blame(err))
 }
 
 func transact(ctx context.Context, db *sql.DB, do func(tx *sql.Tx) error) error {

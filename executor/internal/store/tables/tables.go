@@ -8,6 +8,8 @@ package tables
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
@@ -17,7 +19,7 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is what a driver lends. Its errors name the driver and the operation.
+// Database is what a driver lends. Its errors went through Store.Ended.
 type Database interface {
 	// Read runs one query and hands each row on.
 	Read(ctx context.Context, operation string, row func(Row) error, query string, args ...any) error
@@ -56,6 +58,8 @@ type Snapshot interface {
 
 // Dialect is how queries differ that are not the same everywhere.
 type Dialect struct {
+	// Name is the driver's, in errors.
+	Name string
 	// Execution is the column of duplicate_counts that names the execution.
 	Execution string
 	// DeadLetter is the condition of an execution that is a dead letter.
@@ -79,12 +83,27 @@ const (
 
 // Store implements the methods of store.Store that concern these tables.
 type Store struct {
-	db      Database
-	dialect Dialect
+	db       Database
+	dialect  Dialect
+	observer store.Observer
 }
 
 // New is the Store of a driver.
-func New(db Database, dialect Dialect) Store { return Store{db, dialect} }
+func New(db Database, dialect Dialect) Store { return Store{db: db, dialect: dialect} }
+
+// Observe implements store.Store.
+func (s *Store) Observe(observer store.Observer) { s.observer = observer }
+
+// Ended tells the observer of an operation, and returns its error with the names of the driver and of the operation.
+func (s *Store) Ended(ctx context.Context, operation string, began time.Time, err error) error {
+	if s.observer != nil {
+		s.observer(ctx, operation, time.Since(began), err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", s.dialect.Name, operation, err)
+	}
+	return nil
+}
 
 // Collect returns what a query finds.
 func Collect[T any](ctx context.Context, db Database, operation string, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
