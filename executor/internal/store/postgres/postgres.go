@@ -18,12 +18,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // Store is a store.Store on one PostgreSQL database.
 type Store struct {
-	tables.Store
+	relational.Store
 
 	pool *pgxpool.Pool
 	// writer is this store's own among those that count by the minute. Should two draw the
@@ -52,7 +52,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, openError(config, err)
 	}
 	s := &Store{pool: pool, writer: int16(rand.IntN(math.MaxInt16))} //nolint:gosec // no secret
-	s.Store = tables.New(s, dialect)
+	s.Store = relational.New(s, dialect)
 	return s, nil
 }
 

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
-	records, err := tables.Collect(ctx, s, "get", scan, selectRecords+`WHERE id = ?`, store.Text(id))
+	records, err := relational.Collect(ctx, s, "get", scan, selectRecords+`WHERE id = ?`, store.Text(id))
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -30,7 +30,7 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return tables.Collect(ctx, s, "get many", scan, selectRecords+`WHERE id = ANY (?)`, store.Texts(ids))
+	return relational.Collect(ctx, s, "get many", scan, selectRecords+`WHERE id = ANY (?)`, store.Texts(ids))
 }
 
 // List implements store.Store.
@@ -58,10 +58,10 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 		return nil, nil
 	}
 	where := conditions(filter, in, after)
-	return tables.Collect(ctx, s, what, scan, selectRecords+where.String()+in.by+` LIMIT ?`, append(where.Args, limit)...)
+	return relational.Collect(ctx, s, what, scan, selectRecords+where.String()+in.by+` LIMIT ?`, append(where.Args, limit)...)
 }
 
-func conditions(filter store.Filter, in order, after store.Position) (where tables.Where) {
+func conditions(filter store.Filter, in order, after store.Position) (where relational.Where) {
 	if filter.DeliveryID != "" {
 		where.Add(`delivery_id = ? AND delivery_id <> ''`, store.Text(filter.DeliveryID)) // the second is the partial index's condition
 	}
@@ -92,7 +92,7 @@ func conditions(filter store.Filter, in order, after store.Position) (where tabl
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.Duration) ([]store.Count, error) {
 	where := conditions(filter, newestFirst, store.Position{})
-	return tables.Collect(ctx, s, "count by time", func(row tables.Row) (c store.Count, err error) {
+	return relational.Collect(ctx, s, "count by time", func(row relational.Row) (c store.Count, err error) {
 		err = row.Scan(&c.At, &c.Records)
 		c.At = c.At.UTC()
 		return c, err

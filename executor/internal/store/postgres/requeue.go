@@ -7,12 +7,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
 )
 
 // Whoever comes second waits for the row, and then finds that the condition no longer holds. Rows are
 // locked in the order of IDs, as Apply locks them.
 const (
+	lockLost = `SELECT e.id FROM executions e JOIN unnest($1::text[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
+		WHERE e.status IN ('queued', 'running') AND e.stream_sequence = l.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e`
+
+	endLost = `UPDATE executions SET status = 'failed', finished_at = $2, error = $3 WHERE id = ANY ($1)`
+
+	moveRecords = `UPDATE executions e SET stream_sequence = m.stream_sequence
+		FROM (SELECT e.id, n.stream_sequence FROM executions e JOIN unnest($1::text[], $2::bigint[]) AS n (id, stream_sequence) USING (id)
+			WHERE e.status IN ('queued', 'running') AND e.stream_sequence <> n.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
+		WHERE e.id = m.id`
+
 	markRequeued = `UPDATE executions e SET requeued_as = m.requeued_as
 		FROM (SELECT e.id, n.requeued_as FROM executions e JOIN unnest($1::text[], $2::text[]) AS n (id, requeued_as) USING (id)
 			WHERE e.trouble = 'failed' AND e.requeued_as = '' ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
@@ -31,46 +40,34 @@ const (
 		WHERE u.stream_sequence = m.stream_sequence AND u.subject = m.subject RETURNING u.stream_sequence, m.progress`
 )
 
-// MarkRequeued implements store.Store.
-func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
-	if len(requeued) == 0 {
-		return nil, nil
-	}
-	err = s.write(ctx, "mark requeued", func(tx transaction) (err error) {
-		marked, err = updated(ctx, tx.Tx, pgx.RowTo[string], markRequeued,
-			column(requeued, func(r store.Requeue) string { return store.Text(r.ID) }),
-			column(requeued, func(r store.Requeue) string { return store.Text(r.As) }))
-		return err
-	})
+// EndLost implements relational.Tx.
+func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+	ended, err = updated(ctx, tx, pgx.RowTo[string], lockLost,
+		column(lost, func(l store.Lost) string { return store.Text(l.ID) }),
+		column(lost, func(l store.Lost) int64 { return store.Sequence(l.StreamSequence) }))
 	if err != nil {
 		return nil, err
 	}
-	return marked, nil
+	_, err = tx.Exec(ctx, endLost, ended, at, reason)
+	return ended, err
 }
 
-// Dismiss implements store.Store.
-func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, audit func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
-	if len(ids)+len(messages) == 0 {
-		return nil, nil, nil
+// MarkRequeued implements relational.Tx.
+func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+	return updated(ctx, tx, pgx.RowTo[string], markRequeued,
+		column(requeued, func(r store.Requeue) string { return store.Text(r.ID) }),
+		column(requeued, func(r store.Requeue) string { return store.Text(r.As) }))
+}
+
+// Dismiss implements relational.Tx.
+func (tx transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+	if dismissed, err = updated(ctx, tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), at); err != nil || len(messages) == 0 {
+		return dismissed, nil, err
 	}
-	err = s.write(ctx, "dismiss", func(tx transaction) (err error) {
-		if dismissed, err = updated(ctx, tx.Tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), store.Time(at)); err != nil {
-			return err
-		}
-		if len(messages) > 0 {
-			of, err = updated(ctx, tx.Tx, messageKey, dismissMessages,
-				column(messages, func(key store.MessageKey) int64 { return store.Sequence(key.StreamSequence) }),
-				column(messages, func(key store.MessageKey) bool { return key.Progress }), store.Time(at))
-			if err != nil {
-				return err
-			}
-		}
-		return tables.AddAudit(ctx, tx, store.DismissedEntries(dismissed, of, audit))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return dismissed, of, nil
+	of, err = updated(ctx, tx, messageKey, dismissMessages,
+		column(messages, func(key store.MessageKey) int64 { return store.Sequence(key.StreamSequence) }),
+		column(messages, func(key store.MessageKey) bool { return key.Progress }), at)
+	return dismissed, of, err
 }
 
 func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
@@ -81,8 +78,8 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 }
 
 // updated runs a statement and reads what it returns.
-func updated[T any](ctx context.Context, tx pgx.Tx, row pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
-	rows, err := tx.Query(ctx, query, args...)
+func updated[T any](ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+	rows, err := tx.Tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

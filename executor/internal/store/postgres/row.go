@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // columns are what a record writes, in the order of recordArrays.
@@ -16,7 +16,7 @@ const columns = `id, account_id, workflow_id, node_id, queue, source, status, de
 const selectRecords = `SELECT ` + columns + `,
 	coalesce((SELECT duplicates FROM duplicate_counts WHERE execution_id = executions.id), 0) FROM executions `
 
-func scan(row tables.Row) (store.Record, error) {
+func scan(row relational.Row) (store.Record, error) {
 	var r store.Record
 	var started, finished, dismissed *time.Time
 	var sequence int64

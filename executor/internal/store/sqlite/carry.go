@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // wideTable is what migration 00020 leaves of the records before it.
@@ -109,7 +109,7 @@ func wideRecords(ctx context.Context, tx *sql.Tx, columns string, after store.Po
 		query, args = query+` WHERE (accepted_at, id) > (?, ?)`, append(args, after.AcceptedAt.UnixMicro(), after.ID)
 	}
 	last = after
-	err = eachRow(ctx, tx, func(row tables.Row) error {
+	err = eachRow(ctx, tx, func(row relational.Row) error {
 		r, err := scanWide(row)
 		last = store.Position{AcceptedAt: r.AcceptedAt, ID: r.ID}
 		records = append(records, r)
@@ -121,7 +121,7 @@ func wideRecords(ctx context.Context, tx *sql.Tx, columns string, after store.Po
 	return records, last, nil
 }
 
-func scanWide(row tables.Row) (store.Record, error) {
+func scanWide(row relational.Row) (store.Record, error) {
 	var (
 		r                            store.Record
 		accepted, recorded           int64

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -39,7 +39,7 @@ func joined(filter store.Filter) string {
 // conditions is the WHERE clause of a filter and a position on what joined names. It repeats the conditions of partial
 // indexes word by word: SQLite uses such an index only then. A + keeps a column from choosing the index where few records
 // are left already: SQLite has no statistics.
-func (s *Store) conditions(ctx context.Context, what string, filter store.Filter, in order, after store.Position) (where tables.Where, err error) {
+func (s *Store) conditions(ctx context.Context, what string, filter store.Filter, in order, after store.Position) (where relational.Where, err error) {
 	plus, err := s.ofDelivery(ctx, what, &where, filter)
 	if err != nil {
 		return where, err
@@ -67,7 +67,7 @@ func (s *Store) conditions(ctx context.Context, what string, filter store.Filter
 }
 
 // within adds the conditions of workflow and time.
-func within(where *tables.Where, filter store.Filter, plus string) {
+func within(where *relational.Where, filter store.Filter, plus string) {
 	if filter.WorkflowID != "" {
 		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.Text(filter.WorkflowID))
 	}
@@ -81,7 +81,7 @@ func within(where *tables.Where, filter store.Filter, plus string) {
 // is looked up by what that is at each node, any other one in its index. Where there are too many nodes, and for a
 // beginning, the records of the filter's workflow and time are looked through, if those are not too many. It returns
 // the plus for columns that are not to choose the index.
-func (s *Store) ofDelivery(ctx context.Context, what string, where *tables.Where, filter store.Filter) (plus string, err error) {
+func (s *Store) ofDelivery(ctx context.Context, what string, where *relational.Where, filter store.Filter) (plus string, err error) {
 	const whole = `coalesce(e.delivery_id, e.other_delivery)`
 	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
 		where.Add(whole+` >= ? AND `+whole+` < ?`, prefix, store.LastWithPrefix(prefix))
@@ -108,9 +108,9 @@ func (s *Store) ofDelivery(ctx context.Context, what string, where *tables.Where
 
 // nodes are the trigger nodes of a workflow, or of all, unless those are too many.
 func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []store.Node, few bool, err error) {
-	var where tables.Where
+	var where relational.Where
 	where.Is(`w.workflow_id`, workflowID)
-	nodes, err = tables.Collect(ctx, s, what, func(row tables.Row) (n store.Node, err error) {
+	nodes, err = relational.Collect(ctx, s, what, func(row relational.Row) (n store.Node, err error) {
 		err = row.Scan(&n.WorkflowID, &n.NodeID)
 		return n, err
 	}, `SELECT DISTINCT w.workflow_id, o.node_id FROM origins o JOIN workflows w USING (workflow) `+where.String()+` LIMIT ?`, append(where.Args, store.MaxDeliveryNodes+1)...)
@@ -119,10 +119,10 @@ func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []sto
 
 // checkBreadth is ErrTooBroad if too many records are in a filter's workflow and time. It reads an index alone.
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
-	var where tables.Where
+	var where relational.Where
 	within(&where, filter, "")
 	n := 0
-	if err := s.read(ctx, what, func(row tables.Row) error { return row.Scan(&n) },
+	if err := s.read(ctx, what, func(row relational.Row) error { return row.Scan(&n) },
 		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?)`, append(where.Args, store.MaxDeliveryRecords+1)...); err != nil {
 		return err
 	}

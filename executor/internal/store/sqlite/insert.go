@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // together is how many records one statement inserts: what a statement costs is then shared.
@@ -34,14 +34,14 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 	})
 }
 
-// update applies moves to records, which are given by their rows.
-func update(ctx context.Context, tx *sql.Tx, moves []store.Move, seqs map[string]int64) error {
+// Move implements relational.Tx.
+func (tx transaction) Move(ctx context.Context, moves []store.Move) error {
 	const width = 6
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
-		rows = append(rows, seqs[m.ID], statusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
+		rows = append(rows, tx.seqs[m.ID], statusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
 	}
-	_, err := inRows(ctx, tx, rows, width, func(values string) string {
+	_, err := inRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(started_after, m.column3 - accepted_at),
 			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output)
 			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
@@ -113,8 +113,8 @@ func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []sto
 	return ofShort + ofLong, err
 }
 
-// insertNew inserts records, of which those that are recorded already follow their messages.
-func insertNew(ctx context.Context, tx transaction, records []store.Record) (inserted []store.Record, err error) {
+// InsertNew implements relational.Tx.
+func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -142,7 +142,7 @@ func insertNew(ctx context.Context, tx transaction, records []store.Record) (ins
 // insertedOf are those records that came after a row; of two of one ID the first.
 func insertedOf(ctx context.Context, tx transaction, records []store.Record, last int64) (inserted []store.Record, err error) {
 	fresh := make(map[string]bool)
-	if err := eachRow(ctx, tx, func(row tables.Row) error {
+	if err := eachRow(ctx, tx, func(row relational.Row) error {
 		var id []byte
 		err := row.Scan(&id)
 		fresh[store.IDOf(id)] = true

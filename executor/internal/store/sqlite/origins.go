@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // numbers are those of an origin in the dictionaries.
@@ -145,7 +145,7 @@ func readMissing(ctx context.Context, db querier, missing []int64, into map[int6
 	if err != nil {
 		return err
 	}
-	return eachRow(ctx, db, func(row tables.Row) error {
+	return eachRow(ctx, db, func(row relational.Row) error {
 		var number int64
 		var o store.Origin
 		err := row.Scan(&number, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue, &o.Source, &o.TokenID, &o.Sender, &o.Verified)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -86,7 +86,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 
 func (s *Store) plan(ctx context.Context, query string, args []any) (string, error) {
 	var plan strings.Builder
-	err := s.read(ctx, "explain", func(row tables.Row) error {
+	err := s.read(ctx, "explain", func(row relational.Row) error {
 		var id, parent, unused int
 		var detail string
 		err := row.Scan(&id, &parent, &unused, &detail)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // Get implements store.Store.
@@ -81,7 +81,7 @@ func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.
 		return nil, err
 	}
 	micros := step.Microseconds()
-	return tables.Collect(ctx, s, what, func(row tables.Row) (c store.Count, err error) {
+	return relational.Collect(ctx, s, what, func(row relational.Row) (c store.Count, err error) {
 		var at int64
 		err = row.Scan(&at, &c.Records)
 		c.At = fromMicros(at)
@@ -94,7 +94,7 @@ func (s *Store) records(ctx context.Context, what, from, condition string, args 
 	var found []store.Record
 	var origins []int64
 	err := s.reading(ctx, what, func() error {
-		if err := eachRow(ctx, s.reader, func(row tables.Row) error {
+		if err := eachRow(ctx, s.reader, func(row relational.Row) error {
 			r, origin, err := scan(row)
 			found, origins = append(found, r), append(origins, origin)
 			return err
@@ -110,7 +110,7 @@ func (s *Store) records(ctx context.Context, what, from, condition string, args 
 }
 
 // read runs one query in the read pool.
-func (s *Store) read(ctx context.Context, what string, row func(tables.Row) error, query string, args ...any) error {
+func (s *Store) read(ctx context.Context, what string, row func(relational.Row) error, query string, args ...any) error {
 	return s.reading(ctx, what, func() error { return eachRow(ctx, s.reader, row, query, stored(args)...) })
 }
 
@@ -129,7 +129,7 @@ type querier interface {
 }
 
 // eachRow hands on what a query finds.
-func eachRow(ctx context.Context, db querier, row func(tables.Row) error, query string, args ...any) error {
+func eachRow(ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err

@@ -7,61 +7,55 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
+// 1, 2 and 4 are queued, running and failed: see statusCode.
 const (
-	// 4 is failed: see statusCode.
+	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
+		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`
+
+	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2) AND stream_sequence <> ?`
+
 	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status = 4 AND requeued_as IS NULL RETURNING 1`
 
 	dismissRecord = `UPDATE executions SET dismissed_at = ?
 		WHERE id = ? AND status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL RETURNING 1`
 
 	dismissMessage = `UPDATE unreadable SET dismissed_at = ?
-		WHERE ` + tables.HasKey + ` AND dismissed_at IS NULL RETURNING stream_sequence`
+		WHERE ` + relational.HasKey + ` AND dismissed_at IS NULL RETURNING stream_sequence`
 )
 
-// MarkRequeued implements store.Store.
-func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
-	if len(requeued) == 0 {
-		return nil, nil
-	}
-	err = s.write(ctx, "mark requeued", func(tx transaction) error {
-		done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), store.IDKey(r.ID)} })
-		for _, r := range done {
-			marked = append(marked, r.ID)
-		}
-		return err
+// EndLost implements relational.Tx.
+func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+	done, err := changed(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
+		return []any{at.UnixMicro(), reason, store.IDKey(l.ID), store.Sequence(l.StreamSequence)}
 	})
-	if err != nil {
-		return nil, err
+	for _, l := range done {
+		ended = append(ended, l.ID)
 	}
-	return marked, nil
+	return ended, err
 }
 
-// Dismiss implements store.Store.
-func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, audit func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
-	if len(ids)+len(messages) == 0 {
-		return nil, nil, nil
+// MarkRequeued implements relational.Tx.
+func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), store.IDKey(r.ID)} })
+	for _, r := range done {
+		marked = append(marked, r.ID)
 	}
-	micros := store.Time(at).UnixMicro()
-	err = s.write(ctx, "dismiss", func(tx transaction) (err error) {
-		dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any { return []any{micros, store.IDKey(id)} })
-		if err != nil {
-			return err
-		}
-		of, err = changed(ctx, tx.Tx, dismissMessage, messages, func(key store.MessageKey) []any {
-			return []any{micros, store.Sequence(key.StreamSequence), key.Progress}
-		})
-		if err != nil {
-			return err
-		}
-		return tables.AddAudit(ctx, tx, store.DismissedEntries(dismissed, of, audit))
-	})
+	return marked, err
+}
+
+// Dismiss implements relational.Tx.
+func (tx transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+	dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any { return []any{at.UnixMicro(), store.IDKey(id)} })
 	if err != nil {
 		return nil, nil, err
 	}
-	return dismissed, of, nil
+	of, err = changed(ctx, tx.Tx, dismissMessage, messages, func(key store.MessageKey) []any {
+		return []any{at.UnixMicro(), store.Sequence(key.StreamSequence), key.Progress}
+	})
+	return dismissed, of, err
 }
 
 // changed runs a statement that returns something once per item, and returns those items for which

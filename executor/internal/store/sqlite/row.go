@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -91,7 +91,7 @@ func after(begin, t time.Time) any {
 }
 
 // scan reads a record, without its origin, and the number of that.
-func scan(row tables.Row) (r store.Record, origin int64, err error) {
+func scan(row relational.Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte
 		status, accepted, recordedAfter                       int64

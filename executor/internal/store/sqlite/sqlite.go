@@ -16,7 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 // readers is the size of the read pool. WAL readers disturb nobody; a few are enough for
@@ -28,7 +28,7 @@ const busyTimeout = 10 * time.Second
 
 // Store is a store.Store on one SQLite file.
 type Store struct {
-	tables.Store
+	relational.Store
 
 	writer *sql.DB // one connection: SQLite has one writer at a time, and waiting here is cheaper than busy polling
 	reader *sql.DB // refuses writes
@@ -87,7 +87,7 @@ func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, err
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
 	s := &Store{writer: writer, reader: reader}
-	s.Store = tables.New(s, dialect)
+	s.Store = relational.New(s, dialect)
 	return s, nil
 }
 
@@ -123,7 +123,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began, known := time.Now(), s.origins.begin()
-	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(transaction{tx, known}) })
+	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(transaction{tx, known, map[string]int64{}}) })
 	if err == nil {
 		known.commit()
 	}

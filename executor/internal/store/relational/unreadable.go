@@ -1,4 +1,4 @@
-package tables
+package relational
 
 import (
 	"context"
@@ -20,8 +20,8 @@ var unreadable = table[store.KeptMessage]{
 // HasKey is the condition of the message of a store.MessageKey.
 const HasKey = `stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`
 
-// PutAside keeps and removes the unreadable messages of a batch, and keeps its entries of the audit.
-func PutAside(ctx context.Context, tx Tx, batch store.Batch) error {
+// putAside keeps and removes the unreadable messages of a batch, and keeps its entries of the audit.
+func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 	kept := make([]store.KeptMessage, len(batch.Unreadable))
 	for i, u := range batch.Unreadable {
 		kept[i].Unreadable = u

@@ -1,4 +1,4 @@
-package tables
+package relational
 
 import (
 	"context"
@@ -77,14 +77,9 @@ var tokenUses = table[store.TokenUse]{
 	part:  func(p *store.Part) *[]store.TokenUse { return &p.TokenUses },
 }
 
-// AddTokenUses notes uses in a transaction, in the order of tokens.
-func AddTokenUses(ctx context.Context, tx Tx, uses []store.TokenUse) error {
-	return tokenUses.insert(ctx, tx, uses)
-}
-
 // AddTokenUses implements store.Store.
 func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
-	return s.db.Write(ctx, "add token uses", func(tx Tx) error { return AddTokenUses(ctx, tx, store.StorableTokenUses(uses)) })
+	return s.db.Write(ctx, "add token uses", func(tx Tx) error { return tokenUses.insert(ctx, tx, store.StorableTokenUses(uses)) })
 }
 
 // TokensLastUsed implements store.Store.

@@ -1,4 +1,4 @@
-package tables
+package relational
 
 import (
 	"context"
@@ -20,8 +20,14 @@ var early = table[store.Early]{
 	part:     func(p *store.Part) *[]store.Early { return &p.Early },
 }
 
-// TakeEarly returns what was kept for records that are there now, and keeps it no longer.
-func TakeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store.Early, err error) {
+// takeEarly returns what was kept for records that are there now, and keeps it no longer.
+func takeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store.Early, err error) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	if some, err := tx.HasEarly(ctx); err != nil || !some {
+		return nil, err
+	}
 	err = tx.Query(ctx, func(row Row) error {
 		one, err := early.scan(row)
 		kept = append(kept, one)
@@ -30,8 +36,8 @@ func TakeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store
 	return kept, err
 }
 
-// KeepEarly keeps the steps of executions that are not recorded, and returns how many were dropped.
-func KeepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown []string) (dropped int, err error) {
+// keepEarly keeps the steps of executions that are not recorded, and returns how many were dropped.
+func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown []string) (dropped int, err error) {
 	var have []store.Early
 	if err := tx.Query(ctx, func(row Row) error {
 		var e store.Early

@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// What package tables is lent.
-
-var dialect = tables.Dialect{
+// dialect is what package relational has to know of this database.
+var dialect = relational.Dialect{
 	Name:       `postgres`,
 	Execution:  `execution_id`,
 	DeadLetter: `trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`,
@@ -36,15 +35,15 @@ func numbered(query string) string {
 	}
 }
 
-// Read implements tables.Database.
-func (s *Store) Read(ctx context.Context, operation string, row func(tables.Row) error, query string, args ...any) error {
+// Read implements relational.Database.
+func (s *Store) Read(ctx context.Context, operation string, row func(relational.Row) error, query string, args ...any) error {
 	began := time.Now()
 	rows, err := s.pool.Query(ctx, numbered(query), args...)
 	return s.Ended(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
 // eachRow hands on what a query found.
-func eachRow(rows pgx.Rows, err error, row func(tables.Row) error) error {
+func eachRow(rows pgx.Rows, err error, row func(relational.Row) error) error {
 	if err != nil {
 		return err
 	}
@@ -57,8 +56,8 @@ func eachRow(rows pgx.Rows, err error, row func(tables.Row) error) error {
 	return rows.Err()
 }
 
-// Write implements tables.Database.
-func (s *Store) Write(ctx context.Context, operation string, do func(tables.Tx) error) error {
+// Write implements relational.Database.
+func (s *Store) Write(ctx context.Context, operation string, do func(relational.Tx) error) error {
 	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
 }
 
@@ -69,19 +68,19 @@ type transaction struct {
 	writer int16
 }
 
-// Exec implements tables.Tx.
+// Exec implements relational.Tx.
 func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	tag, err := tx.Tx.Exec(ctx, numbered(query), args...)
 	return tag.RowsAffected(), err
 }
 
-// Query implements tables.Tx.
-func (tx transaction) Query(ctx context.Context, row func(tables.Row) error, query string, args ...any) error {
+// Query implements relational.Tx.
+func (tx transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
 	rows, err := tx.Tx.Query(ctx, numbered(query), args...)
 	return eachRow(rows, err, row)
 }
 
-// Insert implements tables.Tx. One statement takes all rows, as arrays.
+// Insert implements relational.Tx. One statement takes all rows, as arrays.
 func (tx transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
 	arrays, parameters := make([]any, len(rows[0])), make([]string, len(rows[0]))
 	for i := range arrays {
@@ -98,8 +97,8 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
 	case string:
 		return typed[string](rows, i), "text"
-	case tables.ExecutionID:
-		return typed[tables.ExecutionID](rows, i), "text"
+	case relational.ExecutionID:
+		return typed[relational.ExecutionID](rows, i), "text"
 	case int64:
 		return typed[int64](rows, i), "bigint"
 	case []byte:
@@ -108,8 +107,8 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 		return typed[time.Time](rows, i), "timestamptz"
 	case *time.Time:
 		return typed[*time.Time](rows, i), "timestamptz"
-	case tables.Never:
-		return column(typed[tables.Never](rows, i), func(at tables.Never) *time.Time { return optional(time.Time(at)) }), "timestamptz"
+	case relational.Never:
+		return column(typed[relational.Never](rows, i), func(at relational.Never) *time.Time { return optional(time.Time(at)) }), "timestamptz"
 	}
 	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i])) // tests insert into every table
 }
@@ -118,13 +117,7 @@ func typed[V any](rows [][]any, i int) []V {
 	return column(rows, func(row []any) V { return row[i].(V) }) //nolint:errcheck,forcetypeassert // every row of a table has the same types
 }
 
-// InsertRecords implements tables.Tx.
-func (tx transaction) InsertRecords(ctx context.Context, records []store.Record) error {
-	_, err := insertNew(ctx, tx.Tx, records)
-	return err
-}
-
-// AddMinutes implements tables.Tx. It adds to this executor's own rows.
+// AddMinutes implements relational.Tx. It adds to this executor's own rows.
 func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	if len(counts) == 0 {
 		return nil
@@ -138,8 +131,8 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 	return err
 }
 
-// Lock implements tables.Tx. It is an advisory lock.
-func (tx transaction) Lock(ctx context.Context, lock tables.Lock, alone bool) error {
+// Lock implements relational.Tx. It is an advisory lock.
+func (tx transaction) Lock(ctx context.Context, lock relational.Lock, alone bool) error {
 	query := `SELECT pg_advisory_xact_lock_shared($1)`
 	if alone {
 		query = `SELECT pg_advisory_xact_lock($1)`
@@ -148,8 +141,8 @@ func (tx transaction) Lock(ctx context.Context, lock tables.Lock, alone bool) er
 	return err
 }
 
-// Snapshot implements tables.Database.
-func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.Snapshot) error) error {
+// Snapshot implements relational.Database.
+func (s *Store) Snapshot(ctx context.Context, operation string, do func(relational.Snapshot) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '2min'`); err != nil {
@@ -162,9 +155,9 @@ func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.S
 
 type snapshot struct{ pgx.Tx }
 
-// Pages implements tables.Snapshot, through a cursor: nothing is under way on the connection while page works, however long
+// Pages implements relational.Snapshot, through a cursor: nothing is under way on the connection while page works, however long
 // that takes.
-func (tx snapshot) Pages(ctx context.Context, row func(tables.Row) error, page func() error, query string) error {
+func (tx snapshot) Pages(ctx context.Context, row func(relational.Row) error, page func() error, query string) error {
 	const fetched = 500
 	if _, err := tx.Exec(ctx, `DECLARE backup NO SCROLL CURSOR FOR `+query); err != nil {
 		return err
@@ -185,7 +178,7 @@ func (tx snapshot) Pages(ctx context.Context, row func(tables.Row) error, page f
 	}
 }
 
-// Records implements tables.Snapshot.
+// Records implements relational.Snapshot.
 func (tx snapshot) Records(ctx context.Context, parts *store.Parts) error {
-	return tables.Pages(ctx, tx, scan, parts.AddRecord, selectRecords+`ORDER BY accepted_at, id`)
+	return relational.Pages(ctx, tx, scan, parts.AddRecord, selectRecords+`ORDER BY accepted_at, id`)
 }

@@ -1,4 +1,4 @@
-package tables
+package relational
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func valueOf(pointer any) any {
 	case field:
 		return p.value()
 	}
-	panic(fmt.Sprintf("tables: a field of the type %T", pointer)) // every table is inserted into by tests
+	panic(fmt.Sprintf("relational: a field of the type %T", pointer)) // every table is inserted into by tests
 }
 
 // moment is a time. It is read as any database has it: as a time, or as microseconds since 1970.

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/executor/internal/store/tables"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// What package tables is lent.
-
-var dialect = tables.Dialect{
+// dialect is what package relational has to know of this database.
+var dialect = relational.Dialect{
 	Name:       `sqlite`,
 	Execution:  `id`,
 	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed: see statusCode
@@ -21,7 +20,7 @@ var dialect = tables.Dialect{
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent FROM refusals WHERE %s GROUP BY workflow_id, code`,
 }
 
-// words are SQLite's for what tables says in PostgreSQL's.
+// words are SQLite's for what package relational says in PostgreSQL's.
 var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`)
 
 // stored are arguments as SQLite keeps them: times are microseconds since 1970, and lists are JSON arrays, as SQLite has no
@@ -36,12 +35,12 @@ func stored(args []any) []any {
 			if v != nil {
 				values[i] = v.UnixMicro()
 			}
-		case tables.Never:
+		case relational.Never:
 			values[i] = int64(0)
 			if at := time.Time(v); !at.IsZero() {
 				values[i] = at.UnixMicro()
 			}
-		case tables.ExecutionID:
+		case relational.ExecutionID:
 			values[i] = store.IDKey(string(v))
 		case []string:
 			array, err := json.Marshal(v)
@@ -56,13 +55,13 @@ func stored(args []any) []any {
 	return values
 }
 
-// Read implements tables.Database.
-func (s *Store) Read(ctx context.Context, operation string, row func(tables.Row) error, query string, args ...any) error {
+// Read implements relational.Database.
+func (s *Store) Read(ctx context.Context, operation string, row func(relational.Row) error, query string, args ...any) error {
 	return s.read(ctx, operation, row, words.Replace(query), args...)
 }
 
-// Write implements tables.Database.
-func (s *Store) Write(ctx context.Context, operation string, do func(tables.Tx) error) error {
+// Write implements relational.Database.
+func (s *Store) Write(ctx context.Context, operation string, do func(relational.Tx) error) error {
 	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
 }
 
@@ -71,9 +70,10 @@ type transaction struct {
 	*sql.Tx
 
 	known *lookup
+	seqs  map[string]int64 // the rows of the records that Standing has returned
 }
 
-// Exec implements tables.Tx.
+// Exec implements relational.Tx.
 func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	result, err := tx.ExecContext(ctx, words.Replace(query), stored(args)...)
 	if err != nil {
@@ -82,34 +82,28 @@ func (tx transaction) Exec(ctx context.Context, query string, args ...any) (chan
 	return result.RowsAffected()
 }
 
-// Query implements tables.Tx.
-func (tx transaction) Query(ctx context.Context, row func(tables.Row) error, query string, args ...any) error {
+// Query implements relational.Tx.
+func (tx transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
 	return eachRow(ctx, tx, row, words.Replace(query), stored(args)...)
 }
 
-// Insert implements tables.Tx.
+// Insert implements relational.Tx.
 func (tx transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
 	return each(ctx, tx.Tx, words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, stored)
 }
 
-// InsertRecords implements tables.Tx.
-func (tx transaction) InsertRecords(ctx context.Context, records []store.Record) error {
-	_, err := insertRecords(ctx, tx.Tx, tx.known, records)
-	return err
-}
-
-// AddMinutes implements tables.Tx.
+// AddMinutes implements relational.Tx.
 func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	return each(ctx, tx.Tx, `INSERT INTO minutes (minute, kind, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n`, counts,
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
-// Lock implements tables.Tx. Transactions that write come one after the other.
-func (tx transaction) Lock(context.Context, tables.Lock, bool) error { return nil }
+// Lock implements relational.Tx. Transactions that write come one after the other.
+func (tx transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
 
-// Snapshot implements tables.Database. A transaction that reads sees the database as it was at its first query, and disturbs
+// Snapshot implements relational.Database. A transaction that reads sees the database as it was at its first query, and disturbs
 // nobody: who writes meanwhile writes to the WAL.
-func (s *Store) Snapshot(ctx context.Context, operation string, do func(tables.Snapshot) error) error {
+func (s *Store) Snapshot(ctx context.Context, operation string, do func(relational.Snapshot) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began := time.Now()
@@ -126,11 +120,11 @@ type snapshot struct {
 	tx    *sql.Tx
 }
 
-// Pages implements tables.Snapshot.
-func (s snapshot) Pages(ctx context.Context, row func(tables.Row) error, page func() error, query string) error {
+// Pages implements relational.Snapshot.
+func (s snapshot) Pages(ctx context.Context, row func(relational.Row) error, page func() error, query string) error {
 	const atOnce = 200
 	rows := 0
-	if err := eachRow(ctx, s.tx, func(found tables.Row) error {
+	if err := eachRow(ctx, s.tx, func(found relational.Row) error {
 		if err := row(found); err != nil {
 			return err
 		}
@@ -144,11 +138,11 @@ func (s snapshot) Pages(ctx context.Context, row func(tables.Row) error, page fu
 	return page()
 }
 
-// Records implements tables.Snapshot.
+// Records implements relational.Snapshot.
 func (s snapshot) Records(ctx context.Context, parts *store.Parts) error {
 	var records []store.Record
 	var origins []int64
-	return s.Pages(ctx, func(row tables.Row) error {
+	return s.Pages(ctx, func(row relational.Row) error {
 		r, origin, err := scan(row)
 		records, origins = append(records, r), append(origins, origin)
 		return err

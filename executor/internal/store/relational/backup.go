@@ -1,4 +1,4 @@
-package tables
+package relational
 
 import (
 	"context"
@@ -99,7 +99,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 func (s *Store) Restore(ctx context.Context, part store.Part) error {
 	part = part.Storable()
 	return s.db.Write(ctx, "restore", func(tx Tx) error {
-		if err := tx.InsertRecords(ctx, part.Records); err != nil {
+		if _, err := tx.InsertNew(ctx, part.Records); err != nil {
 			return err
 		}
 		for _, table := range s.kept() {

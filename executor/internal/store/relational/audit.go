@@ -1,4 +1,4 @@
-package tables
+package relational
 
 import (
 	"context"
@@ -18,14 +18,9 @@ var audit = table[store.AuditEntry]{
 	part:     func(p *store.Part) *[]store.AuditEntry { return &p.Audit },
 }
 
-// AddAudit keeps entries in a transaction.
-func AddAudit(ctx context.Context, tx Tx, entries []store.AuditEntry) error {
-	return audit.insert(ctx, tx, entries)
-}
-
 // AddAudit implements store.Store.
 func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error {
-	return s.db.Write(ctx, "add audit", func(tx Tx) error { return AddAudit(ctx, tx, entries) })
+	return s.db.Write(ctx, "add audit", func(tx Tx) error { return audit.insert(ctx, tx, entries) })
 }
 
 // ListAudit implements store.Store.

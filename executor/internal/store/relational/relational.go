@@ -1,10 +1,8 @@
-// Package tables keeps what has a table of the same form in every database: the audit, refusals and other counts, reports,
-// uses of tokens, senders, unreadable messages, and progress that came before its execution. A driver embeds Store, lends
-// it transactions, and keeps the records of executions itself.
+// Package relational is the part of a store that is the same in every relational database: what a transaction does, in which
+// order, and all tables but that of executions. A driver embeds Store and lends it transactions.
 //
-// Statements are written once, in PostgreSQL's words and with a ? for each value. A driver translates what its database
-// says in other words.
-package tables
+// Statements are PostgreSQL's, with a ? for each value. A driver translates what its database says in other words.
+package relational
 
 import (
 	"context"
@@ -38,13 +36,34 @@ type Tx interface {
 	// Insert inserts rows of values, in order. into names the table and its columns, conflict is the clause ON CONFLICT. A
 	// value is a string, an int64, a []byte, a time.Time, a *time.Time (nil: NULL), a Never or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
-	// InsertRecords inserts those records whose IDs are not there yet.
-	InsertRecords(ctx context.Context, records []store.Record) error
 	// AddMinutes adds to the counts by the minute.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
 	// Lock takes a lock until the end of the transaction, alone or shared. It does nothing where transactions that
 	// write come one after the other.
 	Lock(ctx context.Context, lock Lock, alone bool) error
+
+	Executions
+}
+
+// Executions is what a transaction does with the records of executions. Values are as they are stored.
+type Executions interface {
+	// LockEarly takes the lock Early, and says whether steps of executions that are not recorded may be kept.
+	LockEarly(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
+	// HasEarly says whether any progress is kept of executions that are not recorded; true if that is not known.
+	HasEarly(ctx context.Context) (bool, error)
+	// InsertNew inserts records whose IDs are not there yet, and returns them; of two of one ID the first. Those that are
+	// there follow their messages, as Batch.New promises.
+	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
+	// Standing locks records, and returns how they stand, by ID.
+	Standing(ctx context.Context, ids []string) (map[string]store.Standing, error)
+	// Move moves records on that Standing has returned.
+	Move(ctx context.Context, moves []store.Move) error
+	// EndLost, MarkRequeued and Dismiss do what store.Store's do with the records and messages.
+	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error)
+	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
+	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error)
+	// PruneRecords deletes at most limit records accepted before a time, the oldest first, and their duplicate counts.
+	PruneRecords(ctx context.Context, before time.Time, limit int) (pruned int64, err error)
 }
 
 // Snapshot reads the database as it was at one moment.
@@ -81,7 +100,7 @@ const (
 	Early Lock = 7_303_014_917_202
 )
 
-// Store implements the methods of store.Store that concern these tables.
+// Store implements most of store.Store. The rest, reading executions, is the driver's.
 type Store struct {
 	db       Database
 	dialect  Dialect
@@ -119,18 +138,26 @@ func Collect[T any](ctx context.Context, db Database, operation string, scan fun
 	return found, nil
 }
 
-// prune runs one transaction that deletes, and returns how many rows that were.
-func (s *Store) prune(ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error)) (pruned int, err error) {
-	err = s.db.Write(ctx, operation, func(tx Tx) error {
-		if err := tx.Lock(ctx, lock, true); err != nil {
-			return err
-		}
-		n, err := do(tx)
-		pruned = int(n)
+// write runs one transaction, and returns what it returns, once that is committed.
+func write[T any](ctx context.Context, s *Store, operation string, do func(Tx) (T, error)) (result T, err error) {
+	err = s.db.Write(ctx, operation, func(tx Tx) (err error) {
+		result, err = do(tx)
 		return err
 	})
 	if err != nil {
-		return 0, err
+		var none T
+		return none, err
 	}
-	return pruned, nil
+	return result, nil
+}
+
+// prune runs one transaction that deletes, and returns how many rows that were.
+func (s *Store) prune(ctx context.Context, operation string, lock Lock, do func(Tx) (int64, error)) (int, error) {
+	pruned, err := write(ctx, s, operation, func(tx Tx) (int64, error) {
+		if err := tx.Lock(ctx, lock, true); err != nil {
+			return 0, err
+		}
+		return do(tx)
+	})
+	return int(pruned), err
 }

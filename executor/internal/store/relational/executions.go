@@ -1,0 +1,117 @@
+package relational
+
+import (
+	"context"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// Apply implements store.Store.
+func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit) == 0 {
+		return store.Applied{}, nil
+	}
+	batch = batch.Storable()
+	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) { return apply(ctx, tx, batch) })
+}
+
+// apply takes locks in the order that package postgres documents.
+func apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied, err error) {
+	mayKeep, err := tx.LockEarly(ctx, batch)
+	if err != nil {
+		return applied, err
+	}
+	inserted, err := tx.InsertNew(ctx, batch.New)
+	if err != nil {
+		return applied, err
+	}
+	kept, err := takeEarly(ctx, tx, batch.New)
+	if err != nil {
+		return applied, err
+	}
+	if err := putAside(ctx, tx, batch); err != nil {
+		return applied, err
+	}
+	steps := store.Steps(kept, batch.Progress)
+	var moves []store.Move
+	if len(steps) > 0 {
+		standing, err := tx.Standing(ctx, store.StepIDs(steps))
+		if err != nil {
+			return applied, err
+		}
+		moves, applied.Unknown, applied.Foreign = store.Advance(standing, steps)
+	}
+	if len(moves) > 0 {
+		if err := tx.Move(ctx, moves); err != nil {
+			return applied, err
+		}
+	}
+	applied.Changed = store.Changed(inserted, moves)
+	if mayKeep && len(applied.Unknown) > 0 {
+		if applied.Dropped, err = keepEarly(ctx, tx, batch.Progress, applied.Unknown); err != nil {
+			return applied, err
+		}
+	}
+	if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
+		return applied, err
+	}
+	// Last: the rows of busy tokens are what executors wait for each other on.
+	return applied, tokenUses.insert(ctx, tx, store.TokenUses(inserted))
+}
+
+// EndLost implements store.Store.
+func (s *Store) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	return write(ctx, s, "end lost", func(tx Tx) ([]string, error) { return tx.EndLost(ctx, lost, store.Time(at), store.Text(reason)) })
+}
+
+// MarkRequeued implements store.Store.
+func (s *Store) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+	if len(requeued) == 0 {
+		return nil, nil
+	}
+	return write(ctx, s, "mark requeued", func(tx Tx) ([]string, error) { return tx.MarkRequeued(ctx, requeued) })
+}
+
+// Dismiss implements store.Store.
+func (s *Store) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, entry func(id string, message store.MessageKey) store.AuditEntry) (dismissed []string, of []store.MessageKey, err error) {
+	if len(ids)+len(messages) == 0 {
+		return nil, nil, nil
+	}
+	err = s.db.Write(ctx, "dismiss", func(tx Tx) (err error) {
+		if dismissed, of, err = tx.Dismiss(ctx, ids, messages, store.Time(at)); err != nil {
+			return err
+		}
+		return audit.insert(ctx, tx, store.DismissedEntries(dismissed, of, entry))
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return dismissed, of, nil
+}
+
+// Prune implements store.Store.
+func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
+	before = store.Bound(before)
+	return s.prune(ctx, "prune", Pruning, func(tx Tx) (pruned int64, err error) {
+		if limit > 0 {
+			if pruned, err = tx.PruneRecords(ctx, before, limit); err != nil {
+				return 0, err
+			}
+		}
+		for _, query := range []string{
+			// Of a record that never came. One with a record goes with it, however old the count is.
+			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = duplicate_counts.` + s.dialect.Execution + `)`,
+			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
+			`DELETE FROM unreadable WHERE at < ?`,
+		} {
+			if _, err := tx.Exec(ctx, query, before); err != nil {
+				return 0, err
+			}
+		}
+		return pruned, nil
+	})
+}
