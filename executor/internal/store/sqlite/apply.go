@@ -11,12 +11,12 @@ import (
 )
 
 // LockEarly implements relational.Tx. Transactions that write come one after the other, so no step and no record is missed.
-func (tx transaction) LockEarly(context.Context, store.Batch) (mayKeep bool, err error) {
+func (tx *transaction) LockEarly(context.Context, store.Batch) (mayKeep bool, err error) {
 	return true, nil
 }
 
 // HasEarly implements relational.Tx. There is hardly ever any.
-func (tx transaction) HasEarly(ctx context.Context) (some bool, err error) {
+func (tx *transaction) HasEarly(ctx context.Context) (some bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&some)
 	return some, err
 }
@@ -40,15 +40,17 @@ func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args 
 }
 
 // Standing implements relational.Tx.
-func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]store.Standing, error) {
+func (tx *transaction) Standing(ctx context.Context, ids []string) (map[string]store.Standing, error) {
 	standing := make(map[string]store.Standing, len(ids))
+	tx.seqs = make(map[string]int64, len(ids))
+	var (
+		seq, status int64
+		key         []byte
+		at          store.Standing
+	)
+	columns := []any{&seq, &key, &status, &at.Queue, &at.WorkflowID}
 	err := eachRow(ctx, tx, func(row relational.Row) error {
-		var (
-			seq, status int64
-			key         []byte
-			at          store.Standing
-		)
-		if err := row.Scan(&seq, &key, &status, &at.Queue, &at.WorkflowID); err != nil {
+		if err := row.Scan(columns...); err != nil {
 			return err
 		}
 		id := store.IDOf(key)

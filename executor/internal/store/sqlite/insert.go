@@ -35,7 +35,7 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 }
 
 // Move implements relational.Tx.
-func (tx transaction) Move(ctx context.Context, moves []store.Move) error {
+func (tx *transaction) Move(ctx context.Context, moves []store.Move) error {
 	const width = 6
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
@@ -114,7 +114,7 @@ func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []sto
 }
 
 // InsertNew implements relational.Tx.
-func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error) {
+func (tx *transaction) InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -140,7 +140,7 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 }
 
 // insertedOf are those records that came after a row; of two of one ID the first.
-func insertedOf(ctx context.Context, tx transaction, records []store.Record, last int64) (inserted []store.Record, err error) {
+func insertedOf(ctx context.Context, tx *transaction, records []store.Record, last int64) (inserted []store.Record, err error) {
 	fresh := make(map[string]bool)
 	if err := eachRow(ctx, tx, func(row relational.Row) error {
 		var id []byte

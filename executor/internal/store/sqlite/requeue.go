@@ -27,7 +27,7 @@ const (
 )
 
 // EndLost implements relational.Tx.
-func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
+func (tx *transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
 	done, err := changed(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
 		return []any{at.UnixMicro(), reason, store.IDKey(l.ID), store.Sequence(l.StreamSequence)}
 	})
@@ -38,7 +38,7 @@ func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Ti
 }
 
 // MarkRequeued implements relational.Tx.
-func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
+func (tx *transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
 	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any { return []any{store.Text(r.As), store.IDKey(r.ID)} })
 	for _, r := range done {
 		marked = append(marked, r.ID)
@@ -47,7 +47,7 @@ func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue
 }
 
 // Dismiss implements relational.Tx.
-func (tx transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
+func (tx *transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
 	dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any { return []any{at.UnixMicro(), store.IDKey(id)} })
 	if err != nil {
 		return nil, nil, err

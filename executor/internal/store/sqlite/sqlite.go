@@ -119,11 +119,11 @@ func (s *Store) Close() error {
 }
 
 // write runs one transaction that changes something.
-func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
+func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began, known := time.Now(), s.origins.begin()
-	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(transaction{tx, known, map[string]int64{}}) })
+	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(&transaction{Tx: tx, known: known}) })
 	if err == nil {
 		known.commit()
 	}

@@ -23,36 +23,41 @@ var dialect = relational.Dialect{
 // words are SQLite's for what package relational says in PostgreSQL's.
 var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`)
 
-// stored are arguments as SQLite keeps them: times are microseconds since 1970, and lists are JSON arrays, as SQLite has no
-// array parameters.
+// stored are arguments as SQLite keeps them.
 func stored(args []any) []any {
 	values := make([]any, len(args))
 	for i, arg := range args {
-		switch v := arg.(type) {
-		case time.Time:
-			values[i] = v.UnixMicro()
-		case *time.Time:
-			if v != nil {
-				values[i] = v.UnixMicro()
-			}
-		case relational.Never:
-			values[i] = int64(0)
-			if at := time.Time(v); !at.IsZero() {
-				values[i] = at.UnixMicro()
-			}
-		case relational.ExecutionID:
-			values[i] = store.IDKey(string(v))
-		case []string:
-			array, err := json.Marshal(v)
-			if err != nil {
-				panic(err) // strings always marshal
-			}
-			values[i] = string(array)
-		default:
-			values[i] = arg
-		}
+		values[i] = storedValue(arg)
 	}
 	return values
+}
+
+// storedValue is a value as SQLite keeps it: times are microseconds since 1970, and lists are JSON arrays, as SQLite has no
+// array parameters.
+func storedValue(value any) any {
+	switch v := value.(type) {
+	case time.Time:
+		return v.UnixMicro()
+	case *time.Time:
+		if v == nil {
+			return nil
+		}
+		return v.UnixMicro()
+	case relational.Never:
+		if time.Time(v).IsZero() {
+			return int64(0)
+		}
+		return time.Time(v).UnixMicro()
+	case relational.ExecutionID:
+		return store.IDKey(string(v))
+	case []string:
+		array, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // strings always marshal
+		}
+		return string(array)
+	}
+	return value
 }
 
 // Read implements relational.Database.
@@ -62,7 +67,7 @@ func (s *Store) Read(ctx context.Context, operation string, row func(relational.
 
 // Write implements relational.Database.
 func (s *Store) Write(ctx context.Context, operation string, do func(relational.Tx) error) error {
-	return s.write(ctx, operation, func(tx transaction) error { return do(tx) })
+	return s.write(ctx, operation, func(tx *transaction) error { return do(tx) })
 }
 
 // transaction is one that writes.
@@ -74,7 +79,7 @@ type transaction struct {
 }
 
 // Exec implements relational.Tx.
-func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
+func (tx *transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	result, err := tx.ExecContext(ctx, words.Replace(query), stored(args)...)
 	if err != nil {
 		return 0, err
@@ -83,23 +88,28 @@ func (tx transaction) Exec(ctx context.Context, query string, args ...any) (chan
 }
 
 // Query implements relational.Tx.
-func (tx transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+func (tx *transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
 	return eachRow(ctx, tx, row, words.Replace(query), stored(args)...)
 }
 
 // Insert implements relational.Tx.
-func (tx transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
-	return each(ctx, tx.Tx, words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, stored)
+func (tx *transaction) Insert(ctx context.Context, into string, rows [][]any, conflict string) error {
+	return each(ctx, tx.Tx, words.Replace(`INSERT INTO `+into+` VALUES `+marks(len(rows[0]))+` `+conflict), rows, func(row []any) []any {
+		for i, value := range row {
+			row[i] = storedValue(value)
+		}
+		return row
+	})
 }
 
 // AddMinutes implements relational.Tx.
-func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
+func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	return each(ctx, tx.Tx, `INSERT INTO minutes (minute, kind, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n`, counts,
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
 // Lock implements relational.Tx. Transactions that write come one after the other.
-func (tx transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
+func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
 
 // Snapshot implements relational.Database. A transaction that reads sees the database as it was at its first query, and disturbs
 // nobody: who writes meanwhile writes to the WAL.
