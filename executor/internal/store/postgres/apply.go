@@ -19,7 +19,7 @@ const (
 
 	insertRecords = `INSERT INTO executions (` + columns + `) ` + unnestRecords + ` ON CONFLICT DO NOTHING RETURNING id`
 
-	// Who records shares the lock relational.Early; who keeps a step whose execution is not recorded has it alone.
+	// Takes the lock relational.Early: alone if a step has no record, else shared.
 	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::text[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`

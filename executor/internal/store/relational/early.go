@@ -12,7 +12,7 @@ var early = table[store.Early]{
 	name:    "early_progress",
 	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, kept_at",
 	fields: func(e *store.Early) []any {
-		keptAt := time.Now() // for who writes; who reads does not ask
+		keptAt := time.Now() // written; what is read is not used
 		return []any{&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At}, optional{moment{&e.StartedAt}}, &e.Error, &e.Output, moment{&keptAt}}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
@@ -64,7 +64,7 @@ func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown [
 
 // PruneEarly implements store.Store.
 func (s *Store) PruneEarly(ctx context.Context, before time.Time) (int, error) {
-	// Alone, as who keeps: two that delete rows in orders of their own wait in a circle.
+	// The lock is held alone, as for keeping: two transactions that delete rows in different orders can deadlock.
 	return s.prune(ctx, "prune early", Early, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.Bound(before))
 	})

@@ -70,8 +70,8 @@ type Executions interface {
 type Snapshot interface {
 	// Records adds all records, the oldest first.
 	Records(ctx context.Context, parts *store.Parts) error
-	// Pages hands on the rows that a query finds, and calls page after every few hundred of them and after the last. That
-	// may take as long as it takes.
+	// Pages hands on the rows that a query finds, and calls page after every few hundred of them and after the last. page
+	// may take as long as it needs.
 	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
@@ -92,11 +92,12 @@ type Dialect struct {
 type Lock int64
 
 const (
-	// Pruning is held alone by what prunes, so that two at once do not count the same rows; who adds counts shares it, so
-	// that the two need no common order on the rows.
+	// Pruning is held alone by a transaction that prunes, so that two of them do not count the same rows. Transactions that
+	// add counts share it, so that they and a prune need no common order on the rows.
 	Pruning Lock = 7_303_014_917_201
-	// Early is shared by all that record, and held alone by who keeps a step whose execution is not recorded, or prunes
-	// such. So either he sees the record, which is committed, or the one who records it sees the step.
+	// Early is shared by all transactions that record, and held alone by one that keeps steps whose execution is not
+	// recorded, or prunes them. So either that one sees the record, which is committed, or the one that records it sees the
+	// steps.
 	Early Lock = 7_303_014_917_202
 )
 
