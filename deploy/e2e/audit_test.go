@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 // auditOnce makes the changes with a database.
 func auditOnce(t *testing.T, database string) {
 	t.Helper()
-	const perActor, kills = 167, 5
+	const perActor, kills, perKill = 167, 5, 30
 	nats := natstest.Start(t)
 	start := func() (*process, string) {
 		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+nats.URL(), "--database-url="+database, "--admin-token="+adminToken)
@@ -64,12 +65,15 @@ func auditOnce(t *testing.T, database string) {
 		tokens, secrets = append(tokens, key.Secret), append(secrets, key.Secret)
 	}
 	killed, address := start()
-	var at sync.RWMutex // guards address
+	var (
+		at     sync.RWMutex // guards address
+		served atomic.Int64 // changes that the one that is killed, or one before it, confirmed
+	)
 	killing := make(chan struct{})
 	go func() {
 		defer close(killing)
 		for range kills {
-			<-time.After(500 * time.Millisecond)
+			reach(t, &served, served.Load()+perKill) // by progress: a slow machine would make many more changes meanwhile
 			killed.Kill()
 			p, where := start()
 			at.Lock()
@@ -100,6 +104,9 @@ func auditOnce(t *testing.T, database string) {
 				name := fmt.Sprintf("name %d of %d", n, actor)
 				_, err := apiclient.New(base, tokens[actor]).PutWorkflow(t.Context(), id, api.PutWorkflow{AccountID: "tests", Name: name, Triggers: []api.PutTrigger{{NodeID: "node"}}})
 				changes[actor] = append(changes[actor], change{name, err == nil})
+				if err == nil && n%2 == 1 {
+					served.Add(1)
+				}
 				if n%10 > 1 {
 					continue
 				}
@@ -189,6 +196,19 @@ func auditOnce(t *testing.T, database string) {
 	t.Logf("%d changes confirmed, %d not, %d reruns, %d entries in all", confirmed, unconfirmed, len(reruns), all)
 	if _, err := apiclient.New(steady, tokens[1]).Audit(t.Context(), apiclient.AuditFilter{}, apiclient.Page{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("an editor reads the audit: %v", err)
+	}
+}
+
+// reach waits until a count is that high.
+func reach(t *testing.T, count *atomic.Int64, want int64) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(3 * time.Minute); count.Load() < want; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Errorf("%d of %d changes were confirmed", count.Load(), want)
+			return
+		}
 	}
 }
 
