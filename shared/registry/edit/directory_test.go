@@ -2,6 +2,7 @@ package edit_test
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -36,6 +37,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 			if seen, _ := d.Workflow("first"); seen.Record.Active {
 				break
 			}
+			runtime.Gosched() // lets the other one run, where there are no more processors
 		}
 		if d.ActiveBesides("account", "second") != 1 {
 			t.Fatalf("activation %d is seen and not counted", n)
@@ -45,6 +47,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 			if seen, _ := d.Workflow("first"); !seen.Record.Active {
 				break
 			}
+			runtime.Gosched()
 		}
 	}
 }
@@ -65,6 +68,7 @@ func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 			case <-done:
 				return
 			default:
+				runtime.Gosched()
 			}
 		}
 	})
