@@ -55,11 +55,13 @@ build: ## build the programs into bin/
 # Four packages at once, and four tests of each, on two cores too: tests wait more than they compute. SQLite's library, which is
 # C in Go, is compiled without the race detector, with which it takes seven times as long. Nothing else is: of a package with
 # instances of generic types, the rest would see races that are none.
+# A process with the race detector in it waits a second before it ends, unless GORACE says otherwise.
 test: ## run every test, with the race detector where it is available
 	@race='-race -gcflags=modernc.org/sqlite/lib=-race=false'; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
 	cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
 	cores=$$((cores > 4 ? cores : 4)); \
+	export GORACE="$${GORACE-atexit_sleep_ms=0}"; \
 	set -x; go test $$race -p $$cores -parallel $$cores -shuffle=on -timeout 40m $(TESTFLAGS) $(PACKAGES)
 
 # Whole installations, browsers, databases and faults are left to "make test".
