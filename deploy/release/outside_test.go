@@ -2,12 +2,19 @@ package release_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
 
 	"github.com/hookstart/hookstart/deploy/release"
 	"github.com/hookstart/hookstart/shared/child/childtest"
@@ -42,8 +49,10 @@ func newOutside(t *testing.T, testdata string) *outside {
 		t.Fatal(err)
 	}
 	proxy := t.TempDir()
-	if err := release.Proxy(root, version, proxy); err != nil {
-		t.Fatal(err)
+	for _, name := range release.Modules {
+		if err := addToProxy(proxy, name, t.TempDir()); err != nil {
+			t.Fatalf("module %s: %v", name, err)
+		}
 	}
 	o := &outside{t: t, folder: t.TempDir()}
 	// A module cache of its own, so that ours leave nothing behind; without paths in what is
@@ -56,6 +65,59 @@ func newOutside(t *testing.T, testdata string) *outside {
 		t.Fatal(err)
 	}
 	return o
+}
+
+// addToProxy writes the release of a module into a folder as a module proxy has it: with GOPROXY=file://FOLDER the go
+// command finds the module there. scratch is an empty folder.
+func addToProxy(proxy, name, scratch string) error {
+	goMod, err := release.GoMod(root, name, version)
+	if err != nil {
+		return err
+	}
+	if err := copyModule(filepath.Join(root, name), scratch); err != nil {
+		return err
+	}
+	var archive bytes.Buffer
+	err = errors.Join(
+		os.WriteFile(filepath.Join(scratch, "go.mod"), goMod, 0o600),
+		zip.CreateFromDir(&archive, module.Version{Path: path.Join(release.Root, name), Version: version}, scratch))
+	if err != nil {
+		return err
+	}
+	at := filepath.Join(proxy, filepath.FromSlash(release.Root), filepath.FromSlash(name), "@v")
+	return errors.Join(
+		os.MkdirAll(at, 0o700),
+		os.WriteFile(filepath.Join(at, "list"), []byte(version+"\n"), 0o600),
+		os.WriteFile(filepath.Join(at, version+".info"), fmt.Appendf(nil, `{"Version": %q, "Time": "2000-01-01T00:00:00Z"}`, version), 0o600),
+		os.WriteFile(filepath.Join(at, version+".mod"), goMod, 0o600),
+		os.WriteFile(filepath.Join(at, version+".zip"), archive.Bytes(), 0o600))
+}
+
+// copyModule copies the files of a module, without the modules beneath it and without what npm has put there.
+func copyModule(from, to string) error {
+	return filepath.WalkDir(from, func(found string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, found)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if _, err := os.Stat(filepath.Join(found, "go.mod")); relative != "." && err == nil || entry.Name() == "node_modules" {
+				return fs.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, relative), 0o700)
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		content, err := os.ReadFile(found)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, relative), content, 0o600)
+	})
 }
 
 // run runs a go command and returns what it writes to stdout.

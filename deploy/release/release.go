@@ -5,18 +5,13 @@ package release
 
 import (
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/mod/modfile"
-	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
-	"golang.org/x/mod/zip"
 )
 
 // Root is the path that the paths of all modules begin with.
@@ -69,113 +64,6 @@ func GoMod(root, folder, version string) ([]byte, error) {
 }
 
 func ours(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/") }
-
-// Proxy writes the release into a folder as a module proxy has it: with GOPROXY=file://FOLDER the go
-// command finds our modules there.
-func Proxy(root, version, folder string) error {
-	for _, name := range Modules {
-		if err := proxyModule(root, name, version, folder); err != nil {
-			return fmt.Errorf("module %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func proxyModule(root, name, version, folder string) (err error) {
-	goMod, err := GoMod(root, name, version)
-	if err != nil {
-		return err
-	}
-	files, err := filesOf(root, name, goMod)
-	if err != nil {
-		return err
-	}
-	at := filepath.Join(folder, filepath.FromSlash(Root), filepath.FromSlash(name), "@v")
-	if err := os.MkdirAll(at, 0o755); err != nil { //nolint:gosec // nothing secret
-		return err
-	}
-	for file, content := range map[string]string{
-		"list":            version + "\n",
-		version + ".info": fmt.Sprintf(`{"Version": %q, "Time": "2000-01-01T00:00:00Z"}`, version),
-		version + ".mod":  string(goMod),
-	} {
-		if err := os.WriteFile(filepath.Join(at, file), []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	archive, err := os.Create(filepath.Join(at, version+".zip")) //nolint:gosec // the caller's folder
-	if err != nil {
-		return err
-	}
-	if err := zip.Create(archive, module.Version{Path: path.Join(Root, name), Version: version}, files); err != nil {
-		_ = archive.Close() // the first error counts
-		return err
-	}
-	return archive.Close()
-}
-
-// filesOf are the files of a module: those of its folder without the modules beneath it and without
-// what npm has put there.
-func filesOf(root, name string, goMod []byte) (files []zip.File, err error) {
-	base := filepath.Join(root, name)
-	err = filepath.WalkDir(base, func(found string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(base, found)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if _, err := os.Stat(filepath.Join(found, "go.mod")); relative != "." && err == nil || entry.Name() == "node_modules" {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !entry.Type().IsRegular() {
-			return nil
-		}
-		file := sourceFile{path: filepath.ToSlash(relative), from: found}
-		if file.path == "go.mod" {
-			file.content = goMod
-		}
-		files = append(files, file)
-		return nil
-	})
-	return files, err
-}
-
-// sourceFile is a file of a module.
-type sourceFile struct {
-	path    string // in the module
-	from    string // in the checkout
-	content []byte // in place of what is there; nil: that
-}
-
-func (f sourceFile) Path() string { return f.path }
-
-func (f sourceFile) Lstat() (os.FileInfo, error) {
-	info, err := os.Lstat(f.from)
-	if err == nil && f.content != nil {
-		info = replacedInfo{info, int64(len(f.content))}
-	}
-	return info, err
-}
-
-func (f sourceFile) Open() (io.ReadCloser, error) {
-	if f.content != nil {
-		return io.NopCloser(strings.NewReader(string(f.content))), nil
-	}
-	return os.Open(f.from)
-}
-
-// replacedInfo is that of a file with other content.
-type replacedInfo struct {
-	fs.FileInfo
-	size int64
-}
-
-func (i replacedInfo) Size() int64 { return i.size }
 
 // CheckChangelog says what is missing in CHANGELOG.md for a release: its section, with the date, and
 // something in it.
