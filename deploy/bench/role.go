@@ -61,19 +61,13 @@ func BeProgram() bool {
 		own(func(ctx context.Context) error { return runRunner(ctx, os.Args[1]) })
 	case roleIngress:
 		defer startProfile()()
-		var c ingress.Config
-		program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
+		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
 		defer startProfile()()
-		var c executor.Config
-		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
+		program.Main("executor", "", executor.Run)
 	case roleLocal:
 		defer startProfile()()
-		var c local.Config
-		program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
-			c.Out = os.Stdout
-			return local.Run(ctx, c)
-		})
+		program.Main("hookstart-local", "", local.Run)
 	default:
 		return false
 	}

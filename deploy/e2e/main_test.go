@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"testing"
 
@@ -30,21 +29,9 @@ func (m withPrograms) Run() int {
 // program. So real processes are tested, with the race detector in them.
 func TestMain(m *testing.M) {
 	testscript.Main(withPrograms{m}, map[string]func(){
-		"hookstart-local": func() {
-			var c local.Config
-			program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
-				c.Out = os.Stdout
-				return local.Run(ctx, c)
-			})
-		},
-		"test-runner": beRunner,
-		"ingress": func() {
-			var c ingress.Config
-			program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
-		},
-		"executor": func() {
-			var c executor.Config
-			program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
-		},
+		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
+		"test-runner":     beRunner,
+		"ingress":         func() { program.Main("ingress", "", ingress.Run) },
+		"executor":        func() { program.Main("executor", "", executor.Run) },
 	})
 }

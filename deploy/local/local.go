@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -71,7 +72,7 @@ type Config struct {
 	SyncAlways       bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
 	LogLevel         string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
-	// Out gets the text for people that says what was started. Required.
+	// Out gets the text for people that says what was started. nil: stdout.
 	Out io.Writer `kong:"-"`
 	// Log replaces the program's own log.
 	Log *logrus.Logger `kong:"-"`
@@ -95,6 +96,9 @@ type Started struct {
 // Run runs everything until the context ends. Its errors are for people: one line that
 // says what to do.
 func Run(ctx context.Context, c Config) error {
+	if c.Out == nil {
+		c.Out = os.Stdout
+	}
 	log := c.Log
 	if log == nil {
 		var err error

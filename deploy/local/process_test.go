@@ -27,11 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Args[0] != role {
 		os.Exit(m.Run())
 	}
-	var c local.Config
-	program.Main(role, "", &c, func(ctx context.Context) error {
-		c.Out = os.Stdout
-		return local.Run(ctx, c)
-	})
+	program.Main(role, "", local.Run)
 }
 
 // launch starts hookstart-local with these flags alone, on ports of its own choice.

@@ -36,7 +36,7 @@ type Config struct {
 	Verbose bool   `help:"Tell of each cut."`
 	Keep    bool   `help:"Keep the folder with the logs; else it stays only when something is wrong."`
 
-	// Out is where people read how it goes. Required.
+	// Out is where people read how it goes. nil: stdout.
 	Out io.Writer `kong:"-"`
 	// NoEnds does not wait until every execution has come to its end, which takes more than a
 	// minute in the control.
@@ -69,6 +69,9 @@ type Result struct {
 // Run cuts the power in both modes and prints a table. It is an error when something is
 // missing, and when nothing is missing from the control.
 func Run(ctx context.Context, c Config) (err error) {
+	if c.Out == nil {
+		c.Out = os.Stdout
+	}
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
 	}

@@ -30,11 +30,7 @@ func BeProgram() bool {
 	if os.Args[0] != roleLocal {
 		return false
 	}
-	var c local.Config
-	program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
-		c.Out = os.Stdout
-		return local.Run(ctx, c)
-	})
+	program.Main("hookstart-local", "", local.Run)
 	return true
 }
 

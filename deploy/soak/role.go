@@ -28,11 +28,9 @@ const (
 func BeProgram() bool {
 	switch os.Args[0] {
 	case roleIngress:
-		var c ingress.Config
-		program.Main("ingress", "", &c, func(ctx context.Context) error { return ingress.Run(ctx, c) })
+		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
-		var c executor.Config
-		program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
+		program.Main("executor", "", executor.Run)
 	case roleNode:
 		endWith(runNode(os.Args[1]))
 	case roleRunner:

@@ -29,7 +29,7 @@ type Config struct {
 	Verbose  bool          `help:"Tell each fault when it is over."`
 	Keep     bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
 
-	// Out is where people read how it goes, and the ledger. Required.
+	// Out is where people read how it goes, and the ledger. nil: stdout.
 	Out io.Writer `kong:"-"`
 }
 
@@ -53,6 +53,9 @@ func (c *Config) validate() error {
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
+	}
+	if c.Out == nil {
+		c.Out = os.Stdout
 	}
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret

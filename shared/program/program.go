@@ -20,11 +20,15 @@ import (
 // HOOKSTART_NATS_URL.
 const EnvPrefix = "HOOKSTART"
 
-// Main fills config, a pointer to a struct with kong's tags, from the command line
-// and the environment, and calls run with a context that ends at SIGINT or SIGTERM. It
-// exits with 0 when run returned nil, with 1 when it failed, with 2 when a flag is bad.
-func Main(name, description string, config any, run func(context.Context) error) {
-	parser, err := kong.New(config,
+// Main fills a C, a struct with kong's tags, from the command line and the environment, and calls
+// run with it and with a context that ends at SIGINT or SIGTERM. It exits with 0 when run returned
+// nil, with 1 when it failed, with 2 when a flag is bad. Every program has the flag --version.
+func Main[C any](name, description string, run func(context.Context, C) error) {
+	var flags struct {
+		Config C `embed:""`
+		Version
+	}
+	parser, err := kong.New(&flags,
 		kong.Name(name), kong.Description(description),
 		kong.DefaultEnvars(EnvPrefix), Files,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
@@ -40,7 +44,7 @@ func Main(name, description string, config any, run func(context.Context) error)
 	// A second signal ends the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	err = run(ctx)
+	err = run(ctx, flags.Config)
 	ops.Flush()
 	if err != nil {
 		fail(name, err, 1)
@@ -76,7 +80,7 @@ func fail(name string, err error, code int) {
 	os.Exit(code)
 }
 
-// Version is the flag that every program has. Embed it into its config.
+// Version is the flag that every program has.
 type Version struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }

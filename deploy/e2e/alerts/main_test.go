@@ -35,17 +35,8 @@ const adminToken = "the-admin-token-of-the-tests"
 // TestMain makes the programs: the test binary, started under a program's name, is that program.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"hookstart-local": func() {
-			var c local.Config
-			program.Main("hookstart-local", "", &c, func(ctx context.Context) error {
-				c.Out = os.Stdout
-				return local.Run(ctx, c)
-			})
-		},
-		"executor": func() {
-			var c executor.Config
-			program.Main("executor", "", &c, func(ctx context.Context) error { return executor.Run(ctx, c) })
-		},
+		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
+		"executor":        func() { program.Main("executor", "", executor.Run) },
 		"stuck-runner": func() {
 			if err := runStuck(os.Args[1]); err != nil {
 				fmt.Fprintln(os.Stderr, err)

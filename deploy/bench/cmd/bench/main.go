@@ -13,7 +13,6 @@ func main() {
 	if bench.BeProgram() {
 		return
 	}
-	var c bench.Commands
-	program.Main("bench", "How fast hookstart is. Without a command: against the bare combination of its parts.", &c,
-		func(ctx context.Context) error { return c.Run(ctx, os.Stdout) })
+	program.Main("bench", "How fast hookstart is. Without a command: against the bare combination of its parts.",
+		func(ctx context.Context, c bench.Commands) error { return c.Run(ctx, os.Stdout) })
 }

@@ -5,9 +5,6 @@
 package main
 
 import (
-	"context"
-	"os"
-
 	"github.com/hookstart/hookstart/deploy/powercut"
 	"github.com/hookstart/hookstart/shared/program"
 )
@@ -16,10 +13,5 @@ func main() {
 	if powercut.BeProgram() {
 		return
 	}
-	var c powercut.Config
-	program.Main("powercut", "Cuts the power of hookstart-local under load, and prints what was lost.", &c,
-		func(ctx context.Context) error {
-			c.Out = os.Stdout
-			return powercut.Run(ctx, c)
-		})
+	program.Main("powercut", "Cuts the power of hookstart-local under load, and prints what was lost.", powercut.Run)
 }

@@ -3,9 +3,6 @@
 package main
 
 import (
-	"context"
-	"os"
-
 	"github.com/hookstart/hookstart/deploy/soak"
 	"github.com/hookstart/hookstart/shared/program"
 )
@@ -14,10 +11,5 @@ func main() {
 	if soak.BeProgram() {
 		return
 	}
-	var c soak.Config
-	program.Main("soak", "hookstart in the production shape, under load and faults; then a ledger.", &c,
-		func(ctx context.Context) error {
-			c.Out = os.Stdout
-			return soak.Run(ctx, c)
-		})
+	program.Main("soak", "hookstart in the production shape, under load and faults; then a ledger.", soak.Run)
 }
