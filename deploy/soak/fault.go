@@ -33,9 +33,12 @@ const longestQueue = 200
 type fault struct {
 	kind   string
 	slots  []string // what else must not be at fault meanwhile
-	inject func(ctx context.Context, lasts time.Duration) error
+	inject injection
 	lasts  time.Duration
 }
+
+// injection lets a fault happen, for that long.
+type injection func(ctx context.Context, lasts time.Duration) error
 
 // incident is a fault that happened. It ended when the cause was gone; recovery takes
 // longer.
@@ -73,7 +76,7 @@ func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, see
 // of the three must be there.
 func (f *faults) deck() []fault {
 	var all []fault
-	add := func(kind string, slots []string, shortest, longest time.Duration, inject func(context.Context, time.Duration) error) {
+	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
 		if !strings.Contains(kind, f.only) {
 			return
 		}
@@ -84,14 +87,14 @@ func (f *faults) deck() []fault {
 	for _, s := range f.installation.services() {
 		kind, _, _ := strings.Cut(s.name, "-")
 		rolled[kind] = append(rolled[kind], s.name)
-		add("kill "+kind, []string{s.name}, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, s.process, s.kill, lasts) })
-		add("pause "+kind, []string{s.name}, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, s.process, lasts) })
+		add("kill "+kind, []string{s.name}, 0, longestDown, down(s.process, s.kill))
+		add("pause "+kind, []string{s.name}, shortestHang, longestHang, hang(s.process))
 	}
-	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second, func(ctx context.Context, _ time.Duration) error { return roll(ctx, f.installation.ingresses) })
-	add("rolling restart of executors", rolled["executor"], 0, time.Second, func(ctx context.Context, _ time.Duration) error { return roll(ctx, f.installation.executors) })
+	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second, roll(f.installation.ingresses))
+	add("rolling restart of executors", rolled["executor"], 0, time.Second, roll(f.installation.executors))
 	for _, r := range f.installation.runners {
-		add("kill runner", []string{r.name}, 0, longestDown, func(ctx context.Context, lasts time.Duration) error { return down(ctx, r.process, r.kill, lasts) })
-		add("pause runner", []string{r.name}, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, r.process, lasts) })
+		add("kill runner", []string{r.name}, 0, longestDown, down(r.process, r.kill))
+		add("pause runner", []string{r.name}, shortestHang, longestHang, hang(r.process))
 	}
 	f.addWays(add)
 	f.addDatabase(add)
@@ -100,9 +103,7 @@ func (f *faults) deck() []fault {
 	slot := []string{"nodes"}
 	nodes := f.installation.nodes
 	for n, p := range nodes {
-		add("kill node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error {
-			return down(ctx, p.process, p.kill, lasts)
-		})
+		add("kill node", slot, 0, longestDown, down(p.process, p.kill))
 		if p.disk != nil {
 			room := f.random.Uint64N(64 << 10)
 			add("full disk of node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
@@ -113,44 +114,32 @@ func (f *faults) deck() []fault {
 		if f.random.IntN(2) == 0 {
 			links = f.installation.between(n, (n+1)%len(nodes))
 		}
-		add("cut between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
-			return apart(ctx, links, (*link.Link).Cut, lasts)
-		})
+		add("cut between nodes", slot, shortestHang, longestHang, apart(links, (*link.Link).Cut))
 		if n == f.random.IntN(len(nodes)) {
 			continue // fewer of these, since they take longest
 		}
-		add("pause node", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error { return hang(ctx, p.process, lasts) })
-		add("silence between nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
-			return apart(ctx, links, (*link.Link).Silence, lasts)
-		})
+		add("pause node", slot, shortestHang, longestHang, hang(p.process))
+		add("silence between nodes", slot, shortestHang, longestHang, apart(links, (*link.Link).Silence))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
-	add("stop node", slot, 0, longestDown, func(ctx context.Context, lasts time.Duration) error {
-		return down(ctx, last.process, last.terminate, lasts)
-	})
+	add("stop node", slot, 0, longestDown, down(last.process, last.terminate))
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all
 }
 
 // addFault adds a fault that lasts between shortest and longest.
-type addFault func(kind string, slots []string, shortest, longest time.Duration, inject func(context.Context, time.Duration) error)
+type addFault func(kind string, slots []string, shortest, longest time.Duration, inject injection)
 
 // addWays adds what can happen between the services and what they rely on.
 func (f *faults) addWays(add addFault) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
-		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
-			return apart(ctx, s.nats, (*link.Link).Silence, lasts)
-		})
+		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze, apart(s.nats, (*link.Link).Silence))
 		if s.database != nil {
-			add("silence between executor and database", slot, shortestHang, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
-				return apart(ctx, []*link.Link{s.database}, (*link.Link).Silence, lasts)
-			})
+			add("silence between executor and database", slot, shortestHang, longestFreeze, apart([]*link.Link{s.database}, (*link.Link).Silence))
 		} else if f.random.IntN(2) == 0 {
-			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
-				return apart(ctx, s.nats, (*link.Link).Cut, lasts)
-			})
+			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang, apart(s.nats, (*link.Link).Cut))
 		}
 	}
 }
@@ -313,45 +302,53 @@ func (f *faults) happened() []incident {
 }
 
 // down ends a process, waits, and starts it again.
-func down(ctx context.Context, p *process, end func(), lasts time.Duration) error {
-	end()
-	wait(ctx, lasts)
-	return p.start()
+func down(p *process, end func()) injection {
+	return func(ctx context.Context, lasts time.Duration) error {
+		end()
+		wait(ctx, lasts)
+		return p.start()
+	}
 }
 
 // hang freezes a process: its connections stay open, and nothing is answered.
-func hang(ctx context.Context, p *process, lasts time.Duration) error {
-	if err := p.signal(syscall.SIGSTOP); err != nil {
-		return err
+func hang(p *process) injection {
+	return func(ctx context.Context, lasts time.Duration) error {
+		if err := p.signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		wait(ctx, lasts)
+		return p.signal(syscall.SIGCONT)
 	}
-	wait(ctx, lasts)
-	return p.signal(syscall.SIGCONT)
 }
 
 // apart does something to links, and heals them.
-func apart(ctx context.Context, links []*link.Link, do func(*link.Link), lasts time.Duration) error {
-	for _, l := range links {
-		do(l)
+func apart(links []*link.Link, do func(*link.Link)) injection {
+	return func(ctx context.Context, lasts time.Duration) error {
+		for _, l := range links {
+			do(l)
+		}
+		wait(ctx, lasts)
+		for _, l := range links {
+			l.Heal()
+		}
+		return nil
 	}
-	wait(ctx, lasts)
-	for _, l := range links {
-		l.Heal()
-	}
-	return nil
 }
 
 // roll restarts services one after another in an orderly way, as an upgrade does.
-func roll(ctx context.Context, services []*service) error {
-	for _, s := range services {
-		s.terminate()
-		if err := s.start(); err != nil {
-			return err
+func roll(services []*service) injection {
+	return func(ctx context.Context, _ time.Duration) error {
+		for _, s := range services {
+			s.terminate()
+			if err := s.start(); err != nil {
+				return err
+			}
+			if err := s.awaitReady(ctx, recoverTimeout); err != nil {
+				return err
+			}
 		}
-		if err := s.awaitReady(ctx, recoverTimeout); err != nil {
-			return err
-		}
+		return nil
 	}
-	return nil
 }
 
 // wait returns early when the context ends.

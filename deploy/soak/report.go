@@ -51,22 +51,30 @@ func (r *report) write(out io.Writer) {
 	line("faults", len(r.incidents), list(byKind(r.incidents)))
 	line("ended", len(r.ended), "processes that ended by themselves or not well")
 	show(out, r.ended)
-	line("stood still", len(r.stood), "times that nothing was recorded though one executor was well")
-	show(out, r.stood)
-	line("untrue", len(r.untrue), "answers that a workflow is switched on or off, with which an ingress did not agree")
-	show(out, r.untrue)
-	line("strange", len(a.strange), "")
-	show(out, a.strange)
-	line("lost", len(a.lost), "acknowledged, and not in the stream")
-	show(out, a.lost)
-	line("unrecorded", len(a.unrecorded), "in the stream, and not recorded")
-	show(out, a.unrecorded)
-	line("put aside", len(r.aside), "starts that executors took for unreadable, recorded or not")
-	show(out, r.aside)
-	line("doubled", len(a.doubled), "")
-	show(out, a.doubled)
-	line("wrong", len(a.wrong), "not in the state that a runner reported")
-	show(out, a.wrong)
+	for _, v := range r.violations() {
+		line(v.name, len(v.lines), v.why)
+		show(out, v.lines)
+	}
+}
+
+// violation is one kind of broken promise, and each time that it was.
+type violation struct {
+	name, why string
+	lines     []string
+}
+
+// violations are those of the load; none of them may happen.
+func (r *report) violations() []violation {
+	return []violation{
+		{"stood still", "times that nothing was recorded though one executor was well", r.stood},
+		{"untrue", "answers that a workflow is switched on or off, with which an ingress did not agree", r.untrue},
+		{"strange", "", r.audit.strange},
+		{"lost", "acknowledged, and not in the stream", r.audit.lost},
+		{"unrecorded", "in the stream, and not recorded", r.audit.unrecorded},
+		{"put aside", "starts that executors took for unreadable, recorded or not", r.aside},
+		{"doubled", "", r.audit.doubled},
+		{"wrong", "not in the state that a runner reported", r.audit.wrong},
+	}
 }
 
 func (r *report) writeRestored(out io.Writer) {
@@ -77,22 +85,9 @@ func (r *report) writeRestored(out io.Writer) {
 // err says which promises are broken; nil: none.
 func (r *report) err() error {
 	var all []string
-	for _, one := range []struct {
-		name  string
-		lines []string
-	}{
-		{"lost", r.audit.lost},
-		{"unrecorded", r.audit.unrecorded},
-		{"put aside", r.aside},
-		{"doubled", r.audit.doubled},
-		{"wrong", r.audit.wrong},
-		{"strange", r.audit.strange},
-		{"stood still", r.stood},
-		{"untrue", r.untrue},
-		{"broken by the restored store", r.restored},
-	} {
-		if len(one.lines) > 0 {
-			all = append(all, fmt.Sprintf("%d %s", len(one.lines), one.name))
+	for _, v := range append(r.violations(), violation{"broken by the restored store", "", r.restored}) {
+		if len(v.lines) > 0 {
+			all = append(all, fmt.Sprintf("%d %s", len(v.lines), v.name))
 		}
 	}
 	if len(all) == 0 {
