@@ -63,26 +63,21 @@ type Change struct {
 func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (c Change, err error) {
 	c = Change{Revision: revision, At: at}
 	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")
-	switch {
+	kind, id, _ := strings.Cut(key, ".")
+	switch kind += "."; {
 	case key == PlansKey:
 		c.Plans, err = DecodePlans(data)
-	case strings.HasPrefix(key, AccountPrefix):
-		if deleted {
-			c.DeletedAccount = strings.TrimPrefix(key, AccountPrefix)
-			return c, nil
-		}
+	case kind == AccountPrefix && deleted:
+		c.DeletedAccount = id
+	case kind == AccountPrefix:
 		c.Account, err = DecodeAccount(data)
-	case strings.HasPrefix(key, WorkflowPrefix):
-		if deleted {
-			c.DeletedWorkflow = strings.TrimPrefix(key, WorkflowPrefix)
-			return c, nil
-		}
+	case kind == WorkflowPrefix && deleted:
+		c.DeletedWorkflow = id
+	case kind == WorkflowPrefix:
 		c.Workflow, err = DecodeWorkflow(data)
-	case strings.HasPrefix(key, APIKeyPrefix):
-		if deleted {
-			c.DeletedAPIKey = strings.TrimPrefix(key, APIKeyPrefix)
-			return c, nil
-		}
+	case kind == APIKeyPrefix && deleted:
+		c.DeletedAPIKey = id
+	case kind == APIKeyPrefix:
 		c.APIKey, err = DecodeKey(data)
 	default:
 		err = fmt.Errorf("no such kind of key: %.80q", key)

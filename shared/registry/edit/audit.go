@@ -87,11 +87,7 @@ func EncodeActor(a Actor) string { return encodeHeader(a) }
 
 // DecodeActor reads what EncodeActor has written.
 func DecodeActor(encoded string) (a Actor, err error) {
-	text, err := base64.StdEncoding.DecodeString(encoded)
-	if err == nil {
-		err = json.Unmarshal(text, &a)
-	}
-	if err != nil {
+	if err := decodeHeader(encoded, &a); err != nil {
 		return Actor{}, fmt.Errorf("an actor of the audit cannot be read: %w", err)
 	}
 	return a, nil
@@ -105,6 +101,14 @@ func encodeHeader(value any) string {
 	return base64.StdEncoding.EncodeToString(text)
 }
 
+func decodeHeader(encoded string, into any) error {
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
 // DecodeEntry reads the entry of a stored record. Some revisions have none: an intent, which another record carries out; the
 // secrets of a new node; and what a backup has restored.
 func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
@@ -112,11 +116,7 @@ func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 	if encoded == "" {
 		return e, false, nil
 	}
-	text, err := base64.StdEncoding.DecodeString(encoded)
-	if err == nil {
-		err = json.Unmarshal(text, &e)
-	}
-	if err != nil || e.ID == "" {
+	if err = decodeHeader(encoded, &e); err != nil || e.ID == "" {
 		return e, false, fmt.Errorf("an entry of the audit cannot be read: %w", err)
 	}
 	return e, true, nil

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tidwall/btree"
@@ -28,8 +29,8 @@ type records struct {
 	plans     Versioned[registry.Plans]
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
-	byAccount btree.Map[accountWorkflow, struct{}]
-	queues    map[string]int // how many workflows name each
+	byAccount btree.Map[string, struct{}] // by accountKey
+	queues    map[string]int              // how many workflows name each
 
 	keys       btree.Map[string, Versioned[*registry.Key]]
 	keysByHash map[[sha256.Size]byte]*registry.Key
@@ -53,12 +54,8 @@ type Versioned[T any] struct {
 	Revision uint64
 }
 
-// accountWorkflow orders workflows by account, then ID. Neither part holds a "/".
-type accountWorkflow string
-
-func accountKey(accountID, workflowID string) accountWorkflow {
-	return accountWorkflow(accountID + "/" + workflowID)
-}
+// accountKey orders workflows by account, then ID. Neither part holds a "/".
+func accountKey(accountID, workflowID string) string { return accountID + "/" + workflowID }
 
 // NewDirectory is an empty one. keys open senders' secrets; nil: there are none.
 func NewDirectory(keys *seal.Keys) *Directory {
@@ -164,10 +161,15 @@ func (d *Directory) used(accountID string) bool {
 func (d *Directory) Accounts(after string, limit int) []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var list []*registry.Account
-	d.current.accounts.Ascend(after, func(id string, a Versioned[*registry.Account]) bool {
+	return page(&d.current.accounts, after, limit)
+}
+
+// page lists at most limit records by ID, from the one after the given ID.
+func page[T any](records *btree.Map[string, Versioned[T]], after string, limit int) []T {
+	var list []T
+	records.Ascend(after, func(id string, v Versioned[T]) bool {
 		if id != after {
-			list = append(list, a.Record)
+			list = append(list, v.Record)
 		}
 		return len(list) < limit
 	})
@@ -179,26 +181,18 @@ func (d *Directory) Accounts(after string, limit int) []*registry.Account {
 func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Workflow {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var list []*registry.Workflow
 	if accountID == "" {
-		d.current.workflows.Ascend(after, func(id string, w Versioned[*registry.Workflow]) bool {
-			if id != after {
-				list = append(list, w.Record)
-			}
-			return len(list) < limit
-		})
-		return list
+		return page(&d.current.workflows, after, limit)
 	}
-	from := accountKey(accountID, after)
-	d.current.byAccount.Ascend(from, func(key accountWorkflow, _ struct{}) bool {
-		prefix := accountKey(accountID, "")
-		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
+	var list []*registry.Workflow
+	prefix, from := accountKey(accountID, ""), accountKey(accountID, after)
+	d.current.byAccount.Ascend(from, func(key string, _ struct{}) bool {
+		id, is := strings.CutPrefix(key, prefix)
+		if !is {
 			return false
 		}
-		if key != from {
-			if w, found := d.current.workflows.Get(string(key[len(prefix):])); found {
-				list = append(list, w.Record)
-			}
+		if w, found := d.current.workflows.Get(id); found && key != from {
+			list = append(list, w.Record)
 		}
 		return len(list) < limit
 	})

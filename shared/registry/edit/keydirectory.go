@@ -37,14 +37,7 @@ func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 func (d *Directory) Keys(after string, limit int) []*registry.Key {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var list []*registry.Key
-	d.current.keys.Ascend(after, func(id string, k Versioned[*registry.Key]) bool {
-		if id != after {
-			list = append(list, k.Record)
-		}
-		return len(list) < limit
-	})
-	return list
+	return page(&d.current.keys, after, limit)
 }
 
 // KeyGone returns a channel that is closed when a key is there no more. forget must be called.

@@ -106,7 +106,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 // ErrTooManySecrets, or seal.ErrNoKey.
 func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
 	replaced := ""
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
+	info, err = e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		if created = before == nil; !created {
 			replaced = before.Preset
 		}
@@ -146,10 +146,7 @@ func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text s
 	if endOthers != nil && (*endOthers < 0 || *endOthers > MaxEndAfter) {
 		return nil, &InvalidError{"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second))}
 	}
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
-		if before == nil {
-			return nil, noSender(workflowID, nodeID)
-		}
+	return e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		edit, err := e.openEdit(workflowID, nodeID, before)
 		if err != nil {
 			return nil, err
@@ -161,13 +158,11 @@ func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text s
 		}
 		return edit.finish(before.Settings)
 	})
-	return info, err
 }
 
 // RemoveSenderSecret ends one secret at once. It fails with ErrNotFound or ErrLastSecret.
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
-	var info *SenderInfo
-	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
+	_, err := e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		live := before.Live(e.now())
 		at := slices.IndexFunc(live, func(s registry.SenderSecret) bool { return s.ID == id })
 		switch {
@@ -180,17 +175,15 @@ func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id 
 		after.Secrets = slices.Delete(live, at, at+1)
 		return after, nil
 	})
+	return err
 }
 
 // RemoveSender leaves a node with its token alone. It fails with ErrNotFound.
 func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
-	var info *SenderInfo
-	return e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
-		if before == nil {
-			return nil, noSender(workflowID, nodeID)
-		}
+	_, err := e.changeExistingSender(ctx, workflowID, nodeID, func(*registry.Sender) (*registry.Sender, error) {
 		return nil, nil //nolint:nilnil // no sender is what was asked for
 	})
+	return err
 }
 
 // CaptureSenderSecret takes a secret that a node's provider brought, sealed as registry.AboutCaptured, if its
@@ -201,11 +194,7 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	var info *SenderInfo
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
-		if before == nil {
-			return nil, noSender(workflowID, nodeID)
-		}
+	_, err = e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		edit, err := e.openEdit(workflowID, nodeID, before)
 		if err != nil {
 			return nil, err
@@ -228,12 +217,8 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 
 // SeeCaptured returns the texts of secrets that the provider brought, by ID, once: they are not shown again.
 func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (texts map[string]string, err error) {
-	var info *SenderInfo
-	err = e.changeSender(ctx, workflowID, nodeID, &info, func(before *registry.Sender) (*registry.Sender, error) {
+	_, err = e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		texts = map[string]string{}
-		if before == nil {
-			return nil, noSender(workflowID, nodeID)
-		}
 		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
 		if err != nil {
 			return nil, err
@@ -249,13 +234,22 @@ func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (te
 	return texts, err
 }
 
-func noSender(workflowID, nodeID string) error {
-	return &NotFoundError{fmt.Sprintf("sender at trigger node %q of workflow %q", nodeID, workflowID)}
+// editSender makes the sender after a change of the one before, which it must not change. nil: none.
+type editSender func(before *registry.Sender) (after *registry.Sender, err error)
+
+// changeExistingSender is changeSender of a node that has a sender; else it fails with ErrNotFound.
+func (e *Editor) changeExistingSender(ctx context.Context, workflowID, nodeID string, edit editSender) (*SenderInfo, error) {
+	return e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
+		if before == nil {
+			return nil, &NotFoundError{fmt.Sprintf("sender at trigger node %q of workflow %q", nodeID, workflowID)}
+		}
+		return edit(before)
+	})
 }
 
-// changeSender puts the sender that edit makes of the one before in force. edit must not change what it gets.
-func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, info **SenderInfo, edit func(before *registry.Sender) (*registry.Sender, error)) error {
-	return e.change(ctx, func() (uint64, error) {
+// changeSender puts the sender that edit makes in force.
+func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, edit editSender) (info *SenderInfo, err error) {
+	err = e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err != nil {
 			return 0, err
@@ -265,16 +259,17 @@ func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, in
 			return 0, err
 		}
 		if after != nil && after.Equal(before.Sender) {
-			*info = senderInfo(have.Record, before, e.now())
+			info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
 		w := have.Record.Clone()
 		node := w.Trigger(nodeID)
 		node.Sender = after
 		w.UpdatedAt = e.now()
-		*info = senderInfo(w, node, e.now())
+		info = senderInfo(w, node, e.now())
 		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
 	})
+	return info, err
 }
 
 // senderEdit makes a sender's record of another one.
