@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -42,44 +41,20 @@ var (
 func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	s := &briefStart{Start: execution.Start{Source: execution.Webhook}}
 	bodyBytes := 0
-	for len(data) > 0 {
-		field, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return nil, 0, errMalformed
-		}
-		data = data[n:]
-		var err error
-		switch kind { //nolint:exhaustive // the others are skipped: no field has them
-		case protowire.BytesType:
-			value, size := protowire.ConsumeBytes(data)
-			if size < 0 {
-				return nil, 0, errMalformed
-			}
-			data = data[size:]
-			if field == 12 {
-				bodyBytes = len(value)
-			} else {
-				err = s.takeBytes(field, value)
-			}
-		case protowire.VarintType:
-			value, size := protowire.ConsumeVarint(data)
-			if size < 0 {
-				return nil, 0, errMalformed
-			}
-			data = data[size:]
-			s.takeVarint(field, value)
+	err := eachField(data, func(field protowire.Number, number uint64, value []byte) error {
+		switch {
+		case value == nil:
+			s.takeVarint(field, number)
+		case field == 12:
+			bodyBytes = len(value)
 		default:
-			size := protowire.ConsumeFieldValue(field, kind, data)
-			if size < 0 {
-				return nil, 0, errMalformed
-			}
-			data = data[size:]
+			return s.takeBytes(field, value)
 		}
-		if err != nil {
-			return nil, 0, err
-		}
+		return nil
+	})
+	if err == nil {
+		err = checkIDs(s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue)
 	}
-	err := checkIDs(s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -189,31 +164,34 @@ func checkValues(data []byte) error {
 }
 
 // eachField calls do for each field of a message: with the number of a varint, or with the bytes, which are not nil, of
-// what has a length.
+// what has a length. It skips the others: no field of ours has another type.
 func eachField(data []byte, do func(field protowire.Number, number uint64, value []byte) error) error {
 	for len(data) > 0 {
-		field, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return errMalformed
-		}
-		data = data[n:]
-		size := protowire.ConsumeFieldValue(field, kind, data)
+		field, kind, size := protowire.ConsumeTag(data)
 		if size < 0 {
 			return errMalformed
 		}
-		var err error
-		switch kind { //nolint:exhaustive // no field of ours has another one
+		data = data[size:]
+		var number uint64
+		var value []byte
+		switch kind { //nolint:exhaustive // the others are skipped
 		case protowire.VarintType:
-			number, _ := protowire.ConsumeVarint(data)
-			err = do(field, number, nil)
+			number, size = protowire.ConsumeVarint(data)
 		case protowire.BytesType:
-			value, _ := protowire.ConsumeBytes(data)
-			err = do(field, 0, slices.Clip(value))
+			value, size = protowire.ConsumeBytes(data)
+		default:
+			size = protowire.ConsumeFieldValue(field, kind, data)
 		}
-		if err != nil {
-			return err
+		if size < 0 {
+			return errMalformed
 		}
 		data = data[size:]
+		if kind != protowire.VarintType && kind != protowire.BytesType {
+			continue
+		}
+		if err := do(field, number, value); err != nil {
+			return err
+		}
 	}
 	return nil
 }
