@@ -61,8 +61,7 @@ type Node struct {
 
 	mu     sync.Mutex
 	server *embednats.Server // while it runs in this process
-	child  *child            // while it runs in its own
-	guard  *child            // while it is paused
+	child  *process          // while it runs in its own
 }
 
 // Start starts a server inside the test's process. It is stopped when the test
@@ -174,7 +173,7 @@ func (n *Node) Restart() {
 	n.stop()
 	var err error
 	if n.asProcess {
-		n.child, err = spawn(job{Server: &n.opts})
+		n.child, err = startProcess(n.opts)
 	} else {
 		n.server, err = embednats.Start(n.opts)
 	}
@@ -191,15 +190,7 @@ func (n *Node) Kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.needProcess("kill")
-	n.kill()
-}
-
-func (n *Node) kill() {
-	if n.guard != nil {
-		n.guard.kill()
-		n.guard = nil
-	}
-	n.child.kill()
+	n.child.Kill()
 	n.child = nil
 }
 
@@ -211,19 +202,13 @@ func (n *Node) Pause() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.needProcess("pause")
-	if n.guard != nil {
+	if n.child.paused {
 		return
 	}
-	// A frozen process does not see that the test's process died, so another
-	// one looks out for it.
-	guard, err := spawn(job{Guard: n.child.cmd.Process.Pid})
-	if err != nil {
+	if err := pause(n.child); err != nil {
 		n.tb.Fatalf("natstest: pause the server process: %v", err)
 	}
-	n.guard = guard
-	if err := pause(n.child.cmd.Process); err != nil {
-		n.tb.Fatalf("natstest: pause the server process: %v", err)
-	}
+	n.child.paused = true
 }
 
 // Resume lets a paused server go on. One that is not paused is left alone.
@@ -236,14 +221,13 @@ func (n *Node) Resume() {
 
 func (n *Node) resume() {
 	n.tb.Helper()
-	if n.guard == nil {
+	if n.child == nil || !n.child.paused {
 		return
 	}
-	n.guard.kill()
-	n.guard = nil
-	if err := resume(n.child.cmd.Process); err != nil {
+	if err := resume(n.child); err != nil {
 		n.tb.Fatalf("natstest: resume the server process: %v", err)
 	}
+	n.child.paused = false
 }
 
 func (n *Node) needProcess(verb string) {
@@ -260,7 +244,7 @@ func (n *Node) needProcess(verb string) {
 func (n *Node) answers() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.server != nil || n.child != nil && n.guard == nil
+	return n.server != nil || n.child != nil && !n.child.paused
 }
 
 // end is the cleanup.
@@ -272,10 +256,12 @@ func (n *Node) end() {
 		n.server = nil
 	}
 	if n.child != nil {
-		if n.child.ended() {
+		select {
+		case <-n.child.Exited():
 			n.tb.Errorf("natstest: the server process ended by itself: %v", n.child.failure())
+		default:
 		}
-		n.kill()
+		n.child.Kill()
 	}
 }
 

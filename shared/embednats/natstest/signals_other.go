@@ -2,11 +2,8 @@
 
 package natstest
 
-import (
-	"errors"
-	"os"
-)
+import "errors"
 
-func pause(*os.Process) error { return errors.New("this needs a Unix system") }
+func pause(*process) error { return errors.New("this needs a Unix system") }
 
-func resume(*os.Process) error { return nil }
+func resume(*process) error { return nil }

@@ -10,13 +10,13 @@ import (
 
 // pause stops a child of this process and waits until the last of its threads
 // stands still: the signal alone lets it run on for a moment.
-func pause(p *os.Process) error {
+func pause(p *process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil)
+		_, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
@@ -29,4 +29,4 @@ func pause(p *os.Process) error {
 	}
 }
 
-func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+func resume(p *process) error { return p.Signal(syscall.SIGCONT) }
