@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +23,7 @@ const (
 	textMember memberKind = iota
 	numberMember
 	boolMember
+	jsonMember // a text that is JSON already
 )
 
 // Text is a member with a text.
@@ -44,7 +44,7 @@ func (m Member) value() any {
 		return m.number
 	case boolMember:
 		return true
-	case textMember:
+	case textMember, jsonMember:
 	}
 	return m.text
 }
@@ -52,9 +52,11 @@ func (m Member) value() any {
 func (m Member) append(line []byte) []byte {
 	switch m.kind {
 	case numberMember:
-		return strconv.AppendFloat(line, m.number, 'f', -1, 64) // as appendValue, which would allocate it
+		return strconv.AppendFloat(line, m.number, 'f', -1, 64)
 	case boolMember:
 		return append(line, "true"...)
+	case jsonMember:
+		return append(line, m.text...)
 	case textMember:
 	}
 	return appendText(line, m.text)
@@ -81,30 +83,11 @@ func Event(log *logrus.Logger, level logrus.Level, at time.Time, message string,
 		log.WithFields(fields).WithTime(at).Log(level, message)
 		return
 	}
-	slices.SortFunc(members, func(a, b Member) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
 	buffer, isBuffer := lineBuffers.Get().(*[]byte)
 	if !isBuffer {
 		panic("the pool holds buffers only")
 	}
-	line := append((*buffer)[:0], '{')
-	for _, name := range own {
-		for len(members) > 0 && members[0].Name < name {
-			line = append(members[0].append(appendName(line, members[0].Name)), ',')
-			members = members[1:]
-		}
-		line = append(format.appendOwn(appendName(line, name), name, level, at, message), ',')
-	}
-	for _, m := range members {
-		line = append(m.append(appendName(line, m.Name)), ',')
-	}
-	line[len(line)-1] = '}'
-	line = append(line, '\n')
-	out.add(line, at)
-	*buffer = line
+	*buffer = format.append((*buffer)[:0], level, at, message, members)
+	out.add(*buffer, at)
 	lineBuffers.Put(buffer)
 }

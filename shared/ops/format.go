@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -17,33 +16,43 @@ type jsonLines struct{ program string }
 // own are the members that every line has, in order.
 var own = []string{"level", "msg", "program", "time"}
 
-// Format implements logrus.Formatter. Members are in alphabetical order.
+// Format implements logrus.Formatter.
 func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
-	var names [24]string
-	keys := append(names[:0], own...)
-	for name := range e.Data {
+	var room [24]Member
+	members := room[:0]
+	for name, value := range e.Data {
 		if !slices.Contains(own, name) {
-			keys = append(keys, name)
+			members = append(members, memberOf(name, value))
 		}
 	}
-	slices.Sort(keys)
 	line := make([]byte, 0, 512)
 	if e.Buffer != nil {
 		line = e.Buffer.AvailableBuffer()
 	}
+	return f.append(line, e.Level, e.Time, e.Message, members), nil
+}
+
+// append writes a line, with its members in alphabetical order.
+func (f jsonLines) append(line []byte, level logrus.Level, at time.Time, message string, members []Member) []byte {
+	slices.SortFunc(members, func(a, b Member) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
 	line = append(line, '{')
-	for i, name := range keys {
-		if i > 0 {
-			line = append(line, ',')
+	for _, name := range own {
+		for len(members) > 0 && members[0].Name < name {
+			line = append(members[0].append(appendName(line, members[0].Name)), ',')
+			members = members[1:]
 		}
-		line = appendName(line, name)
-		if slices.Contains(own, name) {
-			line = f.appendOwn(line, name, e.Level, e.Time, e.Message)
-		} else {
-			line = appendValue(line, e.Data[name])
-		}
+		line = append(f.appendOwn(appendName(line, name), name, level, at, message), ',')
 	}
-	return append(line, '}', '\n'), nil
+	for _, m := range members {
+		line = append(m.append(appendName(line, m.Name)), ',')
+	}
+	line[len(line)-1] = '}'
+	return append(line, '\n')
 }
 
 // appendOwn writes the value of a member that every line has.
@@ -63,26 +72,25 @@ func (f jsonLines) appendOwn(line []byte, name string, level logrus.Level, at ti
 
 func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
 
-func appendValue(line []byte, value any) []byte {
+// memberOf is the member with a value of any type.
+func memberOf(name string, value any) Member {
 	switch v := value.(type) {
 	case string:
-		return appendText(line, v)
+		return Text(name, v)
 	case int:
-		return strconv.AppendInt(line, int64(v), 10)
+		return Number(name, v)
 	case float64:
-		return strconv.AppendFloat(line, v, 'f', -1, 64)
-	case bool:
-		return strconv.AppendBool(line, v)
+		return Number(name, v)
 	case error:
-		return appendText(line, v.Error())
+		return Text(name, v.Error())
 	case fmt.Stringer:
-		return appendText(line, v.String())
+		return Text(name, v.String())
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return appendText(line, fmt.Sprint(value))
+		return Text(name, fmt.Sprint(value))
 	}
-	return append(line, text...)
+	return Member{Name: name, kind: jsonMember, text: string(text)}
 }
 
 // appendText writes a JSON string. Nearly all are plain.
