@@ -219,7 +219,7 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	if err != nil {
 		tb.Fatal(err)
 	}
-	snapshot := registry.NewSnapshot()
+	snapshot := registry.NewSnapshot(nil)
 	snapshot.Apply(registry.Change{Plans: plans})
 	snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
 	snapshot.Apply(registry.Change{Workflow: &registry.Workflow{

@@ -47,7 +47,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	return service.Run(ctx, c.service(), func(ctx context.Context, s *service.Service) error {
-		e := &endpoint{Service: s, config: c, keys: keys, snapshot: registry.NewSealedSnapshot(keys), probeKey: probe.NewKey()}
+		e := &endpoint{Service: s, config: c, keys: keys, snapshot: registry.NewSnapshot(keys), probeKey: probe.NewKey()}
 		return e.run(ctx)
 	})
 }

@@ -86,13 +86,9 @@ type tables struct {
 	keys     *seal.Keys // open senders' secrets
 }
 
-// NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called.
-func NewSnapshot() *Snapshot {
-	return NewSealedSnapshot(nil)
-}
-
-// NewSealedSnapshot is NewSnapshot with the keys that open senders' secrets.
-func NewSealedSnapshot(keys *seal.Keys) *Snapshot {
+// NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called. keys open senders' secrets; nil:
+// there are none.
+func NewSnapshot(keys *seal.Keys) *Snapshot {
 	s := &Snapshot{filling: newTables(keys), keys: keys}
 	s.current.Store(s.filling)
 	return s

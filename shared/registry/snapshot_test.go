@@ -12,7 +12,7 @@ import (
 // An ingress that starts hears the others, and is asked for its metrics, while it still
 // loads the registry.
 func TestNothingIsFoundUntilLoaded(t *testing.T) {
-	snapshot := registry.NewSnapshot()
+	snapshot := registry.NewSnapshot(nil)
 	const workflows = 2000
 	last := "wf-" + strconv.Itoa(workflows-1)
 	var readers sync.WaitGroup
@@ -50,7 +50,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 // it is past the plan's limit.
 func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	t.Parallel()
-	s := registry.NewSnapshot()
+	s := registry.NewSnapshot(nil)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -60,16 +61,27 @@ type handshake struct {
 	check  []condition
 	value  source // of echo or of the token; none: neither
 	has    bool   // value is one
+	answer Answer // what of it is the same for every request
+}
+
+// fixedAnswer is one with a JSON text; empty: no body.
+func fixedAnswer(status int, text string) (Answer, error) {
+	a := Answer{Status: cmp.Or(status, 200)}
+	if text == "" {
+		return a, nil
+	}
+	if !json.Valid([]byte(text)) {
+		return a, fmt.Errorf("the answer %s is no JSON", text)
+	}
+	a.ContentType, a.Body = "application/json", []byte(text)
+	return a, nil
 }
 
 func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, error) {
 	all := make([]handshake, 0, len(e.Handshakes))
 	for i := range e.Handshakes {
 		spec := &e.Handshakes[i]
-		h := handshake{spec: spec, method: spec.Method}
-		if h.method == "" {
-			h.method = post
-		}
+		h := handshake{spec: spec, method: cmp.Or(spec.Method, post)}
 		var err error
 		if h.when, err = compileConditions(spec.When); err != nil {
 			return nil, err
@@ -94,8 +106,8 @@ func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, erro
 			}
 			h.has = true
 		}
-		if spec.JSON != "" && !json.Valid([]byte(spec.JSON)) {
-			return nil, fmt.Errorf("the answer %s is no JSON", spec.JSON)
+		if h.answer, err = fixedAnswer(spec.Status, spec.JSON); err != nil {
+			return nil, err
 		}
 		all = append(all, h)
 	}
@@ -162,18 +174,14 @@ func (s *Sender) shake(h *handshake, value string, r *Request, now time.Time) *H
 const plainText = "text/plain"
 
 func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID string) Answer {
-	a := Answer{Status: h.spec.Status, Header: map[string]string{}}
-	if a.Status == 0 {
-		a.Status = 200
-	}
+	a := h.answer
+	a.Header = map[string]string{}
 	switch {
 	case h.spec.HMAC != nil:
 		a.ContentType = "application/json"
 		a.Body = s.hmacAnswer(h.spec.HMAC, value, secretID)
 	case h.has:
 		a.ContentType, a.Body = plainText, []byte(value)
-	case h.spec.JSON != "":
-		a.ContentType, a.Body = "application/json", []byte(h.spec.JSON)
 	}
 	for name, from := range h.spec.Headers {
 		if text, fixed := strings.CutPrefix(from, "text:"); fixed {
@@ -223,15 +231,9 @@ func (e *entry) compileReplies() ([]reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		a := Answer{Status: spec.Status}
-		if a.Status == 0 {
-			a.Status = 200
-		}
-		if spec.JSON != "" {
-			if !json.Valid([]byte(spec.JSON)) {
-				return nil, fmt.Errorf("the answer %s is no JSON", spec.JSON)
-			}
-			a.ContentType, a.Body = "application/json", []byte(spec.JSON)
+		a, err := fixedAnswer(spec.Status, spec.JSON)
+		if err != nil {
+			return nil, err
 		}
 		replies = append(replies, reply{when, a})
 	}

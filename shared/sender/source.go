@@ -54,19 +54,14 @@ func parseSource(text string, own bool) (source, error) {
 			return source{}, errors.New("form: needs the name of a field")
 		}
 		return source{kind: fromForm, name: rest}, nil
-	case "query":
-		if !own || rest == "" {
-			return source{}, errSource
-		}
-		return source{kind: fromQuery, name: rest}, nil
-	case "signature":
-		if !own || rest == "" {
-			return source{}, errSource
-		}
-		return source{kind: fromSignature, name: rest}, nil
-	default:
-		return source{}, errSource
 	}
+	switch {
+	case own && kind == "query" && rest != "":
+		return source{kind: fromQuery, name: rest}, nil
+	case own && kind == "signature" && rest != "":
+		return source{kind: fromSignature, name: rest}, nil
+	}
+	return source{}, errSource
 }
 
 // maxPointer bounds a pointer's depth.

@@ -110,7 +110,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot()}
+	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot(nil)}
 	f, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	snapshot := registry.NewSnapshot()
+	snapshot := registry.NewSnapshot(nil)
 	follower, err := agree.Follow(t.Context(), js, snapshot, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)

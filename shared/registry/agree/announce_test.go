@@ -21,7 +21,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	server := natstest.StartProcess(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
-	f, err := agree.Follow(t.Context(), r.JetStream, registry.NewSnapshot(), logtest.Quiet())
+	f, err := agree.Follow(t.Context(), r.JetStream, registry.NewSnapshot(nil), logtest.Quiet())
 	if err != nil {
 		t.Fatal(err)
 	}

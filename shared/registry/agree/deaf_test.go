@@ -31,7 +31,7 @@ func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link)
 	nc, link := connectByLink(t, server)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(), logtest.Quiet())
+	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, logtest.Quiet())
@@ -122,7 +122,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	nc := server.Connect(t)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot()}
+	slow := &registrytest.Ingress{Snapshot: registry.NewSnapshot(nil)}
 	follower, err := agree.Follow(t.Context(), js, slow, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)

@@ -30,7 +30,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(), logtest.Quiet())
+	follower, err := agree.Follow(t.Context(), js, registry.NewSnapshot(nil), logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
 	fatal(t, follower.CatchUp(t.Context()))

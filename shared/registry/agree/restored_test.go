@@ -28,7 +28,7 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	nc := server.Connect(t)
 	js, err := jetstream.New(nc)
 	fatal(t, err)
-	p := process{Snapshot: registry.NewSnapshot()}
+	p := process{Snapshot: registry.NewSnapshot(nil)}
 	follower, err := agree.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)

@@ -60,7 +60,7 @@ func accountKey(accountID, workflowID string) string { return accountID + "/" + 
 // NewDirectory is an empty one. keys open senders' secrets; nil: there are none.
 func NewDirectory(keys *seal.Keys) *Directory {
 	r := newRecords()
-	return &Directory{Snapshot: registry.NewSealedSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
+	return &Directory{Snapshot: registry.NewSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
 }
 
 // Apply implements Sink. It updates the snapshot before the records, so that a record that can be read is counted. An

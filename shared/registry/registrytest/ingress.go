@@ -40,7 +40,7 @@ func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress
 	if err != nil {
 		tb.Fatal(err)
 	}
-	i := &Ingress{Snapshot: registry.NewSealedSnapshot(keys)}
+	i := &Ingress{Snapshot: registry.NewSnapshot(keys)}
 	f, err := agree.Follow(tb.Context(), js, i, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
