@@ -257,20 +257,29 @@ func (i *installation) processes() (all []*process) {
 
 // readiness is the answer of a service's /readyz, and whether it is ready.
 func (s *service) readiness(ctx context.Context) (text string, ready bool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.opsURL+"/readyz", nil)
+	status, text, err := get(ctx, s.opsURL+"/readyz")
 	if err != nil {
 		return err.Error(), false
 	}
+	return text, status == http.StatusOK
+}
+
+// get asks for a URL, and waits a second at most.
+func get(ctx context.Context, url string) (status int, text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err.Error(), false
+		return 0, "", err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body := make([]byte, 1000)
 	n, _ := response.Body.Read(body)
-	return strings.TrimSpace(string(body[:n])), response.StatusCode == http.StatusOK
+	return response.StatusCode, strings.TrimSpace(string(body[:n])), nil
 }
 
 // awaitReady waits until every service says that it is ready.

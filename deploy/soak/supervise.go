@@ -49,19 +49,9 @@ func (n *node) supervise(ctx context.Context) error {
 }
 
 func (n *node) alive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeEvery)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.healthURL, nil)
-	if err != nil {
-		return err
+	status, _, err := get(ctx, n.healthURL)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s says %d", n.healthURL, status)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s says %s", n.healthURL, response.Status)
-	}
-	return nil
+	return err
 }
