@@ -79,11 +79,11 @@ func (c *Config) validate() error {
 		within("workflows", float64(c.Workflows), 1, maxWorkflows),
 	}
 	for _, name := range c.Variants {
-		if strings.HasSuffix(name, "-other") && c.Other == "" {
+		if strings.HasSuffix(name, otherSuffix) && c.Other == "" {
 			problems = append(problems, fmt.Errorf("--variants: %s needs --other", name))
 		}
-		if variants[name].install == nil {
-			problems = append(problems, fmt.Errorf("--variants: %q is none of %s", name, strings.Join(variantNames, ", ")))
+		if variantOf(name).install == nil {
+			problems = append(problems, fmt.Errorf("--variants: %q is none of %s, nor one of them with %s", name, strings.Join(variantNames, ", "), otherSuffix))
 		}
 	}
 	return errors.Join(problems...)
@@ -175,7 +175,7 @@ func (s *session) names() []string {
 func (s *session) install(ctx context.Context) error {
 	for _, name := range s.names() {
 		b := &builder{bin: s.Bin, other: s.Other, folder: s.folder, name: name, profiles: s.Profile, workflows: s.Workflows}
-		if _, err := s.start(ctx, variants[name].install, b); err != nil {
+		if _, err := s.start(ctx, variantOf(name).install, b); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,6 @@ func TestRun(t *testing.T) {
 	var names []string
 	for _, name := range variantNames {
 		switch _, err := exec.LookPath("initdb"); {
-		case strings.HasSuffix(name, "-other"): // they need another build
 		case strings.HasSuffix(name, "-postgres") && err != nil && !strings.Contains(os.Getenv("HOOKSTART_TEST_REQUIRE"), "postgres"):
 		default:
 			names = append(names, name)

@@ -91,7 +91,7 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 	writeBeyond(out, turns)
 	_, _ = fmt.Fprintln(out)
 	for _, name := range names {
-		_, _ = fmt.Fprintf(out, "%s: %s\n", name, variants[name].what)
+		_, _ = fmt.Fprintf(out, "%s: %s\n", name, variantOf(name).what)
 	}
 }
 

@@ -51,40 +51,41 @@ type variant struct {
 // bare is the name of the yardstick.
 const bare = "bare"
 
-// variantNames are all, in the order of the tables.
+// variantNames are those of this build, in the order of the tables.
 var variantNames = []string{
 	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
-	"hookstart-other", "hookstart-recording-other", "hookstart-postgres-other", "hookstart-running-other", "hookstart-local-other",
 }
 
 var variants = map[string]variant{
-	bare:                    {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},
-	"http":                  {"the same without the publish", installHTTP},
-	"bare-embedded":         {"bare, with the NATS server in the same process", installEmbedded},
-	"hookstart":             {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
-	"hookstart-stripe":      {"hookstart, and every request is verified as Stripe's, with its delivery ID in the body", installStripe},
-	"hookstart-recording":   {"ingress, NATS server, and executor that records into SQLite", installRecording},
-	"hookstart-postgres":    {"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is not counted", installPostgres},
-	"hookstart-running":     {"ingress, NATS server, executor that records into SQLite, and a runner whose handler does nothing; until every end is recorded", installRunning},
-	"hookstart-local":       {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
-	"hookstart-other":       {"hookstart of the other build", otherBuild(installIngress)},
-	"hookstart-local-other": {"hookstart-local of the other build", otherBuild(installLocal)},
-
-	"hookstart-recording-other": {"hookstart-recording of the other build", otherBuild(installRecording)},
-	"hookstart-postgres-other":  {"hookstart-postgres of the other build", otherBuild(installPostgres)},
-	"hookstart-running-other":   {"hookstart-running of the other build; the runner is this build's", otherBuild(installRunning)},
+	bare:                  {"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare},
+	"http":                {"the same without the publish", installHTTP},
+	"bare-embedded":       {"bare, with the NATS server in the same process", installEmbedded},
+	"hookstart":           {"ingress and NATS server; the executor has ended after the setup, as bare has no consumer either", installIngress},
+	"hookstart-stripe":    {"hookstart, and every request is verified as Stripe's, with its delivery ID in the body", installStripe},
+	"hookstart-recording": {"ingress, NATS server, and executor that records into SQLite", installRecording},
+	"hookstart-postgres":  {"ingress, NATS server, and executor that records into a PostgreSQL server, whose CPU is not counted", installPostgres},
+	"hookstart-running":   {"ingress, NATS server, executor that records into SQLite, and a runner whose handler does nothing; until every end is recorded", installRunning},
+	"hookstart-local":     {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
 }
 
 // installer starts a variant. What it returns has to be closed, with an error too.
 type installer func(context.Context, *builder) (*system, error)
 
-// otherBuild is a variant of the other build.
-func otherBuild(install installer) installer {
-	return func(ctx context.Context, b *builder) (*system, error) {
+// otherSuffix ends the name of a variant of the other build.
+const otherSuffix = "-other"
+
+// variantOf is the variant of a name; without install, there is none.
+func variantOf(name string) variant {
+	name, isOther := strings.CutSuffix(name, otherSuffix)
+	v := variants[name]
+	if !isOther || v.install == nil {
+		return v
+	}
+	return variant{name + " of the other build; a runner is this build's", func(ctx context.Context, b *builder) (*system, error) {
 		other := *b
 		other.bin = b.other
-		return install(ctx, &other)
-	}
+		return v.install(ctx, &other)
+	}}
 }
 
 func installBare(ctx context.Context, b *builder) (*system, error) {
