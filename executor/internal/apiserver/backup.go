@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
@@ -17,7 +16,7 @@ import (
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
-	register(to, call{
+	route(to, call{
 		method: http.MethodGet, path: "/backup/records", id: "back-up-records", tag: tagInstallation, least: operate.Admin,
 		summary: "Read what the database keeps",
 		description: "As it was at one moment, one JSON text a line. It is a part of what `hookstart admin backup` makes; for the rest of " +
@@ -27,21 +26,26 @@ func (s *server) routeBackup(to huma.API) {
 			Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}},
 	}, s.backUpRecords)
-	register(to, call{
+	registerBare(to, call{
 		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation, least: operate.Admin,
 		summary:     "Write a part of a backup into the database",
 		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
 		codes:       []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotEmpty},
 		anyBody:     true, maxBody: maxPartBytes,
-	}, s.restoreRecords)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
+		RawBody []byte `contentType:"application/json"`
+	}) error {
+		return s.Operate.RestoreRecords(ctx, by, in.RawBody, in.First)
+	})
 }
 
-func (s *server) backUpRecords(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+func (s *server) backUpRecords(ctx context.Context, by operate.Caller, _ *struct{}) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(of huma.Context) {
 		_, w, _ := humahttprouter.Unwrap(of)
 		to := eventWriter{w, http.NewResponseController(w)}
 		began := false
-		err := s.Operate.BackUpRecords(ctx, signin.Caller(ctx), func(part []byte) error {
+		err := s.Operate.BackUpRecords(ctx, by, func(part []byte) error {
 			began = true
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			return to.write(string(part) + "\n")
@@ -58,12 +62,4 @@ func (s *server) backUpRecords(ctx context.Context, _ *struct{}) (*huma.StreamRe
 		}
 		weblog.Of(ctx).Err = err
 	}}, nil
-}
-
-func (s *server) restoreRecords(ctx context.Context, in *struct {
-	First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
-	RawBody []byte `contentType:"application/json"`
-},
-) (*struct{}, error) {
-	return nil, s.Operate.RestoreRecords(ctx, signin.Caller(ctx), in.RawBody, in.First)
 }

@@ -27,7 +27,7 @@ const writeTimeout = 10 * time.Second
 const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
-	register(to, call{
+	route(to, call{
 		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
 		summary: "Watch executions",
 		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. " +
@@ -61,13 +61,13 @@ func (in *watchInput) after() (time.Time, error) {
 	return time.UnixMicro(micros), nil
 }
 
-func (s *server) streamExecutions(ctx context.Context, in *watchInput) (*huma.StreamResponse, error) {
+func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *watchInput) (*huma.StreamResponse, error) {
 	after, err := in.after()
 	if err != nil {
 		return nil, err
 	}
 	// First watch, then show that the stream is open: what changes after that is not missed.
-	watching, err := s.Operate.Watch(ctx, signin.Caller(ctx), after)
+	watching, err := s.Operate.Watch(ctx, by, after)
 	if err != nil {
 		return nil, err
 	}

@@ -9,27 +9,52 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-func (s *server) routeExecutions(to, fixed huma.API) {
+func (s *server) routeExecutions(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/executions", id: "list-executions", tag: tagExecutions,
 		summary: "List the executions", description: "The newest first, by `acceptedAt`. All filters must match.",
-	}, s.listExecutions)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		Listing
+		WorkflowID string    `query:"workflowId"`
+		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected"`
+		Source     string    `query:"source" enum:"webhook,rerun"`
+		DeliveryID string    `query:"deliveryId" doc:"The sender's delivery ID."`
+		Since      time.Time `query:"since" doc:"Accepted then or later."`
+		Until      time.Time `query:"until" doc:"Accepted before."`
+	}) (list api.List[api.Execution], err error) {
+		found, err := s.Operate.Executions(ctx, by, operate.ExecutionFilter{
+			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
+		}, in.page())
+		list = api.List[api.Execution]{Items: make([]api.Execution, len(found.Items)), NextCursor: found.NextCursor}
+		for i, one := range found.Items {
+			list.Items[i] = one.Execution
+		}
+		return list, err
+	})
 	register(to, call{
 		method: http.MethodGet, path: "/executions/{id}", id: "get-execution", tag: tagExecutions,
 		summary: "Show an execution", description: "With what the workflow got and what it returned.",
 		codes: []string{api.CodeNotFound},
-	}, s.getExecution)
+	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.ExecutionDetail, error) {
+		found, err := s.Operate.ExecutionDetail(ctx, by, in.ID)
+		return detailOnWire(found), err
+	})
+}
+
+// routeStarts adds the calls that start executions again.
+func (s *server) routeStarts(to, fixed huma.API) {
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/rerun", id: "rerun-execution", tag: tagExecutions,
 		summary: "Run an execution's trigger again",
 		description: "On the trigger node's configured sample payload, not on the original body. Neither the plan nor " +
 			"`active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
-	}, s.rerunExecution)
+	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.Started, error) {
+		return s.Operate.RerunExecution(ctx, by, in.ID)
+	})
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/replay", id: "replay-execution", tag: tagExecutions,
 		summary: "Replay an execution on its original request",
@@ -37,14 +62,27 @@ func (s *server) routeExecutions(to, fixed huma.API) {
 			"Each call starts another, unless it repeats the `Idempotency-Key` of an earlier one: then it answers the same `executionId` and starts " +
 			"nothing. Account and queue are the workflow's of now. Neither the plan nor `active` keeps it from starting.",
 		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeNotFinished, api.CodeInputExpired, api.CodeBodyNotKept},
-	}, s.replayExecution)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		ExecutionID
+		Key string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: a repeated call with it starts nothing."`
+	}) (api.Started, error) {
+		return s.Operate.ReplayExecution(ctx, by, in.ID, in.Key)
+	})
 	register(fixed, call{
 		method: http.MethodPost, path: "/executions/replay", id: "replay-rejected", tag: tagExecutions,
 		summary: "Replay many rejected executions",
 		description: "For what arrived while a workflow was not active: starts an execution for each that matches, the oldest first, at most 10,000. Each is " +
 			"replayed once, however often this is called; another `Idempotency-Key` replays them once more. What cannot be replayed is counted in `left`.",
 		codes: []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
-	}, s.replayRejected)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
+		Body api.ReplayRejected
+	}) (api.Replayed, error) {
+		of := in.Body
+		return s.Operate.ReplayRejected(ctx, by, operate.ExecutionFilter{
+			AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,
+		}, in.Key)
+	})
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/requeue", id: "requeue-execution", tag: tagDeadLetters,
 		summary: "Requeue a dead letter",
@@ -54,31 +92,9 @@ func (s *server) routeExecutions(to, fixed huma.API) {
 			"With `message-` and the stream sequence of a message that was put aside, it makes the record that is missing, under the " +
 			"execution ID that the sender was told; nothing is started, for runners got the message all the same.",
 		codes: []string{api.CodeNotFound, api.CodeNotFailed, api.CodeInputExpired, api.CodeUndecodable, api.CodeRefused},
-	}, s.requeueExecution)
-}
-
-func (s *server) listExecutions(ctx context.Context, in *struct {
-	Paging
-	OfAccount
-	WorkflowID string    `query:"workflowId"`
-	Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected"`
-	Source     string    `query:"source" enum:"webhook,rerun"`
-	DeliveryID string    `query:"deliveryId" doc:"The sender's delivery ID."`
-	Since      time.Time `query:"since" doc:"Accepted then or later."`
-	Until      time.Time `query:"until" doc:"Accepted before."`
-},
-) (*listOutput[api.Execution], error) {
-	found, err := s.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
-		AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
-	}, in.page())
-	if err != nil {
-		return nil, err
-	}
-	out := &listOutput[api.Execution]{api.List[api.Execution]{Items: make([]api.Execution, len(found.Items)), NextCursor: found.NextCursor}}
-	for i, one := range found.Items {
-		out.Body.Items[i] = one.Execution
-	}
-	return out, nil
+	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.Started, error) {
+		return s.Operate.RequeueExecution(ctx, by, in.ID)
+	})
 }
 
 // ExecutionID is the path of an execution.
@@ -86,11 +102,7 @@ type ExecutionID struct {
 	ID string `path:"id" doc:"The execution's ID."`
 }
 
-func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api.ExecutionDetail], error) {
-	found, err := s.Operate.ExecutionDetail(ctx, signin.Caller(ctx), in.ID)
-	if err != nil {
-		return nil, err
-	}
+func detailOnWire(found operate.ExecutionDetail) api.ExecutionDetail {
 	detail := api.ExecutionDetail{
 		Execution: found.Execution.Execution, Output: found.Output, Input: found.Input, InputExpired: found.InputExpired, StoredAt: found.StoredAt.Truncate(time.Microsecond),
 		Headers: valuesOnWire(found.Headers), Query: valuesOnWire(found.Query),
@@ -98,34 +110,7 @@ func (s *server) getExecution(ctx context.Context, in *ExecutionID) (*output[api
 	if found.Error != "" {
 		detail.Error = &found.Error
 	}
-	return &output[api.ExecutionDetail]{detail}, nil
-}
-
-func (s *server) rerunExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
-	return answered(s.Operate.RerunExecution(ctx, signin.Caller(ctx), in.ID))
-}
-
-func (s *server) replayExecution(ctx context.Context, in *struct {
-	ExecutionID
-	Key string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: a repeated call with it starts nothing."`
-},
-) (*output[api.Started], error) {
-	return answered(s.Operate.ReplayExecution(ctx, signin.Caller(ctx), in.ID, in.Key))
-}
-
-func (s *server) replayRejected(ctx context.Context, in *struct {
-	Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
-	Body api.ReplayRejected
-},
-) (*output[api.Replayed], error) {
-	of := in.Body
-	return answered(s.Operate.ReplayRejected(ctx, signin.Caller(ctx), operate.ExecutionFilter{
-		AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,
-	}, in.Key))
-}
-
-func (s *server) requeueExecution(ctx context.Context, in *ExecutionID) (*output[api.Started], error) {
-	return answered(s.Operate.RequeueExecution(ctx, signin.Caller(ctx), in.ID))
+	return detail
 }
 
 func valuesOnWire(values execution.Values) map[string][]string {

@@ -121,8 +121,44 @@ func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// register adds a call. handle fails with any error; problemOf makes the answer of it.
-func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*O, error)) {
+// register adds a call that answers with a T.
+func register[I, T any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error)) {
+	type output struct{ Body T }
+	route(to, c, func(ctx context.Context, by operate.Caller, in *I) (*output, error) {
+		body, err := handle(ctx, by, in)
+		return &output{body}, err
+	})
+}
+
+// registerPut adds a call that creates or replaces a T, and says which.
+func registerPut[I, T any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error)) {
+	type output struct {
+		Status int
+		Body   T
+	}
+	c.responses = map[string]*huma.Response{"201": response[T](to, "Created")}
+	route(to, c, func(ctx context.Context, by operate.Caller, in *I) (*output, error) {
+		put, err := handle(ctx, by, in)
+		return &output{statusOf(put.Created), put.Value}, err
+	})
+}
+
+func statusOf(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// registerBare adds a call that answers without a body.
+func registerBare[I any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) error) {
+	route(to, c, func(ctx context.Context, by operate.Caller, in *I) (*struct{}, error) {
+		return nil, handle(ctx, by, in)
+	})
+}
+
+// route adds a call that answers with an O, in huma's form. handle fails with any error; problemOf makes the answer of it.
+func route[I, O any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error)) {
 	op := huma.Operation{
 		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
@@ -144,7 +180,7 @@ func register[I, O any](to huma.API, c call, handle func(context.Context, *I) (*
 		op.Errors = append(op.Errors, problemKinds[code].status)
 	}
 	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, in)
+		out, err := handle(ctx, signin.Caller(ctx), in)
 		if err != nil {
 			p := problemOf(err)
 			noteProblem(ctx, p, err)

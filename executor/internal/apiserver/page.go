@@ -1,9 +1,6 @@
 package apiserver
 
-import (
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/operate"
-)
+import "github.com/hookstart/hookstart/executor/internal/operate"
 
 // Paging says which page of a list is wanted. It is exported, as everything that is
 // embedded into an input, because huma fills only what is.
@@ -17,12 +14,10 @@ type OfAccount struct {
 	AccountID string `query:"accountId" doc:"Only this account's. Absent: of all that the caller sees."`
 }
 
+// Listing is the input of most lists.
+type Listing struct {
+	Paging
+	OfAccount
+}
+
 func (in Paging) page() operate.Page { return operate.Page{Limit: in.Limit, Cursor: in.Cursor} }
-
-type listOutput[T any] struct {
-	Body api.List[T]
-}
-
-func listed[T any](list api.List[T], err error) (*listOutput[T], error) {
-	return &listOutput[T]{list}, err
-}

@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
 const triggerPath = "/workflows/{id}/triggers/{nodeId}"
@@ -18,77 +18,64 @@ func (s *server) routeTriggers(to huma.API) {
 		method: http.MethodGet, path: triggerPath, id: "get-trigger", tag: tagTriggers,
 		summary: "Show a trigger node's settings", description: "With its URL and its tokens in clear.",
 		codes: []string{api.CodeNotFound},
-	}, s.getTrigger)
+	}, func(ctx context.Context, by operate.Caller, in *TriggerID) (api.Trigger, error) {
+		return s.Operate.Trigger(ctx, by, in.ID, in.NodeID)
+	})
 	register(to, call{
 		method: http.MethodPut, path: triggerPath + "/sample-payload", id: "put-sample-payload", tag: tagTriggers,
 		summary: "Set the sample payload", description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
 		codes:   []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge},
 		anyBody: true,
-	}, s.putSamplePayload)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		TriggerID
+		RawBody []byte `contentType:"application/json"`
+	}) (api.Trigger, error) {
+		return s.Operate.SetSamplePayload(ctx, by, in.ID, in.NodeID, in.RawBody)
+	})
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/rotate-token", id: "rotate-token", tag: tagTriggers,
 		summary: "Make a new token",
 		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they would have if that is " +
 			"shorter. Without a body they end at once. Each call makes another token: do not repeat it blindly.",
 		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeTooManyTokens, api.CodeNotConfirmed},
-	}, s.rotateToken)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		TriggerID
+		Body *api.RotateToken
+	}) (api.Trigger, error) {
+		var keepOld time.Duration
+		if in.Body != nil {
+			keepOld = time.Duration(in.Body.KeepOldForSeconds) * time.Second
+		}
+		return s.Operate.RotateToken(ctx, by, in.ID, in.NodeID, keepOld)
+	})
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/rerun", id: "rerun-trigger", tag: tagTriggers,
 		summary:     "Start an execution on the sample payload",
 		description: "Neither the plan nor `active` keeps it from starting: a workflow can be tried before it is activated.",
 		codes:       []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
-	}, s.rerunTrigger)
+	}, func(ctx context.Context, by operate.Caller, in *TriggerID) (api.Started, error) {
+		return s.Operate.RerunTrigger(ctx, by, in.ID, in.NodeID)
+	})
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/send-test", id: "send-test", tag: tagTriggers,
 		summary: "Post to the webhook URL as the sender would",
 		description: "The executor posts the sample payload, or what is given, to the public URL, signed with the sender's newest secret, which nobody sees. " +
 			"Refusals of the endpoint are answers, too: `status` and `code` say them.",
 		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing, api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable},
-	}, s.sendTest)
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		TriggerID
+		Body *api.SendTest
+	}) (api.SentTest, error) {
+		var test api.SendTest
+		if in.Body != nil {
+			test = *in.Body
+		}
+		return s.Operate.SendTest(ctx, by, in.ID, in.NodeID, test)
+	})
 }
 
 // TriggerID is the path of a trigger node.
 type TriggerID struct {
 	WorkflowID
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
-}
-
-func (s *server) getTrigger(ctx context.Context, in *TriggerID) (*output[api.Trigger], error) {
-	return answered(s.Operate.Trigger(ctx, signin.Caller(ctx), in.ID, in.NodeID))
-}
-
-func (s *server) putSamplePayload(ctx context.Context, in *struct {
-	TriggerID
-	RawBody []byte `contentType:"application/json"`
-},
-) (*output[api.Trigger], error) {
-	return answered(s.Operate.SetSamplePayload(ctx, signin.Caller(ctx), in.ID, in.NodeID, in.RawBody))
-}
-
-func (s *server) rotateToken(ctx context.Context, in *struct {
-	TriggerID
-	Body *api.RotateToken
-},
-) (*output[api.Trigger], error) {
-	var keepOld time.Duration
-	if in.Body != nil {
-		keepOld = time.Duration(in.Body.KeepOldForSeconds) * time.Second
-	}
-	return answered(s.Operate.RotateToken(ctx, signin.Caller(ctx), in.ID, in.NodeID, keepOld))
-}
-
-func (s *server) rerunTrigger(ctx context.Context, in *TriggerID) (*output[api.Started], error) {
-	return answered(s.Operate.RerunTrigger(ctx, signin.Caller(ctx), in.ID, in.NodeID))
-}
-
-func (s *server) sendTest(ctx context.Context, in *struct {
-	TriggerID
-	Body *api.SendTest
-},
-) (*output[api.SentTest], error) {
-	var test api.SendTest
-	if in.Body != nil {
-		test = *in.Body
-	}
-	return answered(s.Operate.SendTest(ctx, signin.Caller(ctx), in.ID, in.NodeID, test))
 }

@@ -12,19 +12,26 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
-	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
 func (s *server) routeWorkflows(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/workflows", id: "list-workflows", tag: tagWorkflows,
 		summary: "List the workflows", description: "By ID; of one account, or of all.",
-	}, s.listWorkflows)
-	register(to, call{
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		Paging
+		AccountID string `query:"accountId" doc:"Only this account's."`
+	}) (api.List[api.Workflow], error) {
+		return s.Operate.Workflows(ctx, by, operate.WorkflowFilter{AccountID: in.AccountID}, in.page())
+	})
+	route(to, call{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
 		summary: "Show a workflow", codes: []string{api.CodeNotFound},
-	}, s.getWorkflow)
-	register(to, call{
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+		w, err := s.Operate.Workflow(ctx, by, in.ID)
+		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+	})
+	route(to, call{
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
 		summary: "Create or replace a workflow",
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A trigger node that stays keeps " +
@@ -32,32 +39,41 @@ func (s *server) routeWorkflows(to huma.API) {
 			"replaced, so that nobody's change is undone unseen. Only an inactive workflow can move to another account.",
 		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeChangedSince, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
-	}, s.putWorkflow)
-	register(to, call{
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		WorkflowID
+		IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
+		Body    api.PutWorkflow
+	}) (*taggedWorkflow, error) {
+		version, err := versionOf(in.IfMatch)
+		if err != nil {
+			return nil, err
+		}
+		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, version)
+		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
+	})
+	registerBare(to, call{
 		method: http.MethodDelete, path: "/workflows/{id}", id: "delete-workflow", tag: tagWorkflows,
 		summary: "Delete a workflow", description: "With its tokens and sample payloads. The records of its executions stay.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, s.deleteWorkflow)
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) error {
+		return s.Operate.DeleteWorkflow(ctx, by, in.ID)
+	})
 	register(to, call{
 		method: http.MethodPost, path: "/workflows/{id}/activate", id: "activate-workflow", tag: tagWorkflows,
 		summary:     "Activate a workflow",
 		description: "Its webhooks start executions, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan, api.CodeNotConfirmed},
-	}, s.activateWorkflow)
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (api.Workflow, error) {
+		return s.Operate.Activate(ctx, by, in.ID)
+	})
 	register(to, call{
 		method: http.MethodPost, path: "/workflows/{id}/deactivate", id: "deactivate-workflow", tag: tagWorkflows,
 		summary:     "Deactivate a workflow",
 		description: "Its webhooks start nothing, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, s.deactivateWorkflow)
-}
-
-func (s *server) listWorkflows(ctx context.Context, in *struct {
-	Paging
-	AccountID string `query:"accountId" doc:"Only this account's."`
-},
-) (*listOutput[api.Workflow], error) {
-	return listed(s.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{AccountID: in.AccountID}, in.page()))
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (api.Workflow, error) {
+		return s.Operate.Deactivate(ctx, by, in.ID)
+	})
 }
 
 // WorkflowID is the path of a workflow.
@@ -70,25 +86,6 @@ type taggedWorkflow struct {
 	Status int
 	ETag   string `header:"ETag" doc:"Of this version of the workflow, for If-Match."`
 	Body   api.Workflow
-}
-
-func (s *server) getWorkflow(ctx context.Context, in *WorkflowID) (*taggedWorkflow, error) {
-	w, err := s.Operate.Workflow(ctx, signin.Caller(ctx), in.ID)
-	return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
-}
-
-func (s *server) putWorkflow(ctx context.Context, in *struct {
-	WorkflowID
-	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
-	Body    api.PutWorkflow
-},
-) (*taggedWorkflow, error) {
-	version, err := versionOf(in.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	out, err := stored(s.Operate.PutWorkflow(ctx, signin.Caller(ctx), in.ID, in.Body, version))
-	return &taggedWorkflow{out.Status, tagOf(out.Body), out.Body}, err
 }
 
 // tagOf is when a workflow was changed last, as an entity tag.
@@ -105,16 +102,4 @@ func versionOf(tag string) (time.Time, error) {
 		return time.Time{}, invalid(api.FieldError{Field: "If-Match", Problem: "must be one ETag of this workflow, as an earlier answer had it"})
 	}
 	return time.UnixMicro(micros), nil
-}
-
-func (s *server) deleteWorkflow(ctx context.Context, in *WorkflowID) (*struct{}, error) {
-	return nil, s.Operate.DeleteWorkflow(ctx, signin.Caller(ctx), in.ID)
-}
-
-func (s *server) activateWorkflow(ctx context.Context, in *WorkflowID) (*output[api.Workflow], error) {
-	return answered(s.Operate.Activate(ctx, signin.Caller(ctx), in.ID))
-}
-
-func (s *server) deactivateWorkflow(ctx context.Context, in *WorkflowID) (*output[api.Workflow], error) {
-	return answered(s.Operate.Deactivate(ctx, signin.Caller(ctx), in.ID))
 }
