@@ -11,73 +11,103 @@ import (
 // countTimeout bounds the database's counting for a page. After it, the page is shown without the chart.
 const countTimeout = time.Second
 
-// chart is a bar chart over time, the oldest bar first. The template draws it: a bar is one unit wide, and the tallest is
-// Height units high.
-type chart struct {
-	Bars     []bar
-	Step     time.Duration
-	Total    int64
-	Failed   int64
-	Rejected int64
-	Missing  bool // the database was too slow
-}
-
-type bar struct {
-	X                       int
-	At                      time.Time
-	Started                 int64 // neither failed nor rejected
-	Failed, Rejected, Total int64
-	// From the top of the chart to each part's own top, and how high it is.
-	StartedY, StartedHeight   float64
-	FailedY, FailedHeight     float64
-	RejectedY, RejectedHeight float64
-}
-
 // chartHeight is the height of the tallest bar, in the chart's own units.
 const chartHeight = 40
 
-// Max is the tallest bar's count.
-func (c chart) Max() int64 {
-	var most int64
-	for _, b := range c.Bars {
-		most = max(most, b.Total)
-	}
-	return most
+// chart has bars over time, each of several parts, the oldest first. A bar is one unit wide, the tallest is chartHeight high.
+type chart struct {
+	Parts   []part // from the bottom
+	Bars    []bar
+	Max     int64 // of a bar
+	Missing bool  // the database was too slow
+}
+
+// part is one of the kinds that a chart shows.
+type part struct {
+	Name  string
+	Class string // its colour
+	Total int64
+}
+
+type bar struct {
+	X     int
+	At    time.Time
+	Total int64
+	Parts []barPart // those that are not empty
+}
+
+type barPart struct {
+	part
+	N         int64
+	Y, Height float64
 }
 
 // Width is the chart's width in its own units.
 func (c chart) Width() int { return len(c.Bars) }
 
-// chartOf counts what a filter shows in the last steps, up to now.
-func (c *Console) chartOf(ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration) (chart, error) {
+// Empty reports whether there is nothing to show.
+func (c chart) Empty() bool { return c.Max == 0 }
+
+// draw makes a chart of counts, by the names of parts, in each of n steps of time.
+func draw(first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64) chart {
+	drawn := chart{Parts: parts, Bars: make([]bar, n)}
+	for i := range parts {
+		parts[i].Total = sum(counts[parts[i].Name])
+	}
+	for at := range drawn.Bars {
+		bar := bar{X: at, At: first.Add(time.Duration(at) * step)}
+		for _, p := range parts {
+			if of := counts[p.Name]; of != nil && of[at] > 0 {
+				bar.Parts = append(bar.Parts, barPart{part: p, N: of[at]})
+				bar.Total += of[at]
+			}
+		}
+		drawn.Bars[at], drawn.Max = bar, max(drawn.Max, bar.Total)
+	}
+	for at := range drawn.Bars {
+		top := float64(chartHeight)
+		for i := range drawn.Bars[at].Parts {
+			p := &drawn.Bars[at].Parts[i]
+			p.Height = float64(p.N) / float64(drawn.Max) * chartHeight
+			top -= p.Height
+			p.Y = max(0, top)
+		}
+	}
+	return drawn
+}
+
+func sum(counts []int64) (total int64) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// activity is a chart of executions, by what became of them.
+type activity struct {
+	chart
+	Total, Failed, Rejected int64
+}
+
+// activity counts what a filter shows in the last steps, up to now.
+func (c *Console) activity(ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration) (activity, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	counted, err := c.Operate.Activity(ctx, signin.Caller(ctx), filter, steps, step)
 	if err != nil && ctx.Err() != nil {
-		return chart{Step: step, Missing: true}, nil
+		return activity{chart: chart{Missing: true}}, nil
 	}
-	drawn := chart{Step: step, Bars: make([]bar, len(counted))}
+	if err != nil {
+		return activity{}, err
+	}
+	started, failed, rejected := make([]int64, steps), make([]int64, steps), make([]int64, steps)
 	for i, n := range counted {
-		drawn.Bars[i] = bar{X: i, At: n.At, Total: n.Total, Failed: n.Failed, Rejected: n.Rejected}
+		started[i] = max(0, n.Total-n.Failed-n.Rejected) // these were counted one after the other
+		failed[i], rejected[i] = n.Failed, n.Rejected
 	}
-	drawn.stack()
-	return drawn, err
-}
-
-func (c *chart) stack() {
-	for i := range c.Bars {
-		b := &c.Bars[i]
-		b.Started = max(0, b.Total-b.Failed-b.Rejected) // these were counted one after the other
-		b.Total = b.Started + b.Failed + b.Rejected
-		c.Total, c.Failed, c.Rejected = c.Total+b.Total, c.Failed+b.Failed, c.Rejected+b.Rejected
-	}
-	most := float64(max(1, c.Max()))
-	for i := range c.Bars {
-		b := &c.Bars[i]
-		height := func(n int64) float64 { return float64(n) / most * chartHeight }
-		b.StartedHeight, b.FailedHeight, b.RejectedHeight = height(b.Started), height(b.Failed), height(b.Rejected)
-		b.StartedY = chartHeight - b.StartedHeight
-		b.FailedY = b.StartedY - b.FailedHeight
-		b.RejectedY = b.FailedY - b.RejectedHeight
-	}
+	parts := []part{{Name: "started", Class: "started"}, {Name: "failed", Class: "failed"}, {Name: "rejected", Class: "rejected"}}
+	drawn := activity{chart: draw(counted[0].At, step, steps, parts, map[string][]int64{"started": started, "failed": failed, "rejected": rejected})}
+	drawn.Failed, drawn.Rejected = parts[1].Total, parts[2].Total
+	drawn.Total = parts[0].Total + drawn.Failed + drawn.Rejected
+	return drawn, nil
 }

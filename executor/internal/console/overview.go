@@ -21,7 +21,7 @@ type overview struct {
 // numbers are the part of the page that is refreshed.
 type numbers struct {
 	Requests    requests
-	Day         chart
+	Day         activity
 	Ingresses   int
 	Unrecorded  *int64 // messages; nil: NATS did not say
 	DeadLetters string // how many; "": there are none, or the database was too slow
@@ -78,7 +78,7 @@ func (c *Console) numbers(ctx context.Context, now operate.Installation) (n numb
 			return n, err
 		}
 	}
-	if n.Day, err = c.chartOf(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
+	if n.Day, err = c.activity(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
 		return n, err
 	}
 	n.DeadLetters, err = c.deadLetters(ctx)

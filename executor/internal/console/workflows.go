@@ -28,7 +28,7 @@ type workflowRow struct {
 	State    state
 	Queue    string
 	Idle     bool // nobody takes its queue
-	Day      chart
+	Day      activity
 	Last     *operate.Execution // nil: there was none, or it is not known in time
 }
 
@@ -101,7 +101,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 		return row, err
 	}
 	of := operate.ExecutionFilter{WorkflowID: w.ID}
-	if row.Day, err = c.chartOf(ctx, of, 24, time.Hour); err != nil || row.Day.Missing {
+	if row.Day, err = c.activity(ctx, of, 24, time.Hour); err != nil || row.Day.Missing {
 		return row, err
 	}
 	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), of, operate.Page{Limit: 1})
