@@ -26,21 +26,12 @@ type planChoice struct {
 	Selected bool // for a new account
 }
 
-func (c *Console) listAccounts(w http.ResponseWriter, r *http.Request) {
-	list, err := c.accountList(r)
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "accounts", page{Title: "Accounts", Section: "accounts", Body: list})
-}
-
 func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	ctx := r.Context()
 	if list.Plans, err = c.planChoices(ctx); err != nil {
 		return list, err
 	}
-	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.Account], error) {
+	found, at, err := askList(r, url.Values{}, nil, func(p operate.Page) (api.List[api.Account], error) {
 		return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
 	})
 	if err != nil {

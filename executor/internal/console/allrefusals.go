@@ -1,9 +1,8 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
-	"net/url"
-	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -28,33 +27,24 @@ type refusedRow struct {
 // refusedWithin is the default time span of the page.
 const refusedWithin = "24h"
 
-func (c *Console) listRefusals(w http.ResponseWriter, r *http.Request) {
-	ctx, p := r.Context(), allRefusals{Within: refusedWithin}
-	var ignored []string
-	query := url.Values{}
-	if asked := r.URL.Query().Get("within"); spans[asked] > 0 {
-		p.Within = asked
-		query.Set("within", asked)
-	} else if asked != "" {
-		ignored = append(ignored, "“"+shortened(asked)+"” is not a span of time")
-	}
-	since := time.Now().Add(-spans[p.Within])
-	found, at, err := askList(r, query, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {
-		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), "", since, p)
+func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
+	ctx, read := r.Context(), filterReader{query: r.URL.Query()}
+	within := read.within(spans)
+	p.Within = cmp.Or(within, refusedWithin)
+	from := since(p.Within)
+	found, at, err := askList(r, queryOf(map[string]string{"within": within}), read.ignored, func(p operate.Page) (api.List[api.WorkflowRefusal], error) {
+		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), "", from, p)
 	})
 	if err != nil {
-		c.failed(w, r, err)
-		return
+		return p, err
 	}
 	p.listPage = at
-	p.Ignored = append(ignored, p.Ignored...)
 	for _, one := range found {
 		from, err := c.origin(ctx, one.WorkflowID, "")
 		if err != nil {
-			c.failed(w, r, err)
-			return
+			return p, err
 		}
 		p.Rows = append(p.Rows, refusedRow{refusal{one.Refusal, advice[webhook.Code(one.Code)]}, from, one.WorkflowID})
 	}
-	c.render(w, r, http.StatusOK, "refusals", page{Title: "Refusals", Section: "refusals", Body: p})
+	return p, nil
 }

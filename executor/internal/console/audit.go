@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -18,7 +15,7 @@ import (
 type auditList struct {
 	listPage
 	Filter    auditFilter
-	Spans     []choice
+	Spans     []span
 	Accounts  []choice // that the filter suggests
 	Workflows []choice
 	Rows      []auditRow
@@ -32,45 +29,15 @@ type auditFilter struct {
 // Any says whether anything is filtered.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
-// auditSpans are the time spans of the filter. They are longer than those of executions, because audit entries are kept
-// longer.
-var auditSpans = map[string]time.Duration{
-	"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour, "90d": 90 * 24 * time.Hour,
-}
-
-// auditSpanNames are their names, the shortest first.
-var auditSpanNames = []choice{
-	{ID: "1h", Name: "last hour"}, {ID: "24h", Name: "last 24 hours"}, {ID: "7d", Name: "last 7 days"}, {ID: "30d", Name: "last 30 days"}, {ID: "90d", Name: "last 90 days"},
-}
-
 func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
-	text := func(name string) string { return strings.TrimSpace(query.Get(name)) }
-	f = auditFilter{Actor: text("actor"), Account: text("account"), Workflow: text("workflow"), Within: query.Get("within")}
-	if f.Within != "" && auditSpans[f.Within] == 0 {
-		ignored = append(ignored, "“"+shortened(f.Within)+"” is not a span of time")
-		f.Within = ""
-	}
-	return f, ignored
+	read := filterReader{query: query}
+	f = auditFilter{Actor: read.text("actor"), Account: read.text("account"), Workflow: read.text("workflow"), Within: read.within(auditSpans)}
+	return f, read.ignored
 }
 
 // query is the filter's part of a link.
 func (f auditFilter) query() url.Values {
-	query := url.Values{}
-	for name, value := range map[string]string{"actor": f.Actor, "account": f.Account, "workflow": f.Workflow, "within": f.Within} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	return query
-}
-
-// asked is the filter for package operate.
-func (f auditFilter) asked(now time.Time) operate.AuditFilter {
-	filter := operate.AuditFilter{Actor: f.Actor, AccountID: f.Account, WorkflowID: f.Workflow}
-	if span := auditSpans[f.Within]; span > 0 {
-		filter.Since = now.Add(-span)
-	}
-	return filter
+	return queryOf(map[string]string{"actor": f.Actor, "account": f.Account, "workflow": f.Workflow, "within": f.Within})
 }
 
 // auditRow is one entry.
@@ -91,26 +58,18 @@ type changeText struct {
 // maxShownChanges is the maximum number of fields of an entry in a row.
 const maxShownChanges = 12
 
-func (c *Console) listAudit(w http.ResponseWriter, r *http.Request) {
-	list, err := c.auditList(r)
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "audit", page{Title: "Audit", Section: "audit", Body: list})
-}
-
 func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	ctx := r.Context()
 	filter, ignored := auditFilterOf(r.URL.Query())
-	found, at, err := askList(r, filter.query(), func(p operate.Page) (api.List[api.AuditEntry], error) {
-		return c.Operate.Audit(ctx, signin.Caller(ctx), filter.asked(time.Now()), p)
+	found, at, err := askList(r, filter.query(), ignored, func(p operate.Page) (api.List[api.AuditEntry], error) {
+		return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
+			Actor: filter.Actor, AccountID: filter.Account, WorkflowID: filter.Workflow, Since: since(filter.Within),
+		}, p)
 	})
 	if err != nil {
 		return list, err
 	}
-	at.Ignored = slices.Concat(ignored, at.Ignored)
-	list = auditList{listPage: at, Filter: filter, Spans: auditSpanNames}
+	list = auditList{listPage: at, Filter: filter, Spans: auditSpans}
 	for _, entry := range found {
 		list.Rows = append(list.Rows, auditRowOf(entry))
 	}

@@ -5,6 +5,7 @@ package console
 import (
 	"net/http"
 
+	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
@@ -40,27 +41,32 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /sign-in/provider", c.toProvider)
 	mux.HandleFunc("GET "+signin.CallbackPath, c.fromProvider)
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /{$}":                   c.overview,
-		"GET /workflows":             c.listWorkflows,
-		"GET /new-workflow":          c.newWorkflow,
-		"GET /workflows/{id}":        c.showWorkflow,
-		"GET /executions":            c.listExecutions,
-		"GET /executions/{id}":       c.showExecution,
-		"GET /dead-letters":          c.listDeadLetters,
-		"GET /queues":                c.listQueues,
-		"GET /fragments/queues":      c.queuesFragment,
-		"GET /refusals":              c.listRefusals,
-		"GET /accounts":              c.listAccounts,
-		"GET /keys":                  c.listKeys,
-		"GET /audit":                 c.listAudit,
+		"GET /{$}":             show(c, "overview", page{Title: "Overview", Section: "overview"}, c.overview),
+		"GET /workflows":       show(c, "workflows", page{Title: "Workflows", Section: "workflows"}, c.workflowList),
+		"GET /new-workflow":    show(c, "new-workflow", page{Title: "New workflow", Section: "workflows"}, c.newWorkflow),
+		"GET /workflows/{id}":  c.showWorkflow,
+		"GET /executions":      c.listExecutions,
+		"GET /executions/{id}": c.showExecution,
+		"GET /dead-letters":    show(c, "dead-letters", page{Title: "Dead letters", Section: "dead-letters"}, c.deadLetterList),
+		"GET /queues":          show(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList),
+		"GET /refusals":        show(c, "refusals", page{Title: "Refusals", Section: "refusals"}, c.allRefusals),
+		"GET /accounts":        show(c, "accounts", page{Title: "Accounts", Section: "accounts"}, c.accountList),
+		"GET /keys":            show(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList),
+		"GET /audit":           show(c, "audit", page{Title: "Audit", Section: "audit"}, c.auditList),
+
 		"GET /fragments/execution":   c.executionFragment,
-		"GET /fragments/executions":  c.executionsFragment,
-		"GET /fragments/numbers":     c.numbersFragment,
+		"GET /fragments/executions":  fragment(c, "fragment", "newest", c.newestRows),
+		"GET /fragments/numbers":     fragment(c, "fragment", "numbers", c.numbers),
 		"GET /fragments/plan-change": c.planChangeFragment,
-		"GET /fragments/reach":       c.reachFragment,
-		"GET /fragments/refusals":    c.refusalsFragment,
-		"GET /fragments/workflow":    c.workflowFragment,
-		"/":                          c.unknown,
+		"GET /fragments/queues":      fragment(c, "queues", "queue-rows", c.queueList),
+		"GET /fragments/reach": fragment(c, "fragment", "reach", func(r *http.Request) (api.PublicURL, error) {
+			return c.Operate.CheckPublicURL(r.Context(), signin.Caller(r.Context())) // it may take seconds
+		}),
+		"GET /fragments/refusals": fragment(c, "fragment", "refusals", func(r *http.Request) (refusals, error) {
+			return c.refusals(r.Context(), r.URL.Query().Get("workflow"))
+		}),
+		"GET /fragments/workflow": c.workflowFragment,
+		"/":                       c.unknown,
 	} {
 		mux.HandleFunc(pattern, c.signedIn(handle))
 	}

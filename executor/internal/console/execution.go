@@ -76,7 +76,6 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	if p, found := c.execution(w, r, r.URL.Query().Get("id")); found {
 		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
-		note(r, "fragment", nil)
 	}
 }
 

@@ -24,18 +24,9 @@ type keyRow struct {
 	Own     bool // the caller has signed in with it
 }
 
-func (c *Console) listKeys(w http.ResponseWriter, r *http.Request) {
-	list, err := c.keyList(r)
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "keys", page{Title: "Keys", Section: "keys", Body: list})
-}
-
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	ctx, by := r.Context(), signin.Caller(r.Context())
-	found, at, err := askList(r, url.Values{}, func(p operate.Page) (api.List[api.Key], error) {
+	found, at, err := askList(r, url.Values{}, nil, func(p operate.Page) (api.List[api.Key], error) {
 		return c.Operate.Keys(ctx, by, "", p)
 	})
 	if err != nil {

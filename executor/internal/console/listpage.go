@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -21,12 +22,13 @@ type listPage struct {
 	Older   template.URL // the query of the next page; "": this is the last
 }
 
-// askList fetches the page of a list at the cursor in a request's query. query has the request's filters.
-func askList[T any](r *http.Request, query url.Values, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
+// askList fetches the page of a list at the cursor in a request's query. query has the request's filters, invalid its parts
+// that are not valid.
+func askList[T any](r *http.Request, query url.Values, invalid []string, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)
 	list, ignored, err := askPage(after, listRows, ask)
-	at.First, at.Ignored = after == "" || len(ignored) > 0, ignored
+	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
 		at.Older = queryText(query)

@@ -30,19 +30,11 @@ type numbers struct {
 // maxDeadLetters is how many dead letters are counted.
 const maxDeadLetters = 100
 
-const newestRows = 10
+const overviewRows = 10
 
-func (c *Console) overview(w http.ResponseWriter, r *http.Request) {
-	o, err := c.overviewOf(r.Context())
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "overview", page{Title: "Overview", Section: "overview", Body: o})
-}
-
-func (c *Console) overviewOf(ctx context.Context) (o overview, err error) {
-	o.Newest = panel{Path: "/executions", First: true, Limit: newestRows}
+func (c *Console) overview(r *http.Request) (o overview, err error) {
+	ctx := r.Context()
+	o.Newest = panel{Path: "/executions", First: true, Limit: overviewRows}
 	if o.Accounts, o.Workflows, err = c.anything(ctx); err != nil {
 		return o, err
 	}
@@ -54,24 +46,19 @@ func (c *Console) overviewOf(ctx context.Context) (o overview, err error) {
 		return o, err
 	}
 	o.Loopback = operate.Loopback(now.PublicURL)
-	o.Numbers, err = c.numbers(ctx, now)
+	o.Numbers, err = c.numbersOf(ctx, now)
 	return o, err
 }
 
-func (c *Console) numbersFragment(w http.ResponseWriter, r *http.Request) {
-	var n numbers
+func (c *Console) numbers(r *http.Request) (numbers, error) {
 	now, err := c.Operate.Installation(r.Context(), signin.Caller(r.Context()))
-	if err == nil {
-		n, err = c.numbers(r.Context(), now)
-	}
 	if err != nil {
-		c.failed(w, r, err)
-		return
+		return numbers{}, err
 	}
-	c.write(w, r, http.StatusOK, "fragment", "numbers", n)
+	return c.numbersOf(r.Context(), now)
 }
 
-func (c *Console) numbers(ctx context.Context, now operate.Installation) (n numbers, err error) {
+func (c *Console) numbersOf(ctx context.Context, now operate.Installation) (n numbers, err error) {
 	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
 	if signin.Caller(ctx).AccountID == "" { // requests are counted for all accounts together
 		if n.Requests, err = c.requests(ctx, time.Now()); err != nil {

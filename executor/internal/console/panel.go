@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -46,9 +45,6 @@ type panelFilter struct {
 // Any says whether anything is filtered.
 func (f panelFilter) Any() bool { return f != panelFilter{} }
 
-// spans are how far back one can look, by their names in queries.
-var spans = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7d": 7 * 24 * time.Hour}
-
 // row is an execution in a list.
 type row struct {
 	operate.Execution
@@ -76,31 +72,17 @@ func isDeadLetter(e operate.Execution) bool {
 	return execution.Status(e.Status) == execution.Failed && e.RequeuedAs == "" && e.DismissedAt.IsZero()
 }
 
-// panelFilterOf reads the filters of a query. What is none is left out, and named.
 func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
-	known := func(name, what string, is bool) string {
-		value := query.Get(name)
-		if value == "" || is {
-			return value
-		}
-		ignored = append(ignored, "“"+shortened(value)+"” is not a "+what)
-		return ""
+	read := filterReader{query: query}
+	f = panelFilter{
+		DeliveryID: read.text("delivery"), Workflow: read.text("of"), Account: read.text("account"),
+		Status: read.known("status", "status", func(status string) bool { return slices.Contains(statuses, status) }),
+		Source: read.known("source", "way to start an execution", func(source string) bool {
+			return slices.Contains(execution.Sources, execution.Source(source))
+		}),
+		Within: read.within(spans),
 	}
-	f.DeliveryID = strings.TrimSpace(query.Get("delivery"))
-	f.Workflow, f.Account = strings.TrimSpace(query.Get("of")), strings.TrimSpace(query.Get("account"))
-	f.Status = known("status", "status", slices.Contains(statuses, query.Get("status")))
-	f.Source = known("source", "way to start an execution", slices.Contains(execution.Sources, execution.Source(query.Get("source"))))
-	f.Within = known("within", "span of time", spans[query.Get("within")] > 0)
-	return f, ignored
-}
-
-// shortened is a text that may be of any length.
-func shortened(text string) string {
-	const longest = 40
-	if runes := []rune(text); len(runes) > longest {
-		return string(runes[:longest]) + "…"
-	}
-	return text
+	return f, read.ignored
 }
 
 // panel lists what a request asks for, with its filters and position.
@@ -119,10 +101,7 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
-		Status: p.Filter.Status, Source: p.Filter.Source, DeliveryPrefix: p.Filter.DeliveryID,
-	}
-	if span := spans[p.Filter.Within]; span > 0 {
-		filter.Since = time.Now().Add(-span)
+		Status: p.Filter.Status, Source: p.Filter.Source, DeliveryPrefix: p.Filter.DeliveryID, Since: since(p.Filter.Within),
 	}
 	ask := func(page operate.Page) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
@@ -153,22 +132,10 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 
 // query is the panel's query at a position, "" for the newest.
 func (p panel) query(after string) url.Values {
-	query := url.Values{}
-	for name, value := range map[string]string{
+	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source, "within": p.Filter.Within,
 		"delivery": p.Filter.DeliveryID, "of": p.Filter.Workflow, "account": p.Filter.Account, "after": after,
-	} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	return query
-}
-
-// queryText is a query as it may stand behind a "?" in a link: templates would escape
-// its "&" and "=" once more.
-func queryText(query url.Values) template.URL {
-	return template.URL(query.Encode()) //nolint:gosec // encoded
+	})
 }
 
 // Newest is the query of the newest page.
@@ -189,34 +156,22 @@ func (p panel) Fragment() string {
 
 // Events is the event stream of what the panel shows.
 func (p panel) Events() string {
-	query := url.Values{}
-	if of := cmp.Or(p.WorkflowID, p.Filter.Workflow); of != "" {
-		query.Set("workflowId", of)
-	}
-	if p.Filter.Account != "" {
-		query.Set("accountId", p.Filter.Account)
-	}
+	query := queryOf(map[string]string{"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account})
 	if len(query) == 0 {
 		return "/api/v1/executions/stream"
 	}
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll is what a button that replays all rejected executions of the filters sends; "": there is none,
-// because something is filtered that the call does not know.
-func (p panel) ReplayAll() string {
+// ReplayAll is the request of a button that replays all rejected executions of the filters; nil: there is none, because the
+// call has no such filter.
+func (p panel) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" || p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
-		return ""
+		return nil
 	}
-	which := api.ReplayRejected{Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account}
-	if span := spans[p.Filter.Within]; span > 0 {
-		which.Since = time.Now().Add(-span).UTC()
+	return &api.ReplayRejected{
+		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account, Since: since(p.Filter.Within),
 	}
-	text, err := json.Marshal(which)
-	if err != nil {
-		panic(err) // texts and times always marshal
-	}
-	return string(text)
 }
 
 // maxSuggested is how many workflows, or accounts, a filter suggests.
@@ -256,16 +211,13 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 	if c.goToExecution(w, r) {
 		return
 	}
-	p, err := c.panel(r, "/executions", "")
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "executions", page{Title: "Executions", Section: "executions", Body: p})
+	show(c, "executions", page{Title: "Executions", Section: "executions"}, func(r *http.Request) (panel, error) {
+		return c.panel(r, "/executions", "")
+	})(w, r)
 }
 
-// executionsFragment is the newest rows of a panel and the link to those after them, for live.js.
-func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
+// newestRows are the newest rows of a panel and the link to those after them, for live.js.
+func (c *Console) newestRows(r *http.Request) (panel, error) {
 	query := r.URL.Query()
 	p := panel{Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"), First: true}
 	if p.WorkflowID != "" {
@@ -274,9 +226,5 @@ func (c *Console) executionsFragment(w http.ResponseWriter, r *http.Request) {
 	p.Filter, _ = panelFilterOf(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
-	if err := c.fill(r.Context(), &p, ""); err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.write(w, r, http.StatusOK, "fragment", "newest", p)
+	return p, c.fill(r.Context(), &p, "")
 }

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -76,13 +75,4 @@ func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, er
 		found.Rows = append(found.Rows, refusal{one, advice[webhook.Code(one.Code)]})
 	}
 	return found, err
-}
-
-func (c *Console) refusalsFragment(w http.ResponseWriter, r *http.Request) {
-	found, err := c.refusals(r.Context(), r.URL.Query().Get("workflow"))
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.write(w, r, http.StatusOK, "fragment", "refusals", found)
 }

@@ -90,6 +90,32 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 	c.write(w, r, status, name, "layout", p)
 }
 
+// show returns the handler of a page whose body is what data returns.
+func show[T any](c *Console, name string, p page, data func(*http.Request) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := data(r)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		shown := p
+		shown.Body = body
+		c.render(w, r, http.StatusOK, name, shown)
+	}
+}
+
+// fragment returns the handler of a part of a page that the browser loads on its own.
+func fragment[T any](c *Console, name, part string, data func(*http.Request) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := data(r)
+		if err != nil {
+			c.failed(w, r, err)
+			return
+		}
+		c.write(w, r, http.StatusOK, name, part, body)
+	}
+}
+
 // callerOf returns the caller of a page; the zero Caller if nobody is signed in, or that cannot be determined now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
 	if by := signin.Caller(r.Context()); by.Kind != "" {
@@ -110,6 +136,9 @@ func (c *Console) write(w http.ResponseWriter, r *http.Request, status int, name
 			c.fail(w, r, http.StatusInternalServerError, "", "")
 		}
 		return
+	}
+	if part != "layout" {
+		name = "fragment"
 	}
 	note(r, name, nil)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

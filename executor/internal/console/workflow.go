@@ -85,7 +85,6 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	if p, found := c.workflow(w, r, r.URL.Query().Get("workflow")); found {
 		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
-		note(r, "fragment", nil)
 	}
 }
 
@@ -115,7 +114,7 @@ func (c *Console) workflowPage(ctx context.Context, w api.Workflow, node string)
 		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w), OwnRate: w.RateLimit,
 		Demo: c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
-	idle, err := c.idleQueues(ctx)
+	idle, err := c.Operate.NobodyTakes(ctx, signin.Caller(ctx))
 	if err != nil {
 		return p, err
 	}

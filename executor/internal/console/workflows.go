@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -32,15 +31,6 @@ type workflowRow struct {
 	Last     *operate.Execution // nil: there was none, or it is not known in time
 }
 
-func (c *Console) listWorkflows(w http.ResponseWriter, r *http.Request) {
-	list, err := c.workflowList(r)
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "workflows", page{Title: "Workflows", Section: "workflows", Body: list})
-}
-
 func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	ctx := r.Context()
 	filter := operate.WorkflowFilter{AccountID: r.URL.Query().Get("account"), Text: strings.TrimSpace(r.URL.Query().Get("q"))}
@@ -48,19 +38,14 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	if list.AnyOwners, list.AnyAtAll, err = c.anything(ctx); err != nil {
 		return list, err
 	}
-	position := url.Values{}
-	if filter.Text != "" {
-		position.Set("q", filter.Text)
-	}
 	if filter.AccountID != "" {
-		position.Set("account", filter.AccountID)
 		of, err := c.quota(ctx, filter.AccountID)
 		if err != nil {
 			return list, err
 		}
 		list.Account = &of
 	}
-	found, at, err := askList(r, position, func(p operate.Page) (api.List[api.Workflow], error) {
+	found, at, err := askList(r, queryOf(map[string]string{"q": filter.Text, "account": filter.AccountID}), nil, func(p operate.Page) (api.List[api.Workflow], error) {
 		return c.Operate.Workflows(ctx, signin.Caller(ctx), filter, p)
 	})
 	if err != nil {
@@ -70,7 +55,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	// All rows together may take that long.
 	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
 	defer cancel()
-	idle, err := c.idleQueues(ctx)
+	idle, err := c.Operate.NobodyTakes(ctx, signin.Caller(ctx))
 	if err != nil {
 		return list, err
 	}
@@ -124,20 +109,20 @@ type newWorkflow struct {
 // maxChoices is how many accounts a form lists.
 const maxChoices = 500
 
-func (c *Console) newWorkflow(w http.ResponseWriter, r *http.Request) {
-	form := newWorkflow{Account: r.URL.Query().Get("account")}
-	accounts, err := c.Operate.Accounts(r.Context(), signin.Caller(r.Context()), "", operate.Page{Limit: maxChoices})
+func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
+	ctx := r.Context()
+	form.Account = r.URL.Query().Get("account")
+	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxChoices})
+	if err != nil {
+		return form, err
+	}
 	form.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
-		var of quota
-		if of, err = c.quota(r.Context(), account.ID); err != nil {
-			break
+		of, err := c.quota(ctx, account.ID)
+		if err != nil {
+			return form, err
 		}
 		form.Accounts = append(form.Accounts, of)
 	}
-	if err != nil {
-		c.failed(w, r, err)
-		return
-	}
-	c.render(w, r, http.StatusOK, "new-workflow", page{Title: "New workflow", Section: "workflows", Body: form})
+	return form, nil
 }

@@ -1,0 +1,78 @@
+package console
+
+import (
+	"html/template"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// span is a time span that a filter offers.
+type span struct {
+	ID, Name string
+	Length   time.Duration
+}
+
+// spans are the time spans of most filters; auditSpans those of the audit, whose entries are kept longer.
+var (
+	spans      = []span{{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {"7d", "last 7 days", 7 * 24 * time.Hour}}
+	auditSpans = append(slices.Clip(spans), span{"30d", "last 30 days", 30 * 24 * time.Hour}, span{"90d", "last 90 days", 90 * 24 * time.Hour})
+)
+
+// since is the beginning of a span that ends now; zero: nothing is filtered.
+func since(within string) (at time.Time) {
+	if i := slices.IndexFunc(auditSpans, func(s span) bool { return s.ID == within }); i >= 0 {
+		at = time.Now().Add(-auditSpans[i].Length).UTC()
+	}
+	return at
+}
+
+// filterReader reads a filter from the query of a page. What is invalid does not filter.
+type filterReader struct {
+	query   url.Values
+	ignored []string // the invalid parts, for people
+}
+
+func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
+
+// known is a parameter with a bounded set of values. what is the name of one, for people.
+func (f *filterReader) known(name, what string, valid func(string) bool) string {
+	value := f.query.Get(name)
+	if value == "" || valid(value) {
+		return value
+	}
+	f.ignored = append(f.ignored, "“"+shortened(value)+"” is not a "+what)
+	return ""
+}
+
+func (f *filterReader) within(of []span) string {
+	return f.known("within", "span of time", func(id string) bool {
+		return slices.ContainsFunc(of, func(s span) bool { return s.ID == id })
+	})
+}
+
+// shortened is a text that may be of any length.
+func shortened(text string) string {
+	const longest = 40
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest]) + "…"
+	}
+	return text
+}
+
+// queryOf is a query of the parameters that are not empty.
+func queryOf(parameters map[string]string) url.Values {
+	query := url.Values{}
+	for name, value := range parameters {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query
+}
+
+// queryText is a query as it may stand behind a "?" in a link: templates would escape its "&" and "=" once more.
+func queryText(query url.Values) template.URL {
+	return template.URL(query.Encode()) //nolint:gosec // encoded
+}
