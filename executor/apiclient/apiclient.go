@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"mime"
 	"net/http"
 	"net/url"
@@ -73,23 +74,26 @@ type Page struct {
 	Cursor string
 }
 
-func (p Page) query() url.Values {
-	q := url.Values{}
-	if p.Limit != 0 {
-		q.Set("limit", strconv.Itoa(p.Limit))
+// Items iterates over a list that fetch returns page by page. An error is the last thing that it yields.
+func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for page := (Page{Limit: api.MaxLimit}); ; {
+			part, err := fetch(page)
+			for _, item := range part.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			if page.Cursor = part.NextCursor; page.Cursor == "" {
+				return
+			}
+		}
 	}
-	if p.Cursor != "" {
-		q.Set("cursor", p.Cursor)
-	}
-	return q
-}
-
-func (p Page) querySince(since time.Time) url.Values {
-	q := p.query()
-	if !since.IsZero() {
-		q.Set("since", since.UTC().Format(time.RFC3339Nano))
-	}
-	return q
 }
 
 // ExecutionFilter says which executions are wanted. Zero fields do not filter.
@@ -99,161 +103,134 @@ type ExecutionFilter struct {
 }
 
 // Plans lists the plan catalog.
-func (c *Client) Plans(ctx context.Context) (list api.List[api.Plan], err error) {
-	err = c.call(ctx, http.MethodGet, "/plans", nil, nil, &list)
-	return list, err
+func (c *Client) Plans(ctx context.Context) (api.List[api.Plan], error) {
+	return get[api.List[api.Plan]](ctx, c, "/plans")
 }
 
 // PutAccount creates an account or replaces it.
-func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) (a api.Account, err error) {
-	err = c.call(ctx, http.MethodPut, "/accounts/"+url.PathEscape(id), nil, put, &a)
-	return a, err
+func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) (api.Account, error) {
+	return send[api.Account](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(id), put)
 }
 
 // DeleteAccount deletes an account without workflows and keys.
 func (c *Client) DeleteAccount(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, "/accounts/"+url.PathEscape(id), nil, nil, nil)
+	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
 }
 
 // Account returns one account.
-func (c *Client) Account(ctx context.Context, id string) (a api.Account, err error) {
-	err = c.call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(id), nil, nil, &a)
-	return a, err
+func (c *Client) Account(ctx context.Context, id string) (api.Account, error) {
+	return get[api.Account](ctx, c, "/accounts/"+url.PathEscape(id))
 }
 
 // Accounts lists accounts.
-func (c *Client) Accounts(ctx context.Context, page Page) (list api.List[api.Account], err error) {
-	err = c.call(ctx, http.MethodGet, "/accounts", page.query(), nil, &list)
-	return list, err
+func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account], error) {
+	return list[api.Account](ctx, c, "/accounts", page, nil)
 }
 
 // PutWorkflow creates a workflow, inactive, or replaces it.
-func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (w api.Workflow, err error) {
-	err = c.call(ctx, http.MethodPut, workflow(id), nil, put, &w)
-	return w, err
+func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (api.Workflow, error) {
+	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
 }
 
 // PutWorkflowJSON does the same with an api.PutWorkflow that is one JSON text already: the
 // API says what is wrong with it.
-func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (w api.Workflow, err error) {
-	err = c.call(ctx, http.MethodPut, workflow(id), nil, asIs(put), &w)
-	return w, err
+func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (api.Workflow, error) {
+	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), asIs(put))
 }
 
 // Workflow returns one workflow.
-func (c *Client) Workflow(ctx context.Context, id string) (w api.Workflow, err error) {
-	err = c.call(ctx, http.MethodGet, workflow(id), nil, nil, &w)
-	return w, err
+func (c *Client) Workflow(ctx context.Context, id string) (api.Workflow, error) {
+	return get[api.Workflow](ctx, c, workflow(id))
 }
 
 // Workflows lists the workflows of an account, or all when accountID is empty.
-func (c *Client) Workflows(ctx context.Context, accountID string, page Page) (list api.List[api.Workflow], err error) {
-	q := page.query()
-	if accountID != "" {
-		q.Set("accountId", accountID)
-	}
-	err = c.call(ctx, http.MethodGet, "/workflows", q, nil, &list)
-	return list, err
+func (c *Client) Workflows(ctx context.Context, accountID string, page Page) (api.List[api.Workflow], error) {
+	return list[api.Workflow](ctx, c, "/workflows", page, parameters{"accountId": accountID})
 }
 
 // DeleteWorkflow deletes a workflow.
 func (c *Client) DeleteWorkflow(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, workflow(id), nil, nil, nil)
+	return c.delete(ctx, workflow(id))
 }
 
 // Activate lets a workflow's webhooks start executions.
-func (c *Client) Activate(ctx context.Context, id string) (w api.Workflow, err error) {
-	err = c.call(ctx, http.MethodPost, workflow(id)+"/activate", nil, nil, &w)
-	return w, err
+func (c *Client) Activate(ctx context.Context, id string) (api.Workflow, error) {
+	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/activate", nil)
 }
 
 // Deactivate ends that.
-func (c *Client) Deactivate(ctx context.Context, id string) (w api.Workflow, err error) {
-	err = c.call(ctx, http.MethodPost, workflow(id)+"/deactivate", nil, nil, &w)
-	return w, err
+func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error) {
+	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/deactivate", nil)
 }
 
 // Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours),
 // by code.
-func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (list api.List[api.Refusal], err error) {
-	err = c.call(ctx, http.MethodGet, workflow(workflowID)+"/refusals", page.querySince(since), nil, &list)
-	return list, err
+func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
+	return list[api.Refusal](ctx, c, workflow(workflowID)+"/refusals", page, parameters{"since": at(since)})
 }
 
 // AllRefusals counts the refused requests of all workflows, by workflow and code, the last
 // refused first.
-func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (list api.List[api.WorkflowRefusal], err error) {
-	err = c.call(ctx, http.MethodGet, "/refusals", page.querySince(since), nil, &list)
-	return list, err
+func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
+	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": at(since)})
 }
 
 // Queues lists what waits in each queue, and who takes it.
-func (c *Client) Queues(ctx context.Context, page Page) (list api.List[api.Queue], err error) {
-	err = c.call(ctx, http.MethodGet, "/queues", page.query(), nil, &list)
-	return list, err
+func (c *Client) Queues(ctx context.Context, page Page) (api.List[api.Queue], error) {
+	return list[api.Queue](ctx, c, "/queues", page, nil)
 }
 
 // PublicURL checks where the public URL leads.
-func (c *Client) PublicURL(ctx context.Context) (p api.PublicURL, err error) {
-	err = c.call(ctx, http.MethodGet, "/public-url", nil, nil, &p)
-	return p, err
+func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
+	return get[api.PublicURL](ctx, c, "/public-url")
 }
 
 // Trigger returns a trigger node with its URL and tokens.
-func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (t api.Trigger, err error) {
-	err = c.call(ctx, http.MethodGet, trigger(workflowID, nodeID), nil, nil, &t)
-	return t, err
+func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (api.Trigger, error) {
+	return get[api.Trigger](ctx, c, trigger(workflowID, nodeID))
 }
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
-func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (t api.Trigger, err error) {
-	err = c.call(ctx, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", nil, asIs(sample), &t)
-	return t, err
+func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
+	return send[api.Trigger](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", asIs(sample))
 }
 
 // RotateToken gives a node a new token.
-func (c *Client) RotateToken(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) (t api.Trigger, err error) {
+func (c *Client) RotateToken(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
 	rotate := api.RotateToken{KeepOldForSeconds: int64(keepOld / time.Second)}
-	err = c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", nil, rotate, &t)
-	return t, err
+	return send[api.Trigger](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", rotate)
 }
 
 // RerunTrigger starts an execution on a node's sample payload.
-func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (s api.Started, err error) {
-	err = c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil, nil, &s)
-	return s, err
+func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (api.Started, error) {
+	return send[api.Started](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil)
 }
 
 // SendTest lets the executor post to a node's webhook URL as its sender would. A refusal by the endpoint is no error.
-func (c *Client) SendTest(ctx context.Context, workflowID, nodeID string, test api.SendTest) (sent api.SentTest, err error) {
-	err = c.call(ctx, http.MethodPost, trigger(workflowID, nodeID)+"/send-test", nil, test, &sent)
-	return sent, err
+func (c *Client) SendTest(ctx context.Context, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
+	return send[api.SentTest](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/send-test", test)
 }
 
 // RerunExecution starts the same trigger again, on its sample payload.
-func (c *Client) RerunExecution(ctx context.Context, id string) (s api.Started, err error) {
-	err = c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil, nil, &s)
-	return s, err
+func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, error) {
+	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil)
 }
 
 // RequeueExecution starts a failed execution again, on its original body. Called again, it
 // answers the same and starts nothing.
-func (c *Client) RequeueExecution(ctx context.Context, id string) (s api.Started, err error) {
-	err = c.call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil, nil, &s)
-	return s, err
+func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, error) {
+	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil)
 }
 
 // ReplayExecution starts an execution on the original body, headers and query of another. With a
 // key, a repeated call answers the same and starts nothing.
-func (c *Client) ReplayExecution(ctx context.Context, id, key string) (s api.Started, err error) {
-	err = c.withKey(key).call(ctx, http.MethodPost, "/executions/"+url.PathEscape(id)+"/replay", nil, nil, &s)
-	return s, err
+func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Started, error) {
+	return send[api.Started](ctx, c.withKey(key), http.MethodPost, "/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
 // ReplayRejected replays rejected executions, each once for a key ("": once for all calls without one).
-func (c *Client) ReplayRejected(ctx context.Context, which api.ReplayRejected, key string) (r api.Replayed, err error) {
-	err = c.withKey(key).call(ctx, http.MethodPost, "/executions/replay", nil, which, &r)
-	return r, err
+func (c *Client) ReplayRejected(ctx context.Context, which api.ReplayRejected, key string) (api.Replayed, error) {
+	return send[api.Replayed](ctx, c.withKey(key), http.MethodPost, "/executions/replay", which)
 }
 
 // withKey is a client whose calls have an idempotency key.
@@ -264,15 +241,13 @@ func (c *Client) withKey(key string) *Client {
 }
 
 // RequeueDeadLetters requeues many dead letters, each once however often it is called.
-func (c *Client) RequeueDeadLetters(ctx context.Context, which api.SelectDeadLetters) (r api.Requeued, err error) {
-	err = c.call(ctx, http.MethodPost, "/dead-letters/requeue", nil, which, &r)
-	return r, err
+func (c *Client) RequeueDeadLetters(ctx context.Context, which api.SelectDeadLetters) (api.Requeued, error) {
+	return send[api.Requeued](ctx, c, http.MethodPost, "/dead-letters/requeue", which)
 }
 
 // DismissDeadLetters takes many dead letters off the list.
-func (c *Client) DismissDeadLetters(ctx context.Context, which api.SelectDeadLetters) (d api.Dismissed, err error) {
-	err = c.call(ctx, http.MethodPost, "/dead-letters/dismiss", nil, which, &d)
-	return d, err
+func (c *Client) DismissDeadLetters(ctx context.Context, which api.SelectDeadLetters) (api.Dismissed, error) {
+	return send[api.Dismissed](ctx, c, http.MethodPost, "/dead-letters/dismiss", which)
 }
 
 // DeadLetterFilter says which dead letters are wanted. Zero fields do not filter.
@@ -282,41 +257,23 @@ type DeadLetterFilter struct {
 }
 
 // DeadLetters lists dead letters, the newest first.
-func (c *Client) DeadLetters(ctx context.Context, filter DeadLetterFilter, page Page) (list api.List[api.DeadLetter], err error) {
-	q := page.query()
-	setAll(q, map[string]string{"workflowId": filter.WorkflowID, "reason": filter.Reason}, filter.Since, filter.Until)
-	err = c.call(ctx, http.MethodGet, "/dead-letters", q, nil, &list)
-	return list, err
+func (c *Client) DeadLetters(ctx context.Context, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
+	return list[api.DeadLetter](ctx, c, "/dead-letters", page, parameters{
+		"workflowId": filter.WorkflowID, "reason": filter.Reason, "since": at(filter.Since), "until": at(filter.Until),
+	})
 }
 
 // Executions lists executions, the newest first.
-func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (list api.List[api.Execution], err error) {
-	q := page.query()
-	setAll(q, map[string]string{
-		"accountId": filter.AccountID, "workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source, "deliveryId": filter.DeliveryID,
-	}, filter.Since, filter.Until)
-	err = c.call(ctx, http.MethodGet, "/executions", q, nil, &list)
-	return list, err
-}
-
-// setAll sets the parameters that are not empty.
-func setAll(q url.Values, values map[string]string, since, until time.Time) {
-	for name, value := range values {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	for name, at := range map[string]time.Time{"since": since, "until": until} {
-		if !at.IsZero() {
-			q.Set(name, at.UTC().Format(time.RFC3339Nano))
-		}
-	}
+func (c *Client) Executions(ctx context.Context, filter ExecutionFilter, page Page) (api.List[api.Execution], error) {
+	return list[api.Execution](ctx, c, "/executions", page, parameters{
+		"accountId": filter.AccountID, "workflowId": filter.WorkflowID, "status": filter.Status, "source": filter.Source,
+		"deliveryId": filter.DeliveryID, "since": at(filter.Since), "until": at(filter.Until),
+	})
 }
 
 // Execution returns one execution with its input.
-func (c *Client) Execution(ctx context.Context, id string) (e api.ExecutionDetail, err error) {
-	err = c.call(ctx, http.MethodGet, "/executions/"+url.PathEscape(id), nil, nil, &e)
-	return e, err
+func (c *Client) Execution(ctx context.Context, id string) (api.ExecutionDetail, error) {
+	return get[api.ExecutionDetail](ctx, c, "/executions/"+url.PathEscape(id))
 }
 
 func workflow(id string) string { return "/workflows/" + url.PathEscape(id) }
@@ -341,6 +298,54 @@ func encode(body any) (io.Reader, error) {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
 	return bytes.NewReader(text), nil
+}
+
+// parameters are those of a query; empty ones are left out.
+type parameters map[string]string
+
+func (p parameters) query() url.Values {
+	q := url.Values{}
+	for name, value := range p {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// at is a time as a parameter; "": zero.
+func at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func get[T any](ctx context.Context, c *Client, path string) (result T, err error) {
+	err = c.call(ctx, http.MethodGet, path, nil, nil, &result)
+	return result, err
+}
+
+func list[T any](ctx context.Context, c *Client, path string, page Page, filter parameters) (result api.List[T], err error) {
+	q := filter.query()
+	if page.Limit != 0 {
+		q.Set("limit", strconv.Itoa(page.Limit))
+	}
+	if page.Cursor != "" {
+		q.Set("cursor", page.Cursor)
+	}
+	err = c.call(ctx, http.MethodGet, path, q, nil, &result)
+	return result, err
+}
+
+// send makes a call with a body; nil: without one.
+func send[T any](ctx context.Context, c *Client, method, path string, body any) (result T, err error) {
+	err = c.call(ctx, method, path, nil, body, &result)
+	return result, err
+}
+
+func (c *Client) delete(ctx context.Context, path string) error {
+	return c.call(ctx, http.MethodDelete, path, nil, nil, nil)
 }
 
 // call sends body as JSON, if there is one, and reads the answer into result, if there

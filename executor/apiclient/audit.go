@@ -2,7 +2,6 @@ package apiclient
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -15,18 +14,8 @@ type AuditFilter struct {
 }
 
 // Audit lists who changed what, the newest first.
-func (c *Client) Audit(ctx context.Context, filter AuditFilter, page Page) (list api.List[api.AuditEntry], err error) {
-	q := page.query()
-	for name, value := range map[string]string{"actor": filter.Actor, "accountId": filter.AccountID, "workflowId": filter.WorkflowID} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	for name, at := range map[string]time.Time{"since": filter.Since, "until": filter.Until} {
-		if !at.IsZero() {
-			q.Set(name, at.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	err = c.call(ctx, http.MethodGet, "/audit", q, nil, &list)
-	return list, err
+func (c *Client) Audit(ctx context.Context, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
+	return list[api.AuditEntry](ctx, c, "/audit", page, parameters{
+		"actor": filter.Actor, "accountId": filter.AccountID, "workflowId": filter.WorkflowID, "since": at(filter.Since), "until": at(filter.Until),
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -34,11 +33,7 @@ func (c *Client) Watch(ctx context.Context, workflowID string, opened func() err
 	defer cancel(nil)
 	silence := time.AfterFunc(maxSilence, func() { cancel(errSilence) })
 	defer silence.Stop()
-	q := url.Values{}
-	if workflowID != "" {
-		q.Set("workflowId", workflowID)
-	}
-	response, err := c.send(ctx, http.MethodGet, "/executions/stream", q, nil)
+	response, err := c.send(ctx, http.MethodGet, "/executions/stream", parameters{"workflowId": workflowID}.query(), nil)
 	if err != nil {
 		return err
 	}

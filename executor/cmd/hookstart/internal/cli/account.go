@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,8 +11,8 @@ import (
 
 type accountVerbs struct {
 	Put  accountPut  `cmd:"" help:"Create an account, or change its name or plan."`
-	Get  accountGet  `cmd:"" help:"Show an account."`
-	List accountList `cmd:"" help:"List the accounts."`
+	Get  accountGet  `cmd:"" help:"Show an account." example:"hookstart account get demo"`
+	List accountList `cmd:"" help:"List the accounts." example:"hookstart account list"`
 
 	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys."`
 }
@@ -46,12 +45,12 @@ func (v *accountPut) Run(s *session) error {
 	}
 	a, err := s.client.PutAccount(s.ctx, v.Account, put)
 	if err != nil {
-		if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.CodeInvalid {
+		if isProblem(err, api.CodeInvalid) {
 			return &hintError{err, "hookstart plan list; hookstart account put --help"}
 		}
 		return err
 	}
-	if err := showAccount(s, a); err != nil || v.Plan == "" {
+	if err := s.showAccount(a, nil); err != nil || v.Plan == "" {
 		return err
 	}
 	s.noteRefused(a)
@@ -63,20 +62,13 @@ func (v *accountPut) Run(s *session) error {
 func (s *session) noteRefused(a api.Account) {
 	const named = 5
 	var refused []string
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		some, err := s.client.Workflows(s.ctx, a.ID, page)
+	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) { return s.client.Workflows(s.ctx, a.ID, p) }) {
 		if err != nil {
 			s.note("Whether the plan refuses webhooks now is not known: hookstart workflow list --account %s", a.ID)
 			return
 		}
-		for _, w := range some.Items {
-			if w.PlanRefusal != "" {
-				refused = append(refused, w.ID)
-			}
-		}
-		if page.Cursor = some.NextCursor; page.Cursor == "" {
-			break
+		if w.PlanRefusal != "" {
+			refused = append(refused, w.ID)
 		}
 	}
 	if len(refused) == 0 {
@@ -93,29 +85,13 @@ type accountGet struct {
 	Account string `arg:"" type:"id" help:"The account's ID."`
 }
 
-func (*accountGet) Help() string {
-	return `Example:
-
-  hookstart account get demo`
-}
-
 // Run implements the verb.
 func (v *accountGet) Run(s *session) error {
-	a, err := s.client.Account(s.ctx, v.Account)
-	if err != nil {
-		return err
-	}
-	return showAccount(s, a)
+	return s.showAccount(s.client.Account(s.ctx, v.Account))
 }
 
 type accountList struct {
 	paging
-}
-
-func (*accountList) Help() string {
-	return `Example:
-
-  hookstart account list`
 }
 
 // Run implements the verb.
@@ -129,7 +105,10 @@ func (v *accountList) Run(s *session) error {
 	})
 }
 
-func showAccount(s *session, a api.Account) error {
+func (s *session) showAccount(a api.Account, err error) error {
+	if err != nil {
+		return err
+	}
 	return s.print(func() error {
 		return s.rows([][]string{
 			{"Account", a.ID},
@@ -138,11 +117,6 @@ func showAccount(s *session, a api.Account) error {
 			{"Created", both(a.CreatedAt, s.now())},
 		})
 	})
-}
-
-func isNotFound(err error) bool {
-	p, is := errors.AsType[*api.Problem](err)
-	return is && p.Code == api.CodeNotFound
 }
 
 type accountDelete struct {
@@ -161,11 +135,8 @@ Example:
 // Run implements the verb.
 func (v *accountDelete) Run(s *session) error {
 	err := s.client.DeleteAccount(s.ctx, v.Account)
-	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.CodeAccountNotEmpty {
+	if isProblem(err, api.CodeAccountNotEmpty) {
 		return &hintError{err, "hookstart workflow list --account " + v.Account + "; hookstart key list --account " + v.Account}
 	}
-	if err != nil {
-		return err
-	}
-	return s.print(func() error { return s.line("%s is deleted", v.Account) })
+	return s.done(err, "%s is deleted", v.Account)
 }

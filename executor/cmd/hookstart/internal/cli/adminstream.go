@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -80,26 +79,17 @@ func (v *adminStream) show(s *session, state stream.State) error {
 	if state.MaxBytes > 0 {
 		size = decimalBytes(state.MaxBytes)
 	}
-	oldest := "–"
-	if !state.Oldest.IsZero() {
-		oldest = ago(state.Oldest, s.now())
-	}
-	answer, err := json.Marshal(map[string]any{
+	return s.printOwn(map[string]any{
 		"maxAgeSeconds": state.MaxAge.Seconds(), "dedupWindowSeconds": state.DedupWindow.Seconds(), "maxBytes": state.MaxBytes,
 		"messages": state.Messages, "bytes": state.Bytes,
-	})
-	if err != nil {
-		return err
-	}
-	s.answer = answer
-	return s.print(func() error {
+	}, func() error {
 		return s.rows([][]string{
 			{"Messages stay", state.MaxAge.String()},
 			{"Delivery IDs are remembered", state.DedupWindow.String()},
 			{"Maximum size", size},
 			{"Messages", strconv.FormatUint(state.Messages, 10)},
 			{"Size", decimalBytes(int64(state.Bytes))}, //nolint:gosec // no stream has 2^63 bytes
-			{"Oldest message", oldest},
+			{"Oldest message", agoOr(state.Oldest, s.now(), "–")},
 		})
 	})
 }

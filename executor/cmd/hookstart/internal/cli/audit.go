@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -104,12 +103,12 @@ func (v *auditExport) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		var raw api.List[json.RawMessage]
-		if err := json.Unmarshal(s.answer, &raw); err != nil {
-			return fmt.Errorf("read a page: %w", err)
+		items, err := s.rawItems()
+		if err != nil {
+			return err
 		}
 		var lines bytes.Buffer
-		for _, item := range raw.Items {
+		for _, item := range items {
 			lines.Write(append(bytes.TrimSpace(item), '\n'))
 		}
 		if err := s.raw(lines.Bytes()); err != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -95,16 +94,7 @@ func (s *session) progress() io.Writer {
 
 // summary ends a verb that has done what the manifest says.
 func (s *session) summary(of backup.Manifest, text string) error {
-	if !s.json {
-		_, err := fmt.Fprintln(s.Out, text)
-		return err
-	}
-	line, err := json.Marshal(of)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(s.Out, string(line))
-	return err
+	return s.printOwn(of, func() error { return s.line("%s", text) })
 }
 
 // backupAPI is the operators' API as backups use it.

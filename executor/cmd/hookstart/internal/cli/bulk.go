@@ -105,10 +105,7 @@ func (v *executionReplay) Run(s *session) error {
 		return err
 	}
 	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
-	if err != nil {
-		return err
-	}
-	return s.print(func() error { return s.line("%s started on the original body of %s", started.ExecutionID, id) })
+	return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
 // repeat makes a call about many until there are no others, and prints what it did, in total.

@@ -40,7 +40,7 @@ type flags struct {
 	Queue      queueVerbs      `cmd:"" help:"What waits for runners, and which runners are there."`
 	DeadLetter deadLetterVerbs `cmd:"" help:"Failed executions, and messages that were put aside."`
 	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
-	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do."`
+	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do." example:"hookstart whoami"`
 	Audit      auditVerbs      `cmd:"" help:"Who changed what."`
 	Export     exportVerb      `cmd:"" help:"Print the installation as YAML documents."`
 	Apply      applyVerb       `cmd:"" help:"Make the installation what YAML files describe."`
@@ -87,11 +87,21 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	return 0
 }
 
+// examples makes the help of a verb whose tag has an example.
+var examples = kong.PostBuild(func(k *kong.Kong) error {
+	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
+		if node, is := v.(*kong.Node); is && node.Tag != nil && node.Tag.Has("example") {
+			node.Detail = "Example:\n\n  " + node.Tag.Get("example")
+		}
+		return next(nil)
+	})
+})
+
 // newParser reads arguments into flags. It ends by a panic with exited when it has printed help or the version.
 func newParser(into *flags, std Streams) *kong.Kong {
 	return kong.Must(into,
 		kong.Name("hookstart"), kong.Description(description),
-		ownVariables, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
+		ownVariables, examples, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Vars{"version": ops.Version},

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -54,11 +56,7 @@ func (v *deadLetterList) Run(s *session) error {
 		// The reason comes last: it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
 		row: func(d api.DeadLetter) []string {
-			workflow := d.WorkflowID
-			if workflow == "" {
-				workflow = "–"
-			}
-			return []string{d.ID, d.Kind, ago(d.At, s.now()), workflow, short(oneLine(d.Reason), 100)}
+			return []string{d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"), short(oneLine(d.Reason), 100)}
 		},
 		none: "No dead letters.",
 	})
@@ -113,40 +111,28 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	}
 	before, _ := s.client.Execution(s.ctx, id) // what is none cannot be requeued, either, and that says why
 	started, err := s.client.RequeueExecution(s.ctx, id)
-	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFailed {
+	switch {
+	case isProblem(err, api.CodeNotFailed):
 		return &hintError{err, "hookstart dead-letter list; execution rerun starts any one again, on the sample payload"}
+	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
+		return s.done(err, "%s is recorded, from %s", started.ExecutionID, id)
+	case before.RequeuedAs == started.ExecutionID:
+		return s.done(err, "%s was requeued before, as %s", id, started.ExecutionID)
+	default:
+		return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)
 	}
-	if err != nil {
-		return err
-	}
-	return s.print(func() error {
-		if strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-") {
-			return s.line("%s is recorded, from %s", started.ExecutionID, id)
-		}
-		if before.RequeuedAs == started.ExecutionID {
-			return s.line("%s was requeued before, as %s", id, started.ExecutionID)
-		}
-		return s.line("%s started on the original body of %s", started.ExecutionID, id)
-	})
 }
 
 // requeueRefused records what the database refused. One that it still refuses does not keep
 // it from the others.
 func requeueRefused(s *session) error {
 	var ids []string
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		found, err := s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, page)
+	for d, err := range s.deadLetters() {
 		if err != nil {
 			return err
 		}
-		for _, d := range found.Items {
-			if d.Kind == api.DeadLetterRefused {
-				ids = append(ids, d.ID)
-			}
-		}
-		if page.Cursor = found.NextCursor; page.Cursor == "" {
-			break
+		if d.Kind == api.DeadLetterRefused {
+			ids = append(ids, d.ID)
 		}
 	}
 	if len(ids) == 0 {
@@ -155,10 +141,7 @@ func requeueRefused(s *session) error {
 	var failed []error
 	for _, id := range ids {
 		started, err := s.client.RequeueExecution(s.ctx, id)
-		if err == nil {
-			err = s.print(func() error { return s.line("%s is recorded, from %s", started.ExecutionID, id) })
-		}
-		if err != nil {
+		if err := s.done(err, "%s is recorded, from %s", started.ExecutionID, id); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
 		}
 	}
@@ -167,19 +150,17 @@ func requeueRefused(s *session) error {
 
 // latestDeadLetter is the newest that can be requeued.
 func latestDeadLetter(s *session) (string, error) {
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		found, err := s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, page)
-		if err != nil {
-			return "", err
-		}
-		for _, d := range found.Items {
-			if d.Kind == api.DeadLetterFailed {
-				return d.ID, nil
-			}
-		}
-		if page.Cursor = found.NextCursor; page.Cursor == "" {
-			return "", &hintError{errors.New("there is no failed execution that was not requeued"), "hookstart dead-letter list"}
+	for d, err := range s.deadLetters() {
+		if err != nil || d.Kind == api.DeadLetterFailed {
+			return d.ID, err
 		}
 	}
+	return "", &hintError{errors.New("there is no failed execution that was not requeued"), "hookstart dead-letter list"}
+}
+
+// deadLetters are all dead letters, the newest first.
+func (s *session) deadLetters() iter.Seq2[api.DeadLetter, error] {
+	return apiclient.Items(func(p apiclient.Page) (api.List[api.DeadLetter], error) {
+		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, p)
+	})
 }

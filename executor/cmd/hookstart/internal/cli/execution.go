@@ -13,8 +13,8 @@ import (
 )
 
 type executionVerbs struct {
-	List   executionList   `cmd:"" help:"List executions, the newest first."`
-	Show   executionShow   `cmd:"" help:"Show an execution, with its input."`
+	List   executionList   `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
+	Show   executionShow   `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
 	Tail   executionTail   `cmd:"" help:"Watch executions change."`
 	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload."`
 	Replay executionReplay `cmd:"" help:"Start executions again on their original body, headers and query."`
@@ -56,12 +56,6 @@ type executionList struct {
 	paging
 }
 
-func (*executionList) Help() string {
-	return `Example:
-
-  hookstart execution list --workflow demo --status queued --since 1h`
-}
-
 // Run implements the verb.
 func (v *executionList) Run(s *session) error {
 	filter := apiclient.ExecutionFilter{
@@ -101,21 +95,14 @@ func (v *executionRerun) Run(s *session) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
 		if of, unknown := s.client.Execution(s.ctx, id); unknown == nil {
-			return sampleHint(err, of.WorkflowID, of.NodeID)
+			err = sampleHint(err, of.WorkflowID, of.NodeID)
 		}
-		return err
 	}
-	return s.print(func() error { return s.line("%s started on the sample payload", started.ExecutionID) })
+	return s.done(err, "%s started on the sample payload", started.ExecutionID)
 }
 
 type executionShow struct {
 	executionArg
-}
-
-func (*executionShow) Help() string {
-	return `Example:
-
-  hookstart execution show latest`
 }
 
 // Run implements the verb.

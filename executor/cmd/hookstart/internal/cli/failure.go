@@ -29,6 +29,14 @@ type hintError struct {
 
 func (e *hintError) Unwrap() error { return e.error }
 
+// isProblem reports whether the API has refused a call with a code.
+func isProblem(err error, code string) bool {
+	p, is := errors.AsType[*api.Problem](err)
+	return is && p.Code == code
+}
+
+func isNotFound(err error) bool { return isProblem(err, api.CodeNotFound) }
+
 // parseFailure is what kong says, with where to read on.
 func parseFailure(err error) error {
 	verb := "hookstart"

@@ -10,8 +10,8 @@ import (
 
 type keyVerbs struct {
 	Create keyCreate `cmd:"" help:"Make a key; it is shown once."`
-	List   keyList   `cmd:"" help:"List the keys."`
-	Revoke keyRevoke `cmd:"" help:"Revoke a key, from the very next request on."`
+	List   keyList   `cmd:"" help:"List the keys." example:"hookstart key list"`
+	Revoke keyRevoke `cmd:"" help:"Revoke a key, from the very next request on." example:"hookstart key revoke key_q2VnT0pXbWs"`
 }
 
 type keyCreate struct {
@@ -57,25 +57,15 @@ type keyList struct {
 	paging
 }
 
-func (*keyList) Help() string {
-	return `Example:
-
-  hookstart key list`
-}
-
 // Run implements the verb.
 func (v *keyList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Key], error) { return s.client.Keys(s.ctx, v.Account, p) }, listing[api.Key]{
 		head: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
 		row: func(k api.Key) []string {
-			used, ends := "never", "never"
-			if !k.LastUsedAt.IsZero() {
-				used = ago(k.LastUsedAt, s.now())
+			return []string{
+				k.ID, k.Role, cmp.Or(k.AccountID, "all"), ago(k.CreatedAt, s.now()),
+				agoOr(k.LastUsedAt, s.now(), "never"), agoOr(k.ExpiresAt, s.now(), "never"), short(k.Name, 30),
 			}
-			if !k.ExpiresAt.IsZero() {
-				ends = ago(k.ExpiresAt, s.now())
-			}
-			return []string{k.ID, k.Role, cmp.Or(k.AccountID, "all"), ago(k.CreatedAt, s.now()), used, ends, short(k.Name, 30)}
 		},
 		none: "No keys. Make one: hookstart key create NAME --role viewer",
 	})
@@ -83,12 +73,6 @@ func (v *keyList) Run(s *session) error {
 
 type keyRevoke struct {
 	Key string `arg:"" help:"The key's ID, not the key: hookstart key list shows it."`
-}
-
-func (*keyRevoke) Help() string {
-	return `Example:
-
-  hookstart key revoke key_q2VnT0pXbWs`
 }
 
 // Run implements the verb.
@@ -101,12 +85,6 @@ func (v *keyRevoke) Run(s *session) error {
 }
 
 type whoamiVerb struct{}
-
-func (*whoamiVerb) Help() string {
-	return `Example:
-
-  hookstart whoami`
-}
 
 // Run implements the verb.
 func (*whoamiVerb) Run(s *session) error {

@@ -31,6 +31,15 @@ func (p *paging) page() apiclient.Page {
 	return apiclient.Page{Limit: p.Limit, Cursor: p.Cursor}
 }
 
+// rawItems are the items of the API's last answer, a page of a list, as they came.
+func (s *session) rawItems() ([]json.RawMessage, error) {
+	var page api.List[json.RawMessage]
+	if err := json.Unmarshal(s.answer, &page); err != nil {
+		return nil, fmt.Errorf("read a page: %w", err)
+	}
+	return page.Items, nil
+}
+
 // listing is how a list looks to people.
 type listing[T any] struct {
 	head []string
@@ -49,11 +58,11 @@ func list[T any](s *session, p paging, fetch func(apiclient.Page) (api.List[T], 
 		}
 		found = append(found, part.Items...)
 		if p.All && s.json {
-			var raw api.List[json.RawMessage]
-			if err := json.Unmarshal(s.answer, &raw); err != nil {
-				return fmt.Errorf("read a page: %w", err)
+			items, err := s.rawItems()
+			if err != nil {
+				return err
 			}
-			merged = append(merged, raw.Items...)
+			merged = append(merged, items...)
 		}
 		page.Cursor = part.NextCursor
 		if !p.All || page.Cursor == "" {

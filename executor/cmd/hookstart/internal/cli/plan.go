@@ -8,16 +8,10 @@ import (
 )
 
 type planVerbs struct {
-	List planList `cmd:"" help:"List the plans."`
+	List planList `cmd:"" help:"List the plans." example:"hookstart plan list"`
 }
 
 type planList struct{}
-
-func (*planList) Help() string {
-	return `Example:
-
-  hookstart plan list`
-}
 
 // Run implements the verb.
 func (*planList) Run(s *session) error {

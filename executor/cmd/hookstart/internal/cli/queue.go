@@ -34,10 +34,7 @@ func (v *queueList) Run(s *session) error {
 		// The groups come last: they are the only cell that may be long.
 		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
 		row: func(q api.Queue) []string {
-			oldest, members, groups := "–", 0, []string{}
-			if !q.OldestAcceptedAt.IsZero() {
-				oldest = ago(q.OldestAcceptedAt, s.now())
-			}
+			members, groups := 0, []string{}
 			for _, g := range q.Groups {
 				members += g.Members
 				text := fmt.Sprintf("%s (%d, %d waiting", g.Group, g.Members, g.Waiting)
@@ -49,7 +46,7 @@ func (v *queueList) Run(s *session) error {
 			if len(groups) == 0 {
 				groups = []string{"none: nobody takes it"}
 			}
-			return []string{q.Queue, strconv.FormatUint(q.Waiting, 10), oldest, strconv.Itoa(members), strings.Join(groups, ", ")}
+			return []string{q.Queue, strconv.FormatUint(q.Waiting, 10), agoOr(q.OldestAcceptedAt, s.now(), "–"), strconv.Itoa(members), strings.Join(groups, ", ")}
 		},
 		none: "No workflow names a queue.",
 	})

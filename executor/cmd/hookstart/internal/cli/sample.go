@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -76,7 +75,7 @@ func isSet(value json.RawMessage) bool {
 
 // sampleHint adds to a refusal for want of a sample payload how to set one.
 func sampleHint(err error, workflowID, nodeID string) error {
-	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.CodeSamplePayloadMissing {
+	if isProblem(err, api.CodeSamplePayloadMissing) {
 		return &hintError{err, fmt.Sprintf("hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}
 	}
 	return err

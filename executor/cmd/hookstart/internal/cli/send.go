@@ -104,7 +104,7 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 		test.Headers[name] = append(test.Headers[name], value)
 	}
 	sent, err := s.client.SendTest(s.ctx, v.Workflow, t.NodeID, test)
-	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeSenderCannotSign {
+	if isProblem(err, api.CodeSenderCannotSign) {
 		return &hintError{err, "hookstart trigger rerun " + v.Workflow + " " + t.NodeID}
 	}
 	if err != nil {

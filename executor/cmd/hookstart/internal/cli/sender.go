@@ -46,11 +46,7 @@ func (v *senderList) Run(s *session) error {
 	return s.print(func() error {
 		table := [][]string{{"PRESET", "VERIFIES", "SENDER"}}
 		for _, p := range presets.Items {
-			verifies := "no"
-			if p.Verifies {
-				verifies = "yes"
-			}
-			table = append(table, []string{p.ID, verifies, p.Title})
+			table = append(table, []string{p.ID, yesNo(p.Verifies), p.Title})
 		}
 		return s.rows(table)
 	})
@@ -106,10 +102,7 @@ func (v *senderShow) Run(s *session) error {
 		return err
 	}
 	of, err := s.client.Sender(s.ctx, v.Workflow, id)
-	if err != nil {
-		return v.explained(err)
-	}
-	return s.showSender(of)
+	return s.showSender(of, v.explained(err))
 }
 
 // explained says how a node gets a sender.
@@ -150,10 +143,7 @@ func (v *senderSet) Run(s *session) error {
 		}
 	}
 	of, err := s.client.PutSender(s.ctx, v.Workflow, id, put)
-	if err != nil {
-		return v.refused(err)
-	}
-	return s.showSender(of)
+	return s.showSender(of, v.refused(err))
 }
 
 // refused says where the presets and their settings are explained: no flag's help can.
@@ -220,10 +210,7 @@ func (v *senderRotate) Run(s *session) error {
 		add.EndOthersAfterSeconds = &v.KeepOld.seconds
 	}
 	of, err := s.client.AddSenderSecret(s.ctx, v.Workflow, id, add)
-	if err != nil {
-		return v.explained(err)
-	}
-	return s.showSender(of)
+	return s.showSender(of, v.explained(err))
 }
 
 type senderRemove struct {
@@ -245,32 +232,23 @@ func (v *senderRemove) Run(s *session) error {
 		return err
 	}
 	if v.Secret != "" {
-		if err := s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret); err != nil {
-			return err
-		}
-		return s.print(func() error { return s.line("the secret %s has ended", v.Secret) })
+		return s.done(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret), "the secret %s has ended", v.Secret)
 	}
-	if err := s.client.DeleteSender(s.ctx, v.Workflow, id); err != nil {
-		return v.explained(err)
-	}
-	return s.print(func() error { return s.line("the token alone opens %s now", id) })
+	return s.done(v.explained(s.client.DeleteSender(s.ctx, v.Workflow, id)), "the token alone opens %s now", id)
 }
 
 // showSender prints a sender.
-func (s *session) showSender(of api.Sender) error {
+func (s *session) showSender(of api.Sender, err error) error {
+	if err != nil {
+		return err
+	}
 	return s.print(func() error {
 		rows := [][]string{{"Sender", of.Preset}}
 		for _, name := range slices.Sorted(maps.Keys(of.Settings)) {
 			rows = append(rows, []string{"Setting", name + "=" + of.Settings[name]})
 		}
-		verified, handshake := "never", "never"
-		if !of.LastVerifiedAt.IsZero() {
-			verified = ago(of.LastVerifiedAt, s.now())
-		}
-		if !of.LastHandshakeAt.IsZero() {
-			handshake = ago(of.LastHandshakeAt, s.now())
-		}
-		rows = append(rows, []string{"Verified", verified}, []string{"Handshake", handshake})
+		rows = append(rows,
+			[]string{"Verified", agoOr(of.LastVerifiedAt, s.now(), "never")}, []string{"Handshake", agoOr(of.LastHandshakeAt, s.now(), "never")})
 		if of.LastRefusal != nil {
 			rows = append(rows, []string{"Refused", fmt.Sprintf("%s: %s (%s)", ago(of.LastRefusal.At, s.now()), of.LastRefusal.Reason, of.LastRefusal.Code)})
 		}
@@ -282,11 +260,7 @@ func (s *session) showSender(of api.Sender) error {
 		}
 		table := [][]string{{"SECRET", "ENDS WITH", "SET", "ENDS"}}
 		for _, secret := range of.Secrets {
-			ends := "never"
-			if !secret.ExpiresAt.IsZero() {
-				ends = ago(secret.ExpiresAt, s.now())
-			}
-			table = append(table, []string{secret.ID, secret.Last4, ago(secret.SetAt, s.now()), ends})
+			table = append(table, []string{secret.ID, secret.Last4, ago(secret.SetAt, s.now()), agoOr(secret.ExpiresAt, s.now(), "never")})
 		}
 		if err := s.rows(table); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -42,6 +43,26 @@ func (s *session) print(people func() error) error {
 		return s.raw(s.answer)
 	}
 	return people()
+}
+
+// done prints the same for a verb that has done what the line for people says, unless it has failed.
+func (s *session) done(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return s.print(func() error { return s.line(format, args...) })
+}
+
+// printOwn prints a value that the API has not answered: as JSON for scripts, or what people says for people.
+func (s *session) printOwn(value any, people func() error) error {
+	if !s.json {
+		return people()
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	return s.raw(text)
 }
 
 // note tells people something beside the output that scripts read.

@@ -134,14 +134,15 @@ func (t *tail) missed() (records []json.RawMessage, err error) {
 		filter.Since = t.since
 	}
 	for len(records) < maxShown {
-		if _, err := t.client.Executions(t.ctx, filter, page); err != nil {
+		part, err := t.client.Executions(t.ctx, filter, page)
+		if err != nil {
 			return nil, err
 		}
-		var part api.List[json.RawMessage]
-		if err := json.Unmarshal(t.answer, &part); err != nil {
-			return nil, fmt.Errorf("read a page: %w", err)
+		items, err := t.rawItems()
+		if err != nil {
+			return nil, err
 		}
-		records = append(records, part.Items...)
+		records = append(records, items...)
 		if page.Cursor = part.NextCursor; page.Cursor == "" {
 			break
 		}

@@ -30,6 +30,14 @@ func ago(t, now time.Time) string {
 	return "in " + rough(d)
 }
 
+// agoOr is the same, or none if t is zero.
+func agoOr(t, now time.Time, none string) string {
+	if t.IsZero() {
+		return none
+	}
+	return ago(t, now)
+}
+
 func rough(d time.Duration) string {
 	switch {
 	case d < time.Minute:

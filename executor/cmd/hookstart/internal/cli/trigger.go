@@ -9,8 +9,8 @@ import (
 )
 
 type triggerVerbs struct {
-	Show   triggerShow   `cmd:"" help:"Show its webhook URL, tokens and limits."`
-	Rotate triggerRotate `cmd:"" help:"Make a new token."`
+	Show   triggerShow   `cmd:"" help:"Show its webhook URL, tokens and limits." example:"hookstart trigger show demo --show-token"`
+	Rotate triggerRotate `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
 	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
 	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
 	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload."`
@@ -63,12 +63,6 @@ type triggerShow struct {
 	secrecy
 }
 
-func (*triggerShow) Help() string {
-	return `Example:
-
-  hookstart trigger show demo --show-token`
-}
-
 // Run implements the verb.
 func (v *triggerShow) Run(s *session) error {
 	t, err := v.get(s)
@@ -82,12 +76,6 @@ type triggerRotate struct {
 	node
 	KeepOld span `help:"How long the current tokens stay valid. Default: they end at once." placeholder:"DURATION"`
 	secrecy
-}
-
-func (*triggerRotate) Help() string {
-	return `Example:
-
-  hookstart trigger rotate demo --keep-old 1h`
 }
 
 // Run implements the verb.
@@ -125,10 +113,7 @@ func (v *triggerRerun) Run(s *session) error {
 		return err
 	}
 	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
-	if err != nil {
-		return sampleHint(err, v.Workflow, id)
-	}
-	return s.print(func() error { return s.line("%s started on the sample payload", started.ExecutionID) })
+	return s.done(sampleHint(err, v.Workflow, id), "%s started on the sample payload", started.ExecutionID)
 }
 
 // show prints a node's settings, the tokens only where they were asked for.
@@ -158,14 +143,11 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 		}
 		table := [][]string{{"TOKEN", "CREATED", "LAST USED", "ENDS"}}
 		for _, token := range t.Tokens {
-			used, ends := "never", "never"
+			used := "never"
 			if token.LastUsedAt != nil {
 				used = ago(*token.LastUsedAt, s.now())
 			}
-			if !token.ExpiresAt.IsZero() {
-				ends = ago(token.ExpiresAt, s.now())
-			}
-			table = append(table, []string{k.token(token.Token), ago(token.CreatedAt, s.now()), used, ends})
+			table = append(table, []string{k.token(token.Token), ago(token.CreatedAt, s.now()), used, agoOr(token.ExpiresAt, s.now(), "never")})
 		}
 		return s.rows(table)
 	})

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -148,17 +147,6 @@ func stepsWithoutRecord(waited time.Duration) []step {
 }
 
 func (s *session) showSteps(id string, steps []step, complete bool) error {
-	if s.json {
-		text, err := json.Marshal(struct {
-			ExecutionID string `json:"executionId"`
-			Verified    bool   `json:"verified"`
-			Steps       []step `json:"steps"`
-		}{id, complete, steps})
-		if err != nil {
-			return fmt.Errorf("encode the steps: %w", err)
-		}
-		return s.raw(text)
-	}
 	var table [][]string
 	for _, step := range steps {
 		mark, at := "✗", cmp.Or(step.When, "–")
@@ -170,5 +158,9 @@ func (s *session) showSteps(id string, steps []step, complete bool) error {
 		}
 		table = append(table, []string{mark + " " + step.Name, at, step.Detail})
 	}
-	return s.rows(table)
+	return s.printOwn(struct {
+		ExecutionID string `json:"executionId"`
+		Verified    bool   `json:"verified"`
+		Steps       []step `json:"steps"`
+	}{id, complete, steps}, func() error { return s.rows(table) })
 }

@@ -11,42 +11,29 @@ import (
 
 type workflowVerbs struct {
 	Put        workflowPut        `cmd:"" help:"Create a workflow, or change one."`
-	Get        workflowGet        `cmd:"" help:"Show a workflow."`
-	List       workflowList       `cmd:"" help:"List the workflows."`
-	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions."`
+	Get        workflowGet        `cmd:"" help:"Show a workflow." example:"hookstart workflow get demo"`
+	List       workflowList       `cmd:"" help:"List the workflows." example:"hookstart workflow list --account demo"`
+	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions." example:"hookstart workflow activate demo"`
 	Deactivate workflowDeactivate `cmd:"" help:"Stop its webhooks from starting executions."`
 	Refusals   workflowRefusals   `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
 	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens."`
 }
 
-type workflowGet struct {
+// workflowArg names a workflow.
+type workflowArg struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
 
-func (*workflowGet) Help() string {
-	return `Example:
-
-  hookstart workflow get demo`
-}
+type workflowGet struct{ workflowArg }
 
 // Run implements the verb.
 func (v *workflowGet) Run(s *session) error {
-	w, err := s.client.Workflow(s.ctx, v.Workflow)
-	if err != nil {
-		return err
-	}
-	return showWorkflow(s, w)
+	return s.showWorkflow(s.client.Workflow(s.ctx, v.Workflow))
 }
 
 type workflowList struct {
 	Account string `type:"id" help:"Only this account's." placeholder:"ID"`
 	paging
-}
-
-func (*workflowList) Help() string {
-	return `Example:
-
-  hookstart workflow list --account demo`
 }
 
 // Run implements the verb.
@@ -63,28 +50,15 @@ func (v *workflowList) Run(s *session) error {
 	})
 }
 
-type workflowActivate struct {
-	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
-}
-
-func (*workflowActivate) Help() string {
-	return `Example:
-
-  hookstart workflow activate demo`
-}
+type workflowActivate struct{ workflowArg }
 
 // Run implements the verb.
 func (v *workflowActivate) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
-	if err != nil {
-		return s.planHint(err, v.Workflow)
-	}
-	return s.print(func() error { return s.line("%s is active", w.ID) })
+	return s.done(s.planHint(err, v.Workflow), "%s is active", w.ID)
 }
 
-type workflowDeactivate struct {
-	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
-}
+type workflowDeactivate struct{ workflowArg }
 
 func (*workflowDeactivate) Help() string {
 	return `Example, and back:
@@ -96,15 +70,10 @@ func (*workflowDeactivate) Help() string {
 // Run implements the verb.
 func (v *workflowDeactivate) Run(s *session) error {
 	w, err := s.client.Deactivate(s.ctx, v.Workflow)
-	if err != nil {
-		return err
-	}
-	return s.print(func() error { return s.line("%s is inactive", w.ID) })
+	return s.done(err, "%s is inactive", w.ID)
 }
 
-type workflowDelete struct {
-	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
-}
+type workflowDelete struct{ workflowArg }
 
 func (*workflowDelete) Help() string {
 	return `The records of its executions stay. Its webhook URLs cannot be had back.
@@ -117,13 +86,13 @@ Example:
 
 // Run implements the verb.
 func (v *workflowDelete) Run(s *session) error {
-	if err := s.client.DeleteWorkflow(s.ctx, v.Workflow); err != nil {
-		return err
-	}
-	return s.print(func() error { return s.line("%s is deleted", v.Workflow) })
+	return s.done(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
 }
 
-func showWorkflow(s *session, w api.Workflow) error {
+func (s *session) showWorkflow(w api.Workflow, err error) error {
+	if err != nil {
+		return err
+	}
 	return s.print(func() error {
 		active := "no: hookstart workflow activate " + w.ID
 		switch {

@@ -33,10 +33,7 @@ Examples:
 // Run implements the verb.
 func (v *workflowPut) Run(s *session) error {
 	w, err := v.put(s)
-	if err != nil {
-		return s.planHint(err, v.Workflow)
-	}
-	return showWorkflow(s, w)
+	return s.showWorkflow(w, s.planHint(err, v.Workflow))
 }
 
 func (v *workflowPut) put(s *session) (api.Workflow, error) {

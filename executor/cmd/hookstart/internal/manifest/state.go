@@ -13,22 +13,20 @@ import (
 // State reads what an installation has, as far as the caller sees it, in the order of IDs.
 func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	s := &Set{}
-	accounts, err := all(func(p apiclient.Page) (api.List[api.Account], error) { return client.Accounts(ctx, p) })
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range accounts {
+	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) { return client.Accounts(ctx, p) }) {
+		if err != nil {
+			return nil, err
+		}
 		s.Accounts = append(s.Accounts, Account{Kind: KindAccount, ID: a.ID, Name: a.Name, Plan: a.Plan})
-	}
-	workflows, err := all(func(p apiclient.Page) (api.List[api.Workflow], error) { return client.Workflows(ctx, "", p) })
-	if err != nil {
-		return nil, err
 	}
 	presets, err := client.SenderPresets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range workflows {
+	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) { return client.Workflows(ctx, "", p) }) {
+		if err != nil {
+			return nil, err
+		}
 		if err := s.addWorkflow(ctx, client, w, presets.Items); err != nil {
 			return nil, err
 		}
@@ -85,19 +83,4 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 // have the same: then one of them is to be changed by hand.
 func variable(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
-}
-
-// all reads every page of a list.
-func all[T any](fetch func(apiclient.Page) (api.List[T], error)) (items []T, err error) {
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		part, err := fetch(page)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, part.Items...)
-		if page.Cursor = part.NextCursor; page.Cursor == "" {
-			return items, nil
-		}
-	}
 }
