@@ -26,7 +26,7 @@ func (s *server) routeExecutions(to huma.API) {
 		Until      time.Time `query:"until" doc:"Accepted before."`
 	}) (list api.List[api.Execution], err error) {
 		found, err := s.Operate.Executions(ctx, by, operate.ExecutionFilter{
-			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: in.Status, Source: in.Source, DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
+			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: execution.Status(in.Status), Source: execution.Source(in.Source), DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
 		}, in.page())
 		list = api.List[api.Execution]{Items: make([]api.Execution, len(found.Items)), NextCursor: found.NextCursor}
 		for i, one := range found.Items {

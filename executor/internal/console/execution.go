@@ -212,7 +212,7 @@ func (c *Console) reruns(ctx context.Context, of operate.Execution) (made []oper
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	all, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
-		WorkflowID: of.WorkflowID, Source: string(execution.Rerun), Since: of.AcceptedAt,
+		WorkflowID: of.WorkflowID, Source: execution.Rerun, Since: of.AcceptedAt,
 	}, operate.Page{Limit: maxReruns})
 	if err != nil && ctx.Err() != nil {
 		return nil, true, nil

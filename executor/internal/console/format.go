@@ -26,6 +26,7 @@ var formats = template.FuncMap{
 	"mediaType": mediaType,
 	"statuses":  func() []string { return statuses },
 	"capital":   capital,
+	"nameOr":    nameOr,
 }
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}

@@ -23,6 +23,15 @@ type Caller struct {
 	AccountID string
 }
 
+// Identity tells callers apart, whatever they are called and may do.
+type Identity struct {
+	Kind Kind
+	ID   string
+}
+
+// Identity is the caller's.
+func (by Caller) Identity() Identity { return Identity{by.Kind, by.ID} }
+
 // Kind is how a caller was authenticated.
 type Kind string
 
@@ -209,6 +218,12 @@ func change[T any](ctx context.Context, s *Service, by Caller, r rule, within ti
 	return checked(madeBy(ctx, by), s, by, r, call)
 }
 
+// changeOnly is change for a call that returns nothing.
+func (s *Service) changeOnly(ctx context.Context, by Caller, r rule, within time.Duration, call func(context.Context) error) error {
+	_, err := change(ctx, s, by, r, within, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+	return err
+}
+
 // madeBy says who makes the changes of a context.
 func madeBy(ctx context.Context, by Caller) context.Context {
 	return edit.By(ctx, edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name})
@@ -219,7 +234,7 @@ func checked[T any](ctx context.Context, s *Service, by Caller, r rule, call fun
 		result, err = call(ctx)
 	}
 	if err != nil {
-		return result, s.explain(err)
+		return result, s.explain(ctx, err)
 	}
 	return result, nil
 }

@@ -153,13 +153,10 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 	if l == nil {
 		return nil
 	}
-	return &registry.RateLimit{Requests: l.Requests, Window: seconds(l.WindowSeconds)}
+	return &registry.RateLimit{Requests: l.Requests, Window: time.Duration(l.WindowSeconds) * time.Second}
 }
 
 // DeleteAccount deletes an account without workflows and keys. The records of its executions stay.
 func (s *Service) DeleteAccount(ctx context.Context, by Caller, id string) error {
-	_, err := change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.config.Editor.DeleteAccount(ctx, id)
-	})
-	return err
+	return s.changeOnly(ctx, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteAccount(ctx, id) })
 }

@@ -16,13 +16,7 @@ const auditList = "audit"
 const auditWait = 2 * time.Second
 
 // AuditFilter says which entries of the audit are wanted. Zero fields do not filter.
-type AuditFilter struct {
-	Actor      string // an ID, a name or a kind
-	AccountID  string
-	WorkflowID string
-	Since      time.Time
-	Until      time.Time
-}
+type AuditFilter = store.AuditFilter
 
 // Audit lists the audit, the newest entries first. It includes all changes that were confirmed before the call.
 func (s *Service) Audit(ctx context.Context, by Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
@@ -39,9 +33,9 @@ func (s *Service) Audit(ctx context.Context, by Caller, filter AuditFilter, page
 			s.config.AuditCaughtUp(waiting)
 			cancel()
 		}
-		found, err := s.config.Store.ListAudit(ctx, store.AuditFilter(filter), after, page.Limit+1)
+		found, err := s.config.Store.ListAudit(ctx, filter, after, page.Limit+1)
 		if err != nil {
-			return none, s.databaseError(ctx, err)
+			return none, err
 		}
 		return list(auditList, found, page, auditEntryOf, func(e store.AuditEntry) string { return timePosition(e.At, e.ID) }), nil
 	})

@@ -31,7 +31,7 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 			refused = write(text)
 			return refused
 		})
-		return none, s.databaseError(ctx, err)
+		return none, err
 	})
 	if refused != nil {
 		return refused
@@ -42,32 +42,29 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 // RestoreRecords writes one part of a backup into the database. The first part is refused unless the database is empty,
 // and all parts are refused while an account exists: the registry is restored last.
 func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, first bool) error {
-	_, err := change(ctx, s, by, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) (none struct{}, err error) {
+	return s.changeOnly(ctx, by, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) error {
 		var read store.Part
 		if err := json.Unmarshal(part, &read); err != nil {
-			return none, &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{Field: "body", Problem: "must be a part of a backup: " + err.Error()}}}
+			return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{Field: "body", Problem: "must be a part of a backup: " + err.Error()}}}
 		}
 		if err := s.config.Editor.Current(ctx); err != nil {
-			return none, err
+			return err
 		}
 		if len(s.config.Directory.Accounts("", 1)) > 0 {
-			return none, &Error{Code: api.CodeNotEmpty, Detail: "There are accounts. A backup is restored into an installation in which nothing was done yet."}
+			return &Error{Code: api.CodeNotEmpty, Detail: "There are accounts. A backup is restored into an installation in which nothing was done yet."}
 		}
 		if first {
 			empty, err := s.config.Store.IsEmpty(ctx)
 			if err != nil {
-				return none, s.databaseError(ctx, err)
+				return err
 			}
 			if !empty {
-				return none, &Error{Code: api.CodeNotEmpty, Detail: "The database has records. A backup is restored into an installation in which nothing was done yet."}
+				return &Error{Code: api.CodeNotEmpty, Detail: "The database has records. A backup is restored into an installation in which nothing was done yet."}
 			}
-		}
-		if first {
 			entry := edit.NewEntry(edit.ActorOf(ctx), "installation.restore")
 			entry.At = time.Now()
 			read.Audit = append(read.Audit, auditor.Stored(entry)) // in the same transaction
 		}
-		return none, s.databaseError(ctx, s.config.Store.Restore(ctx, read))
+		return s.config.Store.Restore(ctx, read)
 	})
-	return err
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -66,7 +68,7 @@ func (b *bulk) all(filter store.Filter) error {
 		limit := min(bulkBatch, MaxBulk-b.started)
 		found, err := b.s.config.Store.ListOldest(b.ctx, filter, after, limit)
 		if err != nil {
-			return b.s.databaseError(b.ctx, err)
+			return err
 		}
 		if err := b.batch(found); err != nil {
 			return err
@@ -91,7 +93,7 @@ func (b *bulk) batch(records []store.Record) error {
 	// The stream forgets message IDs after a while, the database does not.
 	before, err := b.s.config.Store.GetMany(b.ctx, ids)
 	if err != nil {
-		return b.s.databaseError(b.ctx, err)
+		return err
 	}
 	known := make(map[string]bool, len(before))
 	for _, r := range before {
@@ -99,60 +101,38 @@ func (b *bulk) batch(records []store.Record) error {
 	}
 	var mark []store.Requeue
 	stored := 0
-	err = b.inParallel(len(records), func(i int) error {
-		fresh := false
-		if !known[starts[i].ID] {
-			var err error
-			if fresh, err = b.s.startAgain(b.ctx, b.by, records[i], starts[i], b.triggerOf); err != nil {
-				return b.leave(err)
+	workers, stopped := errgroup.WithContext(b.ctx)
+	workers.SetLimit(bulkWorkers)
+	for i, r := range records {
+		workers.Go(func() error {
+			if stopped.Err() != nil {
+				return nil
 			}
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if fresh {
-			stored++
-		}
-		mark = append(mark, store.Requeue{ID: records[i].ID, As: starts[i].ID})
-		return nil
-	})
+			fresh := false
+			if !known[ids[i]] {
+				var err error
+				if fresh, err = b.s.startAgain(b.ctx, b.by, r, starts[i], b.triggerOf); err != nil {
+					return b.leave(err)
+				}
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if fresh {
+				stored++
+			}
+			mark = append(mark, store.Requeue{ID: r.ID, As: ids[i]})
+			return nil
+		})
+	}
+	err = workers.Wait()
 	if !b.requeue {
 		b.started += stored
 		return err
 	}
 	marked, markErr := b.s.config.Store.MarkRequeued(b.ctx, mark)
 	b.started += len(marked)
-	if len(marked) > 0 {
-		_ = b.s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
-	}
-	return errors.Join(err, b.s.databaseError(b.ctx, markErr))
-}
-
-// inParallel calls f for 0 to n-1, and stops at an error.
-func (b *bulk) inParallel(n int, f func(i int) error) (failed error) {
-	var workers sync.WaitGroup
-	var once sync.Once
-	stop := make(chan struct{})
-	next := make(chan int)
-	for range min(n, bulkWorkers) {
-		workers.Go(func() {
-			for i := range next {
-				if err := f(i); err != nil {
-					once.Do(func() { failed = err; close(stop) })
-				}
-			}
-		})
-	}
-feed:
-	for i := range n {
-		select {
-		case next <- i:
-		case <-stop:
-			break feed
-		}
-	}
-	close(next)
-	workers.Wait()
-	return failed
+	_ = b.s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
+	return errors.Join(err, markErr)
 }
 
 // leave counts an execution that cannot be started again. It returns any error that concerns all of them.

@@ -92,7 +92,7 @@ func (b *bulk) selected(selected Selection) error {
 func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string) ([]store.Record, error) {
 	found, err := s.config.Store.GetMany(ctx, ids)
 	if err != nil {
-		return nil, s.databaseError(ctx, err)
+		return nil, err
 	}
 	var letters []store.Record
 	for _, r := range found {
@@ -104,8 +104,7 @@ func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string)
 }
 
 func (b *bulk) filtered(filter DeadLetterFilter) error {
-	stored := store.DeadLetterFilter(filter)
-	if err := b.all(stored.Records()); err != nil || filter.AccountID != "" {
+	if err := b.all(filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
 	of := store.UnreadableFilter{WorkflowID: filter.WorkflowID, Reason: filter.Reason, Since: filter.Since, Until: filter.Until}
@@ -113,7 +112,7 @@ func (b *bulk) filtered(filter DeadLetterFilter) error {
 	for !b.done() {
 		found, err := b.s.config.Store.ListUnreadable(b.ctx, of, after, bulkBatch)
 		if err != nil {
-			return b.s.databaseError(b.ctx, err)
+			return err
 		}
 		keys := make([]store.MessageKey, len(found))
 		for i, u := range found {
@@ -196,9 +195,9 @@ func (s *Service) dismissFiltered(ctx context.Context, filter DeadLetterFilter) 
 	last := store.DeadLetter{}
 	for result.Dismissed < MaxBulk && time.Now().Before(enough) {
 		limit := min(bulkBatch, MaxBulk-result.Dismissed)
-		found, err := store.DeadLetters(ctx, s.config.Store, store.DeadLetterFilter(filter), last, limit)
+		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, limit)
 		if err != nil {
-			return result, s.databaseError(ctx, err)
+			return result, err
 		}
 		var ids []string
 		var messages []store.MessageKey
@@ -223,7 +222,7 @@ func (s *Service) dismissFiltered(ctx context.Context, filter DeadLetterFilter) 
 func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.MessageKey) (int, error) {
 	records, err := s.config.Store.GetMany(ctx, ids)
 	if err != nil {
-		return 0, s.databaseError(ctx, err)
+		return 0, err
 	}
 	about := make(map[string]store.Record, len(records))
 	for _, r := range records {
@@ -238,10 +237,8 @@ func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.Me
 		return recorder.Deed(uuid.Must(uuid.NewV7()).String(), now, edit.ActorOf(ctx), recorder.ActionDismiss, about[id], edit.Changed{Field: recorder.FieldDeadLetter, To: letter})
 	})
 	if err != nil {
-		return 0, s.databaseError(ctx, err)
+		return 0, err
 	}
-	if len(dismissed) > 0 {
-		_ = s.config.Changes.Tell(dismissed) // a watcher that misses it sees the change at its next query
-	}
+	_ = s.config.Changes.Tell(dismissed) // a watcher that misses it sees the change at its next query
 	return len(dismissed) + len(of), nil
 }

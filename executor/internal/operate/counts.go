@@ -20,7 +20,7 @@ type Activity struct {
 // Total, but are counted after it, so an execution may have changed its state in between.
 func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
 	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
-		wanted := filter.stored()
+		wanted := filter
 		wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
 		activity := make([]Activity, steps)
 		for i := range activity {
@@ -37,7 +37,7 @@ func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilte
 			wanted.Status = part.status
 			counts, err := s.config.Store.CountByTime(ctx, wanted, step)
 			if err != nil {
-				return nil, s.databaseError(ctx, err)
+				return nil, err
 			}
 			for _, n := range counts {
 				if i := int(n.At.Sub(wanted.Since) / step); i >= 0 && i < steps {
@@ -69,7 +69,7 @@ func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]R
 	return read(ctx, s, by, needs(Viewer, ofAll), func(ctx context.Context) ([]RequestCount, error) {
 		counts, err := s.config.Store.Minutes(ctx, since)
 		if err != nil {
-			return nil, s.databaseError(ctx, err)
+			return nil, err
 		}
 		requests := make([]RequestCount, len(counts))
 		for i, n := range counts {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -33,13 +32,8 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 	return key, true
 }
 
-// DeadLetterFilter says which dead letters are wanted. Empty fields do not filter.
-type DeadLetterFilter struct {
-	AccountID    string // leaves out messages that were put aside
-	WorkflowID   string
-	Reason       string    // a part of why it is there, in upper and lower case as it is there
-	Since, Until time.Time // accepted then or later; before
-}
+// DeadLetterFilter says which dead letters are wanted. Zero fields do not filter.
+type DeadLetterFilter = store.DeadLetterFilter
 
 // DeadLetters lists dead letters, the newest first.
 func (s *Service) DeadLetters(ctx context.Context, by Caller, filter DeadLetterFilter, page Page) (api.List[api.DeadLetter], error) {
@@ -48,9 +42,9 @@ func (s *Service) DeadLetters(ctx context.Context, by Caller, filter DeadLetterF
 		if err != nil {
 			return none, err
 		}
-		found, err := store.DeadLetters(ctx, s.config.Store, store.DeadLetterFilter(filter), last, page.Limit+1)
+		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, page.Limit+1)
 		if err != nil {
-			return none, s.databaseError(ctx, err)
+			return none, err
 		}
 		return list(deadLettersList, found, page, deadLetterOf, func(d store.DeadLetter) string { return timePosition(d.At(), deadLetterID(d)) }), nil
 	})

@@ -47,7 +47,7 @@ var errAway = errors.New("a dependency does not answer")
 
 // explain is the only place where an error of the registry, the database or NATS becomes
 // an Error.
-func (s *Service) explain(err error) *Error {
+func (s *Service) explain(ctx context.Context, err error) *Error {
 	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
 	if known, is := errors.AsType[*Error](err); is {
 		return known
@@ -86,6 +86,10 @@ func (s *Service) explain(err error) *Error {
 	case errors.Is(err, seal.ErrNoKey):
 		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
 	case errors.Is(err, errAway) || errors.Is(err, agree.ErrNotCurrent) || natsIsAway(err) || !s.config.JetStream.Conn().IsConnected():
+		return failed(api.CodeUnavailable, "")
+	case ctx.Err() != nil: // a driver need not say that its time was over
+		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("%w: %w", ctx.Err(), err)}
+	case s.databaseIsAway(ctx):
 		return failed(api.CodeUnavailable, "")
 	default:
 		return failed(api.CodeInternal, "")
@@ -135,19 +139,10 @@ func natsIsAway(err error) bool {
 	return is && answer.Code == 503
 }
 
-// databaseError maps an error of the store: either the database does not answer, or this program has a bug. A ping tells
-// which, unless the call has timed out.
-func (s *Service) databaseError(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if ended := ctx.Err(); ended != nil {
-		return fmt.Errorf("%w: %w: %w", errAway, ended, err)
-	}
+// databaseIsAway asks the database after an error that nothing else explains: either it does not answer, or this program has
+// a bug.
+func (s *Service) databaseIsAway(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	if s.config.Store.Ping(ctx) != nil {
-		return fmt.Errorf("%w: %w", errAway, err)
-	}
-	return err
+	return s.config.Store.Ping(ctx) != nil
 }

@@ -33,18 +33,7 @@ type ExecutionDetail struct {
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
-type ExecutionFilter struct {
-	AccountID, WorkflowID, Status, Source, DeliveryID string
-	DeliveryPrefix                                    string    // what the delivery ID begins with
-	Since, Until                                      time.Time // accepted then or later; before
-}
-
-func (f ExecutionFilter) stored() store.Filter {
-	return store.Filter{
-		AccountID: f.AccountID, WorkflowID: f.WorkflowID, Status: execution.Status(f.Status), Source: execution.Source(f.Source),
-		DeliveryID: f.DeliveryID, DeliveryPrefix: f.DeliveryPrefix, Since: f.Since, Until: f.Until,
-	}
-}
+type ExecutionFilter = store.Filter
 
 const executionsList = "executions"
 
@@ -55,9 +44,9 @@ func (s *Service) Executions(ctx context.Context, by Caller, filter ExecutionFil
 		if err != nil {
 			return none, err
 		}
-		found, err := s.config.Store.List(ctx, filter.stored(), store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
+		found, err := s.config.Store.List(ctx, filter, store.Position{AcceptedAt: at, ID: id[0]}, page.Limit+1)
 		if err != nil {
-			return none, s.databaseError(ctx, err)
+			return none, err
 		}
 		return list(executionsList, found, page, executionOf, func(r store.Record) string { return timePosition(r.AcceptedAt, r.ID) }), nil
 	})
@@ -96,7 +85,7 @@ func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return record, noExecution(id)
 	}
-	return record, s.databaseError(ctx, err)
+	return record, err
 }
 
 func noExecution(id string) error {

@@ -40,7 +40,7 @@ func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Pa
 		}
 		used, err := s.config.Keyring.lastUsed(ctx, ids)
 		if err != nil {
-			return none, s.databaseError(ctx, err)
+			return none, err
 		}
 		return list(keysList, found, page, func(key *registry.Key) api.Key { return keyOf(key, used[key.ID]) }, func(r *registry.Key) string { return r.ID }), nil
 	})
@@ -84,10 +84,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns, no executor accepts the key.
 func (s *Service) RevokeKey(ctx context.Context, by Caller, id string) error {
-	_, err := change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.config.Editor.DeleteKey(ctx, id)
-	})
-	return err
+	return s.changeOnly(ctx, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteKey(ctx, id) })
 }
 
 func keyOf(k *registry.Key, lastUsed time.Time) api.Key {

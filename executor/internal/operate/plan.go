@@ -79,6 +79,9 @@ type Some struct {
 	Total int
 }
 
+// Others is the number of those that are not in First.
+func (s Some) Others() int64 { return int64(s.Total - len(s.First)) }
+
 // maxSome is how many workflows of a Some are there.
 const maxSome = 5
 
@@ -126,17 +129,10 @@ func isSlower(limit, than api.RateLimit) bool {
 // those that were activated first.
 func (s *Service) active(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
-	for after := ""; ; {
-		some := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
-		for _, w := range some {
-			if w.Active {
-				all = append(all, w)
-			}
+	for w := range s.workflows(accountID, "") {
+		if w.Active {
+			all = append(all, w)
 		}
-		if len(some) < searchedAtOnce {
-			break
-		}
-		after = some[len(some)-1].ID
 	}
 	slices.SortFunc(all, func(a, b *registry.Workflow) int {
 		return cmp.Or(cmp.Compare(a.Transition, b.Transition), cmp.Compare(a.ID, b.ID))

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 		return all
 	}
 	named := map[string]bool{}
-	for _, w := range s.config.Directory.Workflows(accountID, "", math.MaxInt) {
+	for w := range s.workflows(accountID, "") {
 		named[w.Queue] = true
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
@@ -65,18 +64,12 @@ func (s *Service) sharedQueues(by Caller) map[string]bool {
 		return nil
 	}
 	shared := map[string]bool{}
-	for after := ""; ; {
-		some := s.config.Directory.Workflows("", after, searchedAtOnce)
-		for _, w := range some {
-			if !by.sees(w.AccountID) {
-				shared[w.Queue] = true
-			}
+	for w := range s.workflows("", "") {
+		if !by.sees(w.AccountID) {
+			shared[w.Queue] = true
 		}
-		if len(some) < searchedAtOnce {
-			return shared
-		}
-		after = some[len(some)-1].ID
 	}
+	return shared
 }
 
 func queueOf(q queues.Queue, shared bool) api.Queue {

@@ -25,7 +25,7 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	aside, err := s.config.Store.GetUnreadable(ctx, key)
 	known := err == nil
 	if !known && !errors.Is(err, store.ErrNotFound) {
-		return none, false, s.databaseError(ctx, err)
+		return none, false, err
 	}
 	msg, err := s.putAside(ctx, key, aside.Subject)
 	switch {
@@ -43,16 +43,13 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	if err != nil {
 		return none, false, notFound("dead letter", id, "")
 	}
-	var executionID string
-	if len(batch.New) > 0 {
-		executionID = batch.New[0].ID
-	} else {
-		executionID = batch.Progress[0].ID
-	}
-	about := store.Record{ID: executionID}
+	var about store.Record
 	if len(batch.New) > 0 {
 		about = batch.New[0]
+	} else {
+		about.ID = batch.Progress[0].ID
 	}
+	executionID := about.ID
 	if !known || len(batch.Progress) > 0 {
 		// A message that is no longer a dead letter was recorded. Progress needs its execution.
 		if about, err = s.record(ctx, executionID); err != nil || !known {
@@ -65,7 +62,7 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 		return none, false, &Error{Code: api.CodeRefused, Detail: "The database still refuses it: " + err.Error(), Cause: err}
 	}
 	if err != nil {
-		return none, false, s.databaseError(ctx, err)
+		return none, false, err
 	}
 	_ = s.config.Changes.Tell(applied.Changed) // a watcher that misses it sees the change at its next query
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil

@@ -39,7 +39,7 @@ func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID
 		var sums []store.RefusalSum
 		if accountID == "" || accountID == have.Record.AccountID {
 			if sums, err = s.config.Store.Refusals(ctx, workflowID, orLastDay(since)); err != nil {
-				return none, s.databaseError(ctx, err)
+				return none, err
 			}
 		}
 		// There are no more than codes.
@@ -58,7 +58,7 @@ func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, 
 		position := store.RefusalPosition{LastAt: at, WorkflowID: of[0], Code: of[1]}
 		sums, err := s.refusalsOf(ctx, accountID, orLastDay(since), position, page.Limit+1)
 		if err != nil {
-			return none, s.databaseError(ctx, err)
+			return none, err
 		}
 		return list(allRefusalsList, sums, page, func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
 			return api.WorkflowRefusal{WorkflowID: sum.WorkflowID, Refusal: refusalOf(sum.RefusalSum)}

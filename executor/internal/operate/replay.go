@@ -42,7 +42,7 @@ func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
 			// The stream remembers message IDs for the dedup window only, the database for longer.
-			return api.Started{ExecutionID: as}, s.databaseError(ctx, err)
+			return api.Started{ExecutionID: as}, err
 		}
 		_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
 		return api.Started{ExecutionID: as}, err
@@ -72,11 +72,11 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 		if key == "" {
 			key = keyOfAll
 		}
-		filter.Status = string(execution.Rejected)
+		filter.Status = execution.Rejected
 		b := s.bulk(ctx, by, func(of store.Record) execution.Start {
 			return execution.Start{ID: execution.IDForReplay(of.ID, key), ReplayOf: of.ID}
 		})
-		err = b.all(filter.stored())
+		err = b.all(filter)
 		return api.Replayed{Replayed: b.started, Left: b.left(), More: b.more}, err
 	})
 }

@@ -35,19 +35,15 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
 			_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
-		} else {
-			err = s.databaseError(ctx, err)
 		}
 		if err != nil {
 			return none, err
 		}
 		marked, err := s.config.Store.MarkRequeued(ctx, []store.Requeue{{ID: record.ID, As: as}})
 		if err != nil {
-			return none, s.databaseError(ctx, err)
+			return none, err
 		}
-		if len(marked) > 0 {
-			_ = s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
-		}
+		_ = s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
 		return api.Started{ExecutionID: as}, nil
 	})
 }

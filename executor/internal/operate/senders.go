@@ -25,16 +25,11 @@ func (s *Service) SenderPresets(ctx context.Context, by Caller) (api.List[api.Se
 
 func presetOnWire(p sender.Preset) api.SenderPreset {
 	wire := api.SenderPreset{
-		ID: p.ID, Aliases: p.Aliases, Title: p.Title, Docs: p.Docs, Verifies: p.Verifies, Settings: []api.PresetSetting{},
+		ID: p.ID, Aliases: p.Aliases, Title: p.Title, Docs: p.Docs, Verifies: p.Verifies, Secret: (*api.PresetSecret)(p.Secret), Settings: []api.PresetSetting{},
 		Setup: orEmpty(p.Setup), DeliveryID: orEmpty(p.DeliveryID), Handshakes: orEmpty(p.Handshakes), Notes: orEmpty(p.Notes), NeedsURL: p.NeedsURL,
 	}
-	if p.Secret != nil {
-		wire.Secret = &api.PresetSecret{Label: p.Secret.Label, Public: p.Secret.Public, Choose: p.Secret.Choose, Captured: p.Secret.Captured, Max: p.Secret.Max}
-	}
 	for _, setting := range p.Settings {
-		wire.Settings = append(wire.Settings, api.PresetSetting{
-			Name: setting.Name, Label: setting.Label, Required: setting.Required, Secret: setting.Secret, Default: setting.Default, Values: setting.Values,
-		})
+		wire.Settings = append(wire.Settings, api.PresetSetting(setting))
 	}
 	return wire
 }
@@ -106,7 +101,7 @@ func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID s
 		}
 		if info.Before != info.Preset {
 			if err := s.config.Store.ForgetSender(ctx, workflowID, nodeID); err != nil {
-				return none, s.databaseError(ctx, err)
+				return none, err
 			}
 		}
 		wire, err := s.senderOnWire(ctx, info)
@@ -116,13 +111,12 @@ func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID s
 
 // RemoveSender removes a node's sender, and the times of its last requests. The node keeps its token.
 func (s *Service) RemoveSender(ctx context.Context, by Caller, workflowID, nodeID string) error {
-	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none struct{}, err error) {
+	return s.changeOnly(ctx, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
 		if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
-			return none, err
+			return err
 		}
-		return none, s.databaseError(ctx, s.config.Store.ForgetSender(ctx, workflowID, nodeID))
+		return s.config.Store.ForgetSender(ctx, workflowID, nodeID)
 	})
-	return err
 }
 
 // AddSenderSecret gives a node's sender another secret.
@@ -143,16 +137,15 @@ func (s *Service) AddSenderSecret(ctx context.Context, by Caller, workflowID, no
 
 // RemoveSenderSecret removes one secret of a node's sender.
 func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID, nodeID, secretID string) error {
-	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none struct{}, err error) {
-		return none, s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
+	return s.changeOnly(ctx, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) error {
+		return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
 	})
-	return err
 }
 
 // senderOnWire is the API's form of a sender, with the times of its last requests.
 func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
 	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
-	return senderOf(info, seen), s.databaseError(ctx, err)
+	return senderOf(info, seen), err
 }
 
 func senderOf(info *edit.SenderInfo, seen store.SenderSeen) api.Sender {

@@ -14,25 +14,19 @@ const MaxStreams = 500
 // streams counts the open event streams of each caller. The zero value is ready to use. It is safe for concurrent use.
 type streams struct {
 	mu   sync.Mutex
-	open map[watcher]int
-}
-
-// watcher identifies a caller. It leaves out the name and the role, which may change while a stream is open.
-type watcher struct {
-	kind Kind
-	id   string
+	open map[Identity]int
 }
 
 // begin counts another stream of a caller, or refuses it. end must be called once, if there is no error.
 func (s *streams) begin(by Caller) (end func(), err error) {
-	of := watcher{by.Kind, by.ID}
+	of := by.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[of] >= MaxStreams {
 		return nil, &Error{Code: api.CodeTooManyStreams, Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or let several readers share one.", MaxStreams)}
 	}
 	if s.open == nil {
-		s.open = map[watcher]int{}
+		s.open = map[Identity]int{}
 	}
 	s.open[of]++
 	return func() {

@@ -76,19 +76,19 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 			return none, err
 		}
 		if err := s.config.Editor.Rotate(ctx, workflowID, nodeID, keepOld); err != nil {
-			return none, s.rotationFailed(err)
+			return none, s.rotationFailed(ctx, err)
 		}
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
-			return none, s.rotationFailed(err)
+			return none, s.rotationFailed(ctx, err)
 		}
 		return s.triggerOnWire(info, seen), nil
 	})
 }
 
 // rotationFailed marks an error as final: a repeated call would rotate again.
-func (s *Service) rotationFailed(err error) error {
-	failed := s.explain(err)
+func (s *Service) rotationFailed(ctx context.Context, err error) error {
+	failed := s.explain(ctx, err)
 	switch failed.Code {
 	case api.CodeNotConfirmed:
 		failed.Final, failed.Detail = true, "The new token is stored, but not every process has confirmed it yet. Do not repeat the call, which would make another token: GET the trigger node to see it."
@@ -112,7 +112,7 @@ func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, 
 	if of.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil && info.Sender != nil {
 		of.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	}
-	return of, s.databaseError(ctx, err)
+	return of, err
 }
 
 func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
@@ -124,7 +124,7 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		SamplePayload:     info.SamplePayload,
 		DeliveryIDHeaders: headers, DeliveryIDSources: sources,
 		MaxBodyBytes: at.maxBodyBytes,
-		RateLimit:    api.RateLimit{Requests: info.RateLimit.Requests, WindowSeconds: int64(info.RateLimit.Window / time.Second)},
+		RateLimit:    rateLimitOf(info.RateLimit),
 	}
 	if info.Sender != nil {
 		sender := senderOf(info.Sender, of.sender)

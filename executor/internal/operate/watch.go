@@ -53,7 +53,7 @@ func (s *Service) Changed(ctx context.Context, by Caller, ids []string, accountI
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
 		records, err := s.config.Store.GetMany(ctx, ids)
 		if err != nil {
-			return nil, s.databaseError(ctx, err)
+			return nil, err
 		}
 		slices.SortFunc(records, func(a, b store.Record) int {
 			return cmp.Or(a.AcceptedAt.Compare(b.AcceptedAt), strings.Compare(a.ID, b.ID))

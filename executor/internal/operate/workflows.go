@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"context"
+	"iter"
 	"strings"
 	"time"
 
@@ -40,27 +41,39 @@ func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilte
 	})
 }
 
-// searchedAtOnce is the number of workflows that a search reads from the directory at once.
+// searchedAtOnce is the number of workflows, or of refusals, that a search reads at once.
 const searchedAtOnce = 1000
+
+// workflows iterates over the workflows of an account ("": of all) after an ID, by ID.
+func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
+	return func(yield func(*registry.Workflow) bool) {
+		for {
+			some := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
+			for _, w := range some {
+				if !yield(w) {
+					return
+				}
+			}
+			if len(some) < searchedAtOnce {
+				return
+			}
+			after = some[len(some)-1].ID
+		}
+	}
+}
 
 func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, after string, limit int) []*registry.Workflow {
 	if filter.Text == "" && !filter.Active {
 		return s.config.Directory.Workflows(filter.AccountID, after, limit)
 	}
 	var found []*registry.Workflow
-	for ctx.Err() == nil {
-		some := s.config.Directory.Workflows(filter.AccountID, after, searchedAtOnce)
-		for _, w := range some {
-			if filter.matches(w) {
-				if found = append(found, w); len(found) == limit {
-					return found
-				}
-			}
-		}
-		if len(some) < searchedAtOnce {
+	for w := range s.workflows(filter.AccountID, after) {
+		if len(found) == limit || ctx.Err() != nil {
 			break
 		}
-		after = some[len(some)-1].ID
+		if filter.matches(w) {
+			found = append(found, w)
+		}
 	}
 	return found
 }
@@ -127,10 +140,7 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, by Caller, id string) error {
-	_, err := change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.config.Editor.DeleteWorkflow(ctx, id)
-	})
-	return err
+	return s.changeOnly(ctx, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteWorkflow(ctx, id) })
 }
 
 // Activate lets a workflow's webhooks start executions.
@@ -183,5 +193,3 @@ func (s *Service) planRefusal(w *registry.Workflow) string {
 		return ""
 	}
 }
-
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

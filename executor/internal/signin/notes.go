@@ -17,13 +17,7 @@ type notes struct {
 
 	mu     sync.Mutex
 	minute time.Time
-	noted  map[noted]int
-}
-
-// noted is a caller, whatever they are called.
-type noted struct {
-	kind operate.Kind
-	id   string
+	noted  map[operate.Identity]int
 }
 
 func newNotes() *notes { return &notes{now: time.Now} }
@@ -33,9 +27,9 @@ func (n *notes) take(by operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {
-		n.minute, n.noted = minute, map[noted]int{}
+		n.minute, n.noted = minute, map[operate.Identity]int{}
 	}
-	of := noted{by.Kind, by.ID}
+	of := by.Identity()
 	n.noted[of]++
 	return n.noted[of] <= notedSignIns
 }

@@ -116,7 +116,7 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // means that the answer does not sign in; it waits as a wrong token does.
 func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
-	cookie, err := r.Cookie(answerCookieName(r))
+	cookie, err := r.Cookie(cookieName(r, answerCookie))
 	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) && s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
 	setAnswerCookie(w, r, "", -1) // an answer counts once
@@ -270,17 +270,7 @@ func (o *OIDC) caller(of user) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-func answerCookieName(r *http.Request) string {
-	if overHTTPS(r) {
-		return "__Host-" + answerCookie
-	}
-	return answerCookie
-}
-
 // setAnswerCookie is SameSite=Lax: the browser comes back from another site.
 func setAnswerCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure over http: the browser would drop it, on loopback too
-		Name: answerCookieName(r), Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: overHTTPS(r),
-	})
+	setCookie(w, r, answerCookie, value, maxAge, http.SameSiteLaxMode)
 }

@@ -17,9 +17,6 @@ import (
 
 const (
 	sessionCookie = "hookstart_session"
-	// secureCookie is the session's name over https. By its prefix the browser sends it over https
-	// only, and takes it from no other host.
-	secureCookie = "__Host-" + sessionCookie
 	// sessionLifetime is how long a session lasts that began with the admin token or a key, and how long a browser keeps
 	// any session: one that began at an identity provider ends earlier, and is then asked for there again.
 	sessionLifetime = 12 * time.Hour
@@ -32,12 +29,20 @@ func overHTTPS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// cookieName is under which name a request's session is looked for and set.
-func cookieName(r *http.Request) string {
+// cookieName is the full name of a cookie. Over https it has a prefix: by it the browser sends the cookie over https only, and
+// accepts it from no other host.
+func cookieName(r *http.Request, name string) string {
 	if overHTTPS(r) {
-		return secureCookie
+		return "__Host-" + name
 	}
-	return sessionCookie
+	return name
+}
+
+func setCookie(w http.ResponseWriter, r *http.Request, name, value string, maxAge int, site http.SameSite) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure over http: the browser would drop it, on loopback too
+		Name: cookieName(r, name), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, SameSite: site, Secure: overHTTPS(r),
+	})
 }
 
 // sessions are kept by the browser alone: a cookie says whose it is and when it ends, and is signed. There is nothing
@@ -131,7 +136,7 @@ func (s sessions) sign(purpose string, text []byte) []byte {
 
 // of is a request's session.
 func (s sessions) of(r *http.Request) (of session, valid bool) {
-	for _, cookie := range r.CookiesNamed(cookieName(r)) {
+	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if of, valid = s.read(cookie.Value); valid {
 			return of, true
 		}
@@ -141,7 +146,7 @@ func (s sessions) of(r *http.Request) (of session, valid bool) {
 
 // ended is a request's session that has ended, by itself, and not for longer than a session lasts.
 func (s sessions) ended(r *http.Request) (of session, known bool) {
-	for _, cookie := range r.CookiesNamed(cookieName(r)) {
+	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.open(sessionPurpose, cookie.Value, &of) {
 			past := s.now().Sub(time.Unix(of.Ends, 0))
 			return of, past >= 0 && past < sessionLifetime
@@ -151,14 +156,9 @@ func (s sessions) ended(r *http.Request) (of session, known bool) {
 }
 
 func (s sessions) start(w http.ResponseWriter, r *http.Request, of session, lifetime time.Duration) {
-	setSession(w, r, s.issue(of, lifetime), int(sessionLifetime/time.Second))
+	setCookie(w, r, sessionCookie, s.issue(of, lifetime), int(sessionLifetime/time.Second), http.SameSiteStrictMode)
 }
 
-func (s sessions) end(w http.ResponseWriter, r *http.Request) { setSession(w, r, "", -1) }
-
-func setSession(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // not Secure over http: the browser would drop it, on loopback too
-		Name: cookieName(r), Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: overHTTPS(r),
-	})
+func (s sessions) end(w http.ResponseWriter, r *http.Request) {
+	setCookie(w, r, sessionCookie, "", -1, http.SameSiteStrictMode)
 }
