@@ -224,4 +224,15 @@ func (r *reader) lines(name string, each func(line []byte) error) error {
 	}
 }
 
+// messages does so for the messages of a stream or a bucket.
+func (r *reader) messages(name string, each func(message) error) error {
+	return r.lines(name, func(line []byte) error {
+		var m message
+		if err := json.Unmarshal(line, &m); err != nil {
+			return err
+		}
+		return each(m)
+	})
+}
+
 func (r *reader) close() { _ = r.file.Close() }

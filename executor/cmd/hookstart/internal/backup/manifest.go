@@ -3,6 +3,7 @@ package backup
 import (
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -49,6 +50,10 @@ type message struct {
 	At       time.Time           `json:"at"`
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Data     []byte              `json:"data,omitempty"`
+}
+
+func (m message) msg() *nats.Msg {
+	return &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}
 }
 
 const recordsName = "records.jsonl"

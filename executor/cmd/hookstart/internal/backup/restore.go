@@ -2,7 +2,6 @@ package backup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,20 +81,15 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 
 func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
 	var positions []position
-	for _, of := range m.Streams {
-		if of.Name == stream.ReportsName {
-			continue
-		}
+	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool { return of.Name == stream.ReportsName })
+	for _, of := range streams {
 		paused, err := i.pause(ctx, of)
 		if err != nil {
 			return err
 		}
 		positions = append(positions, paused...)
 	}
-	for _, of := range m.Streams {
-		if of.Name == stream.ReportsName {
-			continue
-		}
+	for _, of := range streams {
 		if err := i.restoreStream(ctx, r, of, m.WithMessages); err != nil {
 			return fmt.Errorf("stream %s: %w", of.Name, err)
 		}
@@ -183,14 +177,8 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 	if !withMessages {
 		return nil
 	}
-	to := &publisher{js: i.JetStream, next: next, dedup: s.CachedInfo().Config.Duplicates}
-	if err := r.lines(streamEntry(of.Name), func(line []byte) error {
-		var m message
-		if err := json.Unmarshal(line, &m); err != nil {
-			return err
-		}
-		return to.publish(ctx, m)
-	}); err != nil {
+	to := &publisher{js: i.JetStream, exact: true, next: next, dedup: s.CachedInfo().Config.Duplicates}
+	if err := r.messages(streamEntry(of.Name), func(m message) error { return to.publish(ctx, m) }); err != nil {
 		return err
 	}
 	if err := to.fill(ctx, of.Name, of.Last+1); err != nil {
@@ -207,9 +195,10 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 	return nil
 }
 
-// publisher publishes one message after the other, and makes sure that each gets its sequence.
+// publisher publishes one message after the other.
 type publisher struct {
 	js    jetstream.JetStream
+	exact bool          // each message must get its sequence
 	dedup time.Duration // the stream's dedup window
 	next  uint64        // the sequence of the next message
 	gaps  []uint64      // of messages that were deleted
@@ -224,7 +213,7 @@ func (p *publisher) publish(ctx context.Context, m message) error {
 	if err := p.fill(ctx, m.Subject, m.Sequence); err != nil {
 		return err
 	}
-	msg := &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}
+	msg := m.msg()
 	if time.Since(m.At) > p.dedup { // no longer a repeat when it comes again
 		msg.Header.Del(jetstream.MsgIDHeader)
 	}
@@ -271,7 +260,7 @@ func (p *publisher) confirm(ctx context.Context) error {
 	for _, future := range p.unconfirmed {
 		select {
 		case ack := <-future.Ok():
-			if ack.Sequence != want {
+			if p.exact && ack.Sequence != want {
 				return fmt.Errorf("message %d was stored as %d: somebody else writes to the stream", want, ack.Sequence)
 			}
 		case err := <-future.Err():
@@ -298,12 +287,8 @@ func (i Installation) restoreRecords(ctx context.Context, r *reader) error {
 
 // restoreReports publishes the reports that were not applied. What they count is recorded by now.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
-	return r.lines(streamEntry(stream.ReportsName), func(line []byte) error {
-		var m message
-		if err := json.Unmarshal(line, &m); err != nil {
-			return err
-		}
-		_, err := i.JetStream.PublishMsg(ctx, &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data})
+	return r.messages(streamEntry(stream.ReportsName), func(m message) error {
+		_, err := i.JetStream.PublishMsg(ctx, m.msg())
 		return err
 	})
 }
@@ -314,49 +299,25 @@ func subjectOf(key string) string { return "$KV." + registry.Bucket + "." + key 
 // restoreBucket stores the records of a bucket. The plan catalog is configuration: the executors have put theirs
 // in force.
 func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) error {
-	var sent []jetstream.PubAckFuture
-	confirm := func() error {
-		for _, future := range sent {
-			select {
-			case <-future.Ok():
-			case err := <-future.Err():
-				return err
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		sent = sent[:0]
-		return nil
-	}
-	send := func(m message) error {
-		future, err := i.JetStream.PublishMsgAsync(&nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}, jetstream.WithStallWait(silence))
-		if err != nil {
-			return err
-		}
-		if sent = append(sent, future); len(sent) < atOnce {
-			return nil
-		}
-		return confirm()
-	}
+	to := &publisher{js: i.JetStream, next: 1}
 	var last message // of an account
-	if err := r.lines(bucketEntry(bucket), func(line []byte) error {
-		var m message
-		if err := json.Unmarshal(line, &m); err != nil || m.Subject == subjectOf(registry.PlansKey) {
-			return err
+	if err := r.messages(bucketEntry(bucket), func(m message) error {
+		if m.Subject == subjectOf(registry.PlansKey) {
+			return nil
 		}
 		delete(m.Headers, registry.HeaderAudit) // its entry is in the database, or was then
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m
 		}
-		return send(m)
+		return to.send(ctx, m.msg())
 	}); err != nil {
 		return err
 	}
 	if last.Subject == "" {
-		return confirm()
+		return to.confirm(ctx)
 	}
 	// One account once more, as the newest record of all: who confirms it has all that came before.
-	if err := errors.Join(send(last), confirm()); err != nil {
+	if err := errors.Join(to.send(ctx, last.msg()), to.confirm(ctx)); err != nil {
 		return err
 	}
 	return i.API.Confirm(ctx, strings.TrimPrefix(last.Subject, subjectOf(registry.AccountPrefix)))

@@ -105,28 +105,19 @@ const confirmWithin = time.Minute
 
 // Confirm puts an account as it is: that changes nothing, and is answered when every process has its record.
 func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
-	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
-	defer cancel()
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		account, err := a.Account(ctx, accountID)
-		if err == nil {
-			_, err = a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
-		}
-		if err == nil {
-			return nil
-		}
-		if p, is := errors.AsType[*api.Problem](err); is && !p.Retryable && p.Code != api.CodeNotFound {
-			if p.Code == api.CodeInvalid { // its plan is not in the catalog of this installation: said by the executor, too
-				return nil
-			}
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
+	mayPass := func(err error) bool {
+		p, is := errors.AsType[*api.Problem](err)
+		return err != nil && (!is || p.Retryable || p.Code == api.CodeNotFound)
 	}
+	_, err := awaited(ctx, confirmWithin, mayPass, func() (api.Account, error) {
+		account, err := a.Account(ctx, accountID)
+		if err != nil {
+			return account, err
+		}
+		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
+	})
+	if isProblem(err, api.CodeInvalid) { // its plan is not in the catalog of this installation: said by the executor, too
+		return nil
+	}
+	return err
 }

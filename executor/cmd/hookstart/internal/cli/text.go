@@ -162,20 +162,19 @@ func indented(text json.RawMessage) string {
 
 // depth is how deeply JSON is nested at most.
 func depth(text json.RawMessage) (most int) {
-	now, inString := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
+	tokens := json.NewDecoder(bytes.NewReader(text))
+	tokens.UseNumber()
+	for now := 0; ; {
+		token, err := tokens.Token()
+		if err != nil {
+			return most
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
 			now++
 			most = max(most, now)
-		case c == '}' || c == ']':
+		case json.Delim('}'), json.Delim(']'):
 			now--
 		}
 	}
-	return most
 }

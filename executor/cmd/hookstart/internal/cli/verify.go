@@ -36,11 +36,11 @@ type step struct {
 func (v *executionVerify) Run(s *session) error {
 	// The newest one is waited for, too: it may not be recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
-	id, err := awaited(s, v.Wait, isNone, func() (string, error) { return v.id(s) })
+	id, err := awaited(s.ctx, v.Wait, isNone, func() (string, error) { return v.id(s) })
 	if err != nil {
 		return err
 	}
-	e, err := awaited(s, v.Wait, isNotFound, func() (verified, error) {
+	e, err := awaited(s.ctx, v.Wait, isNotFound, func() (verified, error) {
 		e, err := s.client.Execution(s.ctx, id)
 		return verified{e}, err
 	})
@@ -78,9 +78,9 @@ func (e verified) kept() bool {
 
 // awaited looks again and again while it fails in a way that may pass, for as long as one
 // wants to wait.
-func awaited[T any](s *session, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, wait)
-	defer cancel()
+func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (T, error) {
+	over := time.NewTimer(wait)
+	defer over.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -90,7 +90,9 @@ func awaited[T any](s *session, wait time.Duration, mayPass func(error) bool, lo
 		}
 		select {
 		case <-ctx.Done():
-			return found, errors.Join(err, s.ctx.Err())
+			return found, errors.Join(err, ctx.Err())
+		case <-over.C:
+			return found, err
 		case <-tick.C:
 		}
 	}

@@ -31,23 +31,13 @@ func Inherited(environment []string) []string {
 // value that no variable can hold (a zero byte) has none either.
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
-		prefix + "EXECUTION_ID": e.ID,
-		prefix + "ACCOUNT_ID":   e.AccountID,
-		prefix + "WORKFLOW_ID":  e.WorkflowID,
-		prefix + "NODE_ID":      e.NodeID,
-		prefix + "QUEUE":        e.Queue,
-		prefix + "SOURCE":       string(e.Source),
-		prefix + "DELIVERY_ID":  e.DeliveryID,
-		prefix + "RERUN_OF":     e.RerunOf,
-		prefix + "REPLAY_OF":    e.ReplayOf,
-		prefix + "SENDER":       e.Sender,
-		prefix + "VERIFIED":     verified(e),
-		prefix + "ATTEMPT":      strconv.Itoa(e.Attempt),
-		prefix + "ACCEPTED_AT":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
 		prefix + "CONTENT_TYPE": e.Payload.ContentType,
 		prefix + "HEADERS":      document(e.Headers),
 		prefix + "QUERY":        document(e.Query),
 		"TRACEPARENT":           e.Trace,
+	}
+	for name, value := range attributes(e) {
+		variables[prefix+variableName(name)] = value
 	}
 	addEach(variables, prefix+"HEADER_", e.Headers, func(values []string) string { return strings.Join(values, ", ") })
 	addEach(variables, prefix+"QUERY_", e.Query, func(values []string) string { return values[0] })
@@ -58,6 +48,25 @@ func environmentOf(e runner.Execution) []string {
 		}
 	}
 	return list
+}
+
+// attributes are what describes an execution, by the names of headers. Empty ones are not set.
+func attributes(e runner.Execution) map[string]string {
+	return map[string]string{
+		"Execution-Id": e.ID,
+		"Account-Id":   e.AccountID,
+		"Workflow-Id":  e.WorkflowID,
+		"Node-Id":      e.NodeID,
+		"Queue":        e.Queue,
+		"Source":       string(e.Source),
+		"Delivery-Id":  e.DeliveryID,
+		"Rerun-Of":     e.RerunOf,
+		"Replay-Of":    e.ReplayOf,
+		"Sender":       e.Sender,
+		"Verified":     verified(e),
+		"Attempt":      strconv.Itoa(e.Attempt),
+		"Accepted-At":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
+	}
 }
 
 // verified is "true" for a request that was verified as its sender's, else empty.

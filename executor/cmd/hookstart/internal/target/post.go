@@ -127,28 +127,17 @@ func (p *Post) describe(header http.Header, e runner.Execution) {
 	if !p.Raw {
 		contentType = "application/json"
 	}
-	for name, value := range map[string]string{
-		"Content-Type":           contentType,
-		"User-Agent":             "hookstart",
-		"Hookstart-Execution-Id": e.ID,
-		"Hookstart-Account-Id":   e.AccountID,
-		"Hookstart-Workflow-Id":  e.WorkflowID,
-		"Hookstart-Node-Id":      e.NodeID,
-		"Hookstart-Queue":        e.Queue,
-		"Hookstart-Source":       string(e.Source),
-		"Hookstart-Delivery-Id":  e.DeliveryID,
-		"Hookstart-Rerun-Of":     e.RerunOf,
-		"Hookstart-Replay-Of":    e.ReplayOf,
-		"Hookstart-Sender":       e.Sender,
-		"Hookstart-Verified":     verified(e),
-		"Hookstart-Attempt":      strconv.Itoa(e.Attempt),
-		"Hookstart-Accepted-At":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
-		"Hookstart-Query":        queryOf(e.Query),
-		"Traceparent":            e.Trace,
-	} {
+	set := func(name, value string) {
 		if value != "" {
 			header.Set(name, value)
 		}
+	}
+	set("Content-Type", contentType)
+	set("User-Agent", "hookstart")
+	set("Hookstart-Query", queryOf(e.Query))
+	set("Traceparent", e.Trace)
+	for name, value := range attributes(e) {
+		set("Hookstart-"+name, value)
 	}
 }
 
