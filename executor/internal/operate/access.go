@@ -100,13 +100,11 @@ func ofAccount(id string) subject {
 // ofWorkflow: the call is about one workflow.
 func ofWorkflow(id string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
-		if err := s.config.Editor.Current(ctx); err != nil {
-			return err
+		w, err := s.current(ctx, id)
+		if err == nil && w.AccountID != by.AccountID {
+			err = notFound("workflow", id, "")
 		}
-		if have, exists := s.config.Directory.Workflow(id); !exists || have.Record.AccountID != by.AccountID {
-			return notFound("workflow", id, "")
-		}
-		return nil
+		return err
 	}
 }
 

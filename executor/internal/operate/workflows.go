@@ -81,15 +81,24 @@ func (s *Service) findWorkflows(ctx context.Context, filter WorkflowFilter, afte
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workflow, error) {
 	return read(ctx, s, by, needs(Viewer, ofWorkflow(id)), func(ctx context.Context) (none api.Workflow, err error) {
-		if err := s.config.Editor.Current(ctx); err != nil {
+		w, err := s.current(ctx, id)
+		if err != nil {
 			return none, err
 		}
-		have, exists := s.config.Directory.Workflow(id)
-		if !exists {
-			return none, notFound("workflow", id, "")
-		}
-		return s.workflowOf(have.Record), nil
+		return s.workflowOf(w), nil
 	})
+}
+
+// current returns a workflow, with all changes that were confirmed before.
+func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, error) {
+	if err := s.config.Editor.Current(ctx); err != nil {
+		return nil, err
+	}
+	have, exists := s.config.Directory.Workflow(id)
+	if !exists {
+		return nil, notFound("workflow", id, "")
+	}
+	return have.Record, nil
 }
 
 // Origin is the workflow and the node of an execution or a message, which may have been deleted.
