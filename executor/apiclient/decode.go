@@ -27,52 +27,54 @@ func Decode(text []byte, result any) error {
 	}
 }
 
-// cutMembers takes members out of a JSON object. Of what is not one object nothing is
-// taken: whoever reads the rest finds out.
+// cutMembers takes members out of a JSON object. Of what is not one object nothing is taken: json.Unmarshal then says what it
+// is.
 func cutMembers(object []byte, names ...string) (rest []byte, values map[string]json.RawMessage) {
-	values = map[string]json.RawMessage{}
-	body, isObject := bytes.CutPrefix(bytes.TrimSpace(object), []byte("{"))
-	rest = []byte("{")
-	for isObject {
-		end := memberEnd(body)
-		if end < 0 {
-			break // it breaks off
-		}
-		member := bytes.TrimSpace(body[:end])
-		name, value, _ := bytes.Cut(member, []byte(":")) // our names have no colon and no escape
-		if key := string(bytes.Trim(bytes.TrimSpace(name), `"`)); slices.Contains(names, key) {
-			values[key] = bytes.TrimSpace(value)
-		} else if len(member) > 0 {
-			if len(rest) > 1 {
-				rest = append(rest, ',')
-			}
-			rest = append(rest, member...)
-		}
-		if body[end] == '}' {
-			return append(append(rest, '}'), body[end+1:]...), values
-		}
-		body = body[end+1:]
+	tokens := json.NewDecoder(bytes.NewReader(object))
+	tokens.UseNumber()
+	if begin, err := tokens.Token(); err != nil || begin != json.Delim('{') {
+		return object, nil
 	}
-	return object, nil
+	rest, values = []byte("{"), map[string]json.RawMessage{}
+	for tokens.More() {
+		from := tokens.InputOffset()
+		token, err := tokens.Token()
+		colon := tokens.InputOffset()
+		if err != nil || skip(tokens) != nil {
+			return object, nil
+		}
+		name, _ := token.(string) // the name of a member is always one
+		end := tokens.InputOffset()
+		if slices.Contains(names, name) {
+			values[name] = bytes.TrimLeft(object[colon:end], ": \t\r\n")
+			continue
+		}
+		if len(rest) > 1 {
+			rest = append(rest, ',')
+		}
+		rest = append(rest, bytes.TrimLeft(object[from:end], ", \t\r\n")...)
+	}
+	if _, err := tokens.Token(); err != nil {
+		return object, nil
+	}
+	return append(append(rest, '}'), object[tokens.InputOffset():]...), values
 }
 
-// memberEnd is where the comma or the brace is that ends the first member; -1: nowhere.
-func memberEnd(body []byte) int {
-	depth, inString := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
+// skip reads the next value, of any depth.
+func skip(tokens *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := tokens.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
 			depth++
-		case depth > 0 && (c == '}' || c == ']'):
+		case json.Delim('}'), json.Delim(']'):
 			depth--
-		case depth == 0 && (c == ',' || c == '}'):
-			return i
+		}
+		if depth == 0 {
+			return nil
 		}
 	}
-	return -1
 }

@@ -40,7 +40,8 @@ func (s *server) routeAccounts(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		AccountID
 		Body api.PutAccount
-	}) (operate.PutResult[api.Account], error) {
+	},
+	) (operate.PutResult[api.Account], error) {
 		return s.Operate.PutAccount(ctx, by, in.ID, in.Body)
 	})
 	registerBare(to, call{

@@ -35,7 +35,8 @@ func (s *server) routeBackup(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`
 		RawBody []byte `contentType:"application/json"`
-	}) error {
+	},
+	) error {
 		return s.Operate.RestoreRecords(ctx, by, in.RawBody, in.First)
 	})
 }

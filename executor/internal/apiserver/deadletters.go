@@ -22,7 +22,8 @@ func (s *server) routeDeadLetters(to huma.API) {
 		Reason     string    `query:"reason" doc:"Only those whose reason has this text in it, in upper and lower case as it is there."`
 		Since      time.Time `query:"since" doc:"Accepted then or later."`
 		Until      time.Time `query:"until" doc:"Accepted before."`
-	}) (api.List[api.DeadLetter], error) {
+	},
+	) (api.List[api.DeadLetter], error) {
 		return s.Operate.DeadLetters(ctx, by, operate.DeadLetterFilter{
 			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Reason: in.Reason, Since: in.Since, Until: in.Until,
 		}, in.page())

@@ -24,7 +24,8 @@ func (s *server) routeExecutions(to huma.API) {
 		DeliveryID string    `query:"deliveryId" doc:"The sender's delivery ID."`
 		Since      time.Time `query:"since" doc:"Accepted then or later."`
 		Until      time.Time `query:"until" doc:"Accepted before."`
-	}) (list api.List[api.Execution], err error) {
+	},
+	) (list api.List[api.Execution], err error) {
 		found, err := s.Operate.Executions(ctx, by, operate.ExecutionFilter{
 			AccountID: in.AccountID, WorkflowID: in.WorkflowID, Status: execution.Status(in.Status), Source: execution.Source(in.Source), DeliveryID: in.DeliveryID, Since: in.Since, Until: in.Until,
 		}, in.page())
@@ -65,7 +66,8 @@ func (s *server) routeStarts(to, fixed huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		ExecutionID
 		Key string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: a repeated call with it starts nothing."`
-	}) (api.Started, error) {
+	},
+	) (api.Started, error) {
 		return s.Operate.ReplayExecution(ctx, by, in.ID, in.Key)
 	})
 	register(fixed, call{
@@ -77,7 +79,8 @@ func (s *server) routeStarts(to, fixed huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
 		Body api.ReplayRejected
-	}) (api.Replayed, error) {
+	},
+	) (api.Replayed, error) {
 		of := in.Body
 		return s.Operate.ReplayRejected(ctx, by, operate.ExecutionFilter{
 			AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,

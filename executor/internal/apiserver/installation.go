@@ -41,7 +41,8 @@ func (s *server) routeInstallation(to huma.API) {
 		WorkflowID string    `query:"workflowId" doc:"About this workflow."`
 		Since      time.Time `query:"since" doc:"Then or later."`
 		Until      time.Time `query:"until" doc:"Before."`
-	}) (api.List[api.AuditEntry], error) {
+	},
+	) (api.List[api.AuditEntry], error) {
 		return s.Operate.Audit(ctx, by, operate.AuditFilter{
 			Actor: in.Actor, AccountID: in.AccountID, WorkflowID: in.WorkflowID, Since: in.Since, Until: in.Until,
 		}, in.page())

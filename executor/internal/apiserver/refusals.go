@@ -22,7 +22,8 @@ func (s *server) routeRefusals(to huma.API) {
 		WorkflowID
 		Listing
 		RefusedSince
-	}) (api.List[api.Refusal], error) {
+	},
+	) (api.List[api.Refusal], error) {
 		return s.Operate.Refusals(ctx, by, in.AccountID, in.ID, in.Since, in.page())
 	})
 	register(to, call{
@@ -33,7 +34,8 @@ func (s *server) routeRefusals(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		Listing
 		RefusedSince
-	}) (api.List[api.WorkflowRefusal], error) {
+	},
+	) (api.List[api.WorkflowRefusal], error) {
 		return s.Operate.AllRefusals(ctx, by, in.AccountID, in.Since, in.page())
 	})
 }

@@ -36,7 +36,8 @@ func (s *server) routeSenders(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		Body api.PutSender
-	}) (operate.PutResult[api.Sender], error) {
+	},
+	) (operate.PutResult[api.Sender], error) {
 		return s.Operate.PutSender(ctx, by, in.ID, in.NodeID, in.Body)
 	})
 	registerBare(to, call{
@@ -54,7 +55,8 @@ func (s *server) routeSenders(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		Body api.AddSenderSecret
-	}) (api.Sender, error) {
+	},
+	) (api.Sender, error) {
 		return s.Operate.AddSenderSecret(ctx, by, in.ID, in.NodeID, in.Body)
 	})
 	registerBare(to, call{
@@ -63,7 +65,8 @@ func (s *server) routeSenders(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		SecretID string `path:"secretId" doc:"The secret's ID." example:"6TZQK2M4ABCD"`
-	}) error {
+	},
+	) error {
 		return s.Operate.RemoveSenderSecret(ctx, by, in.ID, in.NodeID, in.SecretID)
 	})
 }

@@ -29,7 +29,8 @@ func (s *server) routeTriggers(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		RawBody []byte `contentType:"application/json"`
-	}) (api.Trigger, error) {
+	},
+	) (api.Trigger, error) {
 		return s.Operate.SetSamplePayload(ctx, by, in.ID, in.NodeID, in.RawBody)
 	})
 	register(to, call{
@@ -41,7 +42,8 @@ func (s *server) routeTriggers(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		Body *api.RotateToken
-	}) (api.Trigger, error) {
+	},
+	) (api.Trigger, error) {
 		var keepOld time.Duration
 		if in.Body != nil {
 			keepOld = time.Duration(in.Body.KeepOldForSeconds) * time.Second
@@ -65,7 +67,8 @@ func (s *server) routeTriggers(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		Body *api.SendTest
-	}) (api.SentTest, error) {
+	},
+	) (api.SentTest, error) {
 		var test api.SendTest
 		if in.Body != nil {
 			test = *in.Body

@@ -21,7 +21,8 @@ func (s *server) routeWorkflows(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		Paging
 		AccountID string `query:"accountId" doc:"Only this account's."`
-	}) (api.List[api.Workflow], error) {
+	},
+	) (api.List[api.Workflow], error) {
 		return s.Operate.Workflows(ctx, by, operate.WorkflowFilter{AccountID: in.AccountID}, in.page())
 	})
 	route(to, call{
@@ -43,7 +44,8 @@ func (s *server) routeWorkflows(to huma.API) {
 		WorkflowID
 		IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
 		Body    api.PutWorkflow
-	}) (*taggedWorkflow, error) {
+	},
+	) (*taggedWorkflow, error) {
 		version, err := versionOf(in.IfMatch)
 		if err != nil {
 			return nil, err

@@ -38,14 +38,8 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	for _, account := range found {
-		of, err := c.quota(ctx, account.ID)
-		if err != nil {
-			return list, err
-		}
-		list.Rows = append(list.Rows, of)
-	}
-	return list, nil
+	list.Rows, err = c.quotas(ctx, found)
+	return list, err
 }
 
 // maxPlans is the maximum number of plans in a form.

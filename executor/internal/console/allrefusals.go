@@ -20,7 +20,7 @@ type allRefusals struct {
 // refusedRow is how often requests to a workflow were refused with one code.
 type refusedRow struct {
 	refusal
-	origin
+	operate.Origin
 	WorkflowID string // "": the workflow does not exist
 }
 

@@ -46,7 +46,7 @@ func (l deadLetterList) Selected() api.SelectDeadLetters {
 
 type deadLetterRow struct {
 	api.DeadLetter
-	origin
+	operate.Origin
 }
 
 // Took is from the acceptance to the failure.

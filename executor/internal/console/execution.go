@@ -16,7 +16,7 @@ import (
 // executionPage is the data of an execution's page.
 type executionPage struct {
 	operate.Execution
-	origin
+	operate.Origin
 	Steps      []step
 	Waiting    string // what it waits for; "": it has ended
 	Request    request
@@ -101,7 +101,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		return p, err
 	}
 	p = executionPage{Execution: detail.Execution, Request: requestOf(detail)}
-	if p.origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
+	if p.Origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
 	}
 	if p.Reruns, p.MoreReruns, err = c.reruns(ctx, p.Execution); err != nil {

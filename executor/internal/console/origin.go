@@ -3,17 +3,13 @@ package console
 import (
 	"context"
 
+	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// origin is the workflow and the node of an execution or a dead letter; both may have been deleted.
-type origin struct {
-	WorkflowName string // its ID, if it has no name or is gone
-	HasWorkflow  bool   // it still exists
-	HasNode      bool   // its trigger node, too: it can run again
-}
-
-func (c *Console) origin(ctx context.Context, workflowID, nodeID string) (origin, error) {
+// origin returns the workflow and the node of an execution or a dead letter. A workflow without a name has its ID as one.
+func (c *Console) origin(ctx context.Context, workflowID, nodeID string) (operate.Origin, error) {
 	of, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
-	return origin{nameOr(of.WorkflowName, workflowID), of.HasWorkflow, of.HasNode}, err
+	of.WorkflowName = nameOr(of.WorkflowName, workflowID)
+	return of, err
 }

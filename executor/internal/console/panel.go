@@ -48,7 +48,7 @@ func (f panelFilter) Any() bool { return f != panelFilter{} }
 // row is an execution in a list.
 type row struct {
 	operate.Execution
-	origin
+	operate.Origin
 	ShowWorkflow bool
 }
 

@@ -21,6 +21,17 @@ func (c *Console) quota(ctx context.Context, accountID string) (quota, error) {
 	return quotaOf(of), err
 }
 
+func (c *Console) quotas(ctx context.Context, accounts []api.Account) (all []quota, err error) {
+	for _, account := range accounts {
+		of, err := c.quota(ctx, account.ID)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of)
+	}
+	return all, nil
+}
+
 func quotaOf(of operate.Quota) quota {
 	q := quota{Quota: of, ID: of.Account.ID, Name: nameOr(of.Account.Name, of.Account.ID), Plan: of.Account.Plan}
 	if of.Plan != nil {

@@ -117,12 +117,6 @@ func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
 		return form, err
 	}
 	form.More = accounts.NextCursor != ""
-	for _, account := range accounts.Items {
-		of, err := c.quota(ctx, account.ID)
-		if err != nil {
-			return form, err
-		}
-		form.Accounts = append(form.Accounts, of)
-	}
-	return form, nil
+	form.Accounts, err = c.quotas(ctx, accounts.Items)
+	return form, err
 }

@@ -28,7 +28,6 @@ const (
 // message ID, too. So a call that was interrupted can be repeated, and concurrent calls do no harm.
 type bulk struct {
 	s      *Service
-	ctx    context.Context //nolint:containedctx // it is that of one call
 	by     Caller
 	enough time.Time // no further batch begins after it
 	as     func(of store.Record) execution.Start
@@ -44,9 +43,9 @@ type bulk struct {
 	leftBy map[string]int // by the code that says why
 }
 
-func (s *Service) bulk(ctx context.Context, by Caller, as func(of store.Record) execution.Start) *bulk {
+func (s *Service) bulk(by Caller, as func(of store.Record) execution.Start) *bulk {
 	return &bulk{
-		s: s, ctx: ctx, by: by, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
+		s: s, by: by, enough: time.Now().Add(bulkTimeout - bulkReserve), as: as,
 		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
@@ -59,18 +58,18 @@ func (b *bulk) done() bool {
 
 // all starts the records of a filter again, the oldest first. It leaves out executions that are accepted from now on:
 // otherwise it would never end if the executions that it starts fail at once.
-func (b *bulk) all(filter store.Filter) error {
+func (b *bulk) all(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}
 	after := store.Position{}
 	for !b.done() {
 		limit := min(bulkBatch, MaxBulk-b.started)
-		found, err := b.s.config.Store.ListOldest(b.ctx, filter, after, limit)
+		found, err := b.s.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
 			return err
 		}
-		if err := b.batch(found); err != nil {
+		if err := b.batch(ctx, found); err != nil {
 			return err
 		}
 		if len(found) < limit {
@@ -83,7 +82,7 @@ func (b *bulk) all(filter store.Filter) error {
 }
 
 // batch starts records again, and returns when all of the started ones are marked.
-func (b *bulk) batch(records []store.Record) error {
+func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
 	for i, r := range records {
@@ -91,7 +90,7 @@ func (b *bulk) batch(records []store.Record) error {
 		ids[i] = starts[i].ID
 	}
 	// The stream forgets message IDs after a while, the database does not.
-	before, err := b.s.config.Store.GetMany(b.ctx, ids)
+	before, err := b.s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -101,7 +100,7 @@ func (b *bulk) batch(records []store.Record) error {
 	}
 	var mark []store.Requeue
 	stored := 0
-	workers, stopped := errgroup.WithContext(b.ctx)
+	workers, stopped := errgroup.WithContext(ctx)
 	workers.SetLimit(bulkWorkers)
 	for i, r := range records {
 		workers.Go(func() error {
@@ -111,7 +110,7 @@ func (b *bulk) batch(records []store.Record) error {
 			fresh := false
 			if !known[ids[i]] {
 				var err error
-				if fresh, err = b.s.startAgain(b.ctx, b.by, r, starts[i], b.triggerOf); err != nil {
+				if fresh, err = b.s.startAgain(ctx, b.by, r, starts[i], b.triggerOf); err != nil {
 					return b.leave(err)
 				}
 			}
@@ -129,7 +128,7 @@ func (b *bulk) batch(records []store.Record) error {
 		b.started += stored
 		return err
 	}
-	marked, markErr := b.s.config.Store.MarkRequeued(b.ctx, mark)
+	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
 	b.started += len(marked)
 	_ = b.s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
 	return errors.Join(err, markErr)

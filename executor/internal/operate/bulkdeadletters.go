@@ -56,27 +56,27 @@ func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Se
 		if err := selected.check(); err != nil {
 			return none, err
 		}
-		b := s.bulk(ctx, by, func(of store.Record) execution.Start {
+		b := s.bulk(by, func(of store.Record) execution.Start {
 			return execution.Start{ID: execution.IDForRequeue(of.ID), RerunOf: of.ID}
 		})
 		b.requeue = true
 		if selected.IDs != nil {
-			err = b.selected(selected)
+			err = b.selected(ctx, selected)
 		} else {
-			err = b.filtered(selected.Filter)
+			err = b.filtered(ctx, selected.Filter)
 		}
 		return api.Requeued{Requeued: b.started, Left: b.left(), More: b.more}, err
 	})
 }
 
-func (b *bulk) selected(selected Selection) error {
+func (b *bulk) selected(ctx context.Context, selected Selection) error {
 	ids, messages := selected.split()
 	for len(ids) > 0 && !b.done() {
 		some := ids[:min(len(ids), bulkBatch)]
 		ids = ids[len(some):]
-		letters, err := b.s.lettersOf(b.ctx, some, selected.Filter.AccountID)
+		letters, err := b.s.lettersOf(ctx, some, selected.Filter.AccountID)
 		if err == nil {
-			err = b.batch(letters)
+			err = b.batch(ctx, letters)
 		}
 		if err != nil {
 			return err
@@ -85,7 +85,7 @@ func (b *bulk) selected(selected Selection) error {
 	if selected.Filter.AccountID != "" { // the account of messages is not known
 		return nil
 	}
-	return b.recover(messages)
+	return b.recover(ctx, messages)
 }
 
 // lettersOf returns those of some executions that are dead letters of an account ("": of any).
@@ -103,14 +103,14 @@ func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string)
 	return letters, nil
 }
 
-func (b *bulk) filtered(filter DeadLetterFilter) error {
-	if err := b.all(filter.Records()); err != nil || filter.AccountID != "" {
+func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
+	if err := b.all(ctx, filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
 	of := store.UnreadableFilter{WorkflowID: filter.WorkflowID, Reason: filter.Reason, Since: filter.Since, Until: filter.Until}
 	after := store.UnreadablePosition{}
 	for !b.done() {
-		found, err := b.s.config.Store.ListUnreadable(b.ctx, of, after, bulkBatch)
+		found, err := b.s.config.Store.ListUnreadable(ctx, of, after, bulkBatch)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (b *bulk) filtered(filter DeadLetterFilter) error {
 			keys[i] = messageKeyOf(u)
 			after = store.UnreadablePosition{At: u.At, StreamSequence: u.StreamSequence}
 		}
-		if err := b.recover(keys); err != nil || len(found) < bulkBatch {
+		if err := b.recover(ctx, keys); err != nil || len(found) < bulkBatch {
 			return err
 		}
 	}
@@ -127,12 +127,12 @@ func (b *bulk) filtered(filter DeadLetterFilter) error {
 }
 
 // recover records messages that were put aside.
-func (b *bulk) recover(messages []store.MessageKey) error {
+func (b *bulk) recover(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.done() {
 			return nil
 		}
-		_, recovered, err := b.s.recoverMessage(b.ctx, letterID(key), key)
+		_, recovered, err := b.s.recoverMessage(ctx, letterID(key), key)
 		if err != nil {
 			err = b.leave(err)
 		}

@@ -73,10 +73,10 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 			key = keyOfAll
 		}
 		filter.Status = execution.Rejected
-		b := s.bulk(ctx, by, func(of store.Record) execution.Start {
+		b := s.bulk(by, func(of store.Record) execution.Start {
 			return execution.Start{ID: execution.IDForReplay(of.ID, key), ReplayOf: of.ID}
 		})
-		err = b.all(filter)
+		err = b.all(ctx, filter)
 		return api.Replayed{Replayed: b.started, Left: b.left(), More: b.more}, err
 	})
 }

@@ -34,12 +34,12 @@ Example:
 
 // Run implements the verb.
 func (v *adminBackup) Run(s *session) error {
-	js, err := v.connect(s.ctx)
+	installation, err := v.installation(s)
 	if err != nil {
 		return err
 	}
-	defer js.Conn().Close()
-	done, err := backup.Take(s.ctx, backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: s.progress()}, v.File, v.WithMessages)
+	defer installation.JetStream.Conn().Close()
+	done, err := backup.Take(s.ctx, installation, v.File, v.WithMessages)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
 		return &hintError{fmt.Errorf("no backup was made: %w", err), "does an executor run, and may these credentials read every stream and consumer? With deploy/nats: --nats-creds admin.nk"}
 	}
@@ -69,12 +69,12 @@ Example:
 
 // Run implements the verb.
 func (v *adminRestore) Run(s *session) error {
-	js, err := v.connect(s.ctx)
+	installation, err := v.installation(s)
 	if err != nil {
 		return err
 	}
-	defer js.Conn().Close()
-	done, err := backup.Restore(s.ctx, backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: s.progress()}, v.File, v.WithMessages)
+	defer installation.JetStream.Conn().Close()
+	done, err := backup.Restore(s.ctx, installation, v.File, v.WithMessages)
 	if _, notEmpty := errors.AsType[*backup.NotEmptyError](err); notEmpty {
 		return &hintError{err, "a new one has no account and no workflow: hookstart-local --no-demo --data-dir NEW"}
 	}
@@ -84,12 +84,14 @@ func (v *adminRestore) Run(s *session) error {
 	return s.summary(done, v.File+" is restored.")
 }
 
-// progress is where people see how far a verb is.
-func (s *session) progress() io.Writer {
+// installation is the one that the flags name. People see how far a verb is. The caller closes the connection.
+func (f natsFlags) installation(s *session) (backup.Installation, error) {
+	progress := s.Out
 	if s.json {
-		return io.Discard
+		progress = io.Discard
 	}
-	return s.Out
+	js, err := f.connect(s.ctx)
+	return backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: progress}, err
 }
 
 // summary ends a verb that has done what the manifest says.
