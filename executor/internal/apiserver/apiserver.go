@@ -1,5 +1,4 @@
-// Package apiserver is the operators' API: accounts, plans, workflows, triggers and
-// executions over HTTP. Package api has its types.
+// Package apiserver is the operators' API over HTTP. Package api has its types.
 package apiserver
 
 import (
@@ -32,8 +31,7 @@ func New(c Config) http.Handler {
 	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
 }
 
-// wholeQuery refuses a query of which a part cannot be read. Left out, as net/url does, a
-// filter would find everything.
+// wholeQuery refuses an invalid query. net/url ignores the invalid part, and a list without its filter finds everything.
 func wholeQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
@@ -44,8 +42,7 @@ func wholeQuery(next http.Handler) http.Handler {
 	})
 }
 
-// asJSON takes every body for JSON, whatever it says it is: curl -d says that it is a
-// form. What is not JSON is refused for that.
+// asJSON reads every body as JSON, whatever its Content-Type: curl -d declares a form.
 func asJSON(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Content-Type", "application/json")
@@ -61,8 +58,7 @@ func (s *server) router() http.Handler {
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
 		NotFound:               http.HandlerFunc(notFound),
 	}
-	// httprouter lets no path be beside a parameter: /executions/stream has a router of its
-	// own, which hands on what it does not know.
+	// httprouter has no fixed path beside a parameter, so /executions/stream has a router of its own, before the other.
 	fixed := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),

@@ -9,8 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// Config is all that the API needs. What has no default is required. The API owns
-// none of it, and stops nothing.
+// Config has the parts of the API. A field without a documented default is required. The API owns none of them.
 type Config struct {
 	// Operate answers the calls.
 	Operate *operate.Service
@@ -18,12 +17,10 @@ type Config struct {
 	// SignIn tells operators from strangers.
 	SignIn *signin.SignIn
 
-	// Origins are the sites whose pages may read the API's answers, with a token or key of their own: like
-	// https://app.example.com. None: no site's.
+	// Origins are sites, like https://app.example.com, whose pages may call the API with a key of their own. None: no site.
 	Origins []string
 
-	// Done ends the event streams when it is closed: at the beginning of a shutdown, which
-	// would wait for them. nil: never.
+	// Done ends the event streams when it is closed, as a shutdown begins, which would wait for them. nil: never.
 	Done <-chan struct{}
 
 	// KeepAlive is how often an event stream without events shows that it lives. Zero: 15 s.

@@ -22,8 +22,7 @@ import (
 // writeTimeout is how long a client of an event stream may take nothing.
 const writeTimeout = 10 * time.Second
 
-// eventsAtOnce is how many records are looked up for one write: a client sees the first
-// of many soon.
+// eventsAtOnce is how many records are looked up for one write, so that the first of many arrive soon.
 const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
@@ -84,8 +83,7 @@ func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *wa
 	}}, nil
 }
 
-// errStreamEnded means that a stream ended as streams do: the client is gone, or is cut
-// off because it is too slow, or the executor stops.
+// errStreamEnded is the normal end of a stream: the client has left or is too slow, or the executor stops.
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput) error {
@@ -175,8 +173,7 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-// write writes at once, and within its own time: the server's limit is for answers that
-// end.
+// write writes and flushes, with a deadline of its own: the server's is for answers that end.
 func (e eventWriter) write(text string) error {
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not supported: then there is no limit either
 	_, err := e.w.Write([]byte(text))

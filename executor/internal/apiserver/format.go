@@ -14,14 +14,12 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// jsonFormat writes what others gave us as JSON, inputs, outputs and sample payloads,
-// byte by byte as they gave it. encoding/json would refuse what is nested deeper than
-// 10,000, and rewrite the rest.
+// jsonFormat writes inputs, outputs and sample payloads byte by byte as they came. encoding/json would rewrite them, and
+// refuse a nesting deeper than 10,000.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is json.Unmarshal, and reads any number where huma looks at the form of a body
-// only: what is in a sample payload may be more than a float64 can hold, and is kept as sent.
-// What is not UTF-8 is refused: encoding/json would change it.
+// readJSON is json.Unmarshal, but reads any number when huma validates the form of a body: a number in a sample payload may
+// exceed a float64, and is kept as sent. It refuses text that is not UTF-8, which encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, is := into.(*any)
 	if !is {
@@ -43,8 +41,8 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// wholeNumber says for people what encoding/json has against 1.0 and 1e2, which are whole
-// numbers by JSON Schema. All else that has a wrong type was found before.
+// wholeNumber explains why encoding/json refuses 1.0 and 1e2, which are whole numbers by JSON Schema. huma has found all
+// other wrong types before.
 func wholeNumber(err error) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field, wrong.Value)
@@ -52,8 +50,7 @@ func wholeNumber(err error) error {
 	return err
 }
 
-// withFloats makes the numbers of a document float64, as huma expects them: those that are
-// too large are infinite.
+// withFloats makes the numbers of a document float64, as huma expects them; too large ones become infinite.
 func withFloats(value any) any {
 	switch value := value.(type) {
 	case json.Number:
@@ -87,8 +84,7 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode takes the members that are JSON already out of the way of encoding/json: a
-// field of the same name, less deeply embedded, hides them.
+// encode hides the members that are JSON already from encoding/json, by a less deeply embedded field of the same name.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

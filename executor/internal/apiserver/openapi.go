@@ -37,8 +37,7 @@ const (
 
 const securityScheme = "token"
 
-// humaConfig is huma's without what it would serve besides the calls: pages that load
-// scripts from elsewhere, schemas, links to them in every answer.
+// humaConfig is huma's default without its extra pages, which load scripts from elsewhere, its schemas and links to them.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil

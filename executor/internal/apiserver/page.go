@@ -2,8 +2,7 @@ package apiserver
 
 import "github.com/hookstart/hookstart/executor/internal/operate"
 
-// Paging says which page of a list is wanted. It is exported, as everything that is
-// embedded into an input, because huma fills only what is.
+// Paging selects a page of a list. It is exported because huma fills only exported embedded structs.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most."`
 	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`

@@ -16,8 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// problemType is the URL of a problem type's explanation, an anchor of the README; the code is the
-// fragment.
+// problemType is the URL of a problem type's explanation, without its fragment, the code: an anchor of the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
 // problemKind is what all problems of one code have in common.
@@ -206,8 +205,7 @@ func sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// problemOfHuma turns what huma finds wrong with a request into a problem. It finds
-// nothing else: handlers fail with problems of their own.
+// problemOfHuma makes a problem of what huma finds wrong with a request. Handlers fail with problems of their own.
 func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 	var p *problem
 	if status == http.StatusRequestEntityTooLarge {
@@ -228,8 +226,7 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// humaField names the field as the API does: not body.triggers[0].name, but
-// triggers[0].name. The value stays out: it may be a secret.
+// humaField names the field as the API does, without body. and the like, and without its value, which may be a secret.
 func humaField(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {

@@ -16,8 +16,7 @@ const (
 )
 
 const (
-	// freeTries is how many failures of one source are answered at once: a person who
-	// mistypes, a client with an old token that is configured anew.
+	// freeTries is how many failures of one source are answered at once: people mistype, clients have old tokens.
 	freeTries = 20
 	// firstPause is what the next failure waits. It doubles with each one, up to longestPause.
 	firstPause   = 100 * time.Millisecond
@@ -30,9 +29,8 @@ const (
 	maxWaiting = 1_000
 )
 
-// Failures counts failed sign-ins and makes them wait, the longer the more of them came from
-// one address. Only failures wait: the right token is accepted at once whoever else tries, also
-// from the same address, so that nobody can lock an operator out. It is safe for concurrent use.
+// Failures counts failed sign-ins, and delays their answers, the longer the more of them came from one address. The right token
+// is accepted at once, also from that address, so that nobody can lock an operator out. It is safe for concurrent use.
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
@@ -64,9 +62,8 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	return f
 }
 
-// Failed counts a failure, and returns when it may be answered. remote is the other side of
-// its connection, ADDRESS:PORT. What a header says of the address is not looked at: whoever
-// guesses could write a new one each time. Behind a proxy, all who fail share one pause.
+// Failed counts a failure, and returns when it may be answered. remote is the peer of the connection, ADDRESS:PORT. Headers with
+// an address are ignored, because an attacker can forge them; so behind a proxy, all failures share one delay.
 func (f *Failures) Failed(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.note(sourceOf(remote))
@@ -107,8 +104,7 @@ func (f *Failures) done() {
 	f.waiting--
 }
 
-// makeRoom forgets the sources that have rested, or else any one: the table never grows beyond
-// its bound. It is called with mu held.
+// makeRoom keeps the table within its bound: it forgets old sources, else any one. It is called with mu held.
 func (f *Failures) makeRoom(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
@@ -126,8 +122,7 @@ func (f *Failures) makeRoom(now time.Time) {
 	}
 }
 
-// sourceOf is an IPv4 address, or the /64 of an IPv6 address: one subscriber has that many.
-// What cannot be read is one source of its own.
+// sourceOf is an IPv4 address, or the /64 of an IPv6 address, which one subscriber has. All invalid ones are one source.
 func sourceOf(remote string) netip.Prefix {
 	addrPort, err := netip.ParseAddrPort(remote)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// notedSignIns is how many sign-ins of one caller are noted in a minute. A key begins sessions as fast as somebody likes,
-// and what is noted is kept for a long time.
+// notedSignIns bounds the noted sign-ins of one caller in a minute: a key can sign in often, and notes are kept for long.
 const notedSignIns = 30
 
 // notes counts the noted sign-ins of this minute. It is safe for concurrent use.

@@ -35,16 +35,16 @@ type OIDCConfig struct {
 	ClientID     string
 	ClientSecret string // empty: a public client
 	Roles        []RoleRule
-	// Session is how long a sign-in lasts. After it the provider is asked again, so that whoever has left a group there
-	// loses what it gave them here. Zero: DefaultSession. At most 12 hours.
+	// Session is how long a sign-in lasts. Then the provider is asked again, for the user's current groups. Zero:
+	// DefaultSession. At most 12 hours.
 	Session time.Duration
 }
 
 // DefaultSession is how long a sign-in through a provider lasts by default.
 const DefaultSession = time.Hour
 
-// OIDC signs people in at an identity provider, with the authorization code flow and PKCE. It is asked for its
-// configuration at the first sign-in, and again until it has answered. It is safe for concurrent use.
+// OIDC signs people in at an identity provider, with the authorization code flow and PKCE. It fetches the provider's
+// configuration at the first sign-in. It is safe for concurrent use.
 type OIDC struct {
 	config OIDCConfig
 	client *http.Client
@@ -78,8 +78,8 @@ type asked struct {
 // HasOIDC says whether people can sign in at an identity provider.
 func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 
-// Returns says whether the request's session began at the provider and has ended a while ago: its user is sent there again
-// without being asked, and comes back with what the provider says of them now.
+// Returns reports whether the request's session began at the provider and has ended: then the browser is sent there again,
+// without a question, and comes back with the user's current claims.
 func (s *SignIn) Returns(r *http.Request) bool {
 	of, known := s.sessions.ended(r)
 	return known && of.Kind == operate.User && s.HasOIDC()
@@ -112,8 +112,8 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// FromProvider takes the provider's answer, and begins a session. next is what ToProvider was given. A *RefusedError
-// means that the answer does not sign in; it waits as a wrong token does.
+// FromProvider reads the provider's answer, and begins a session. next is ToProvider's. A *RefusedError, which waits like a
+// wrong token, means that the answer does not sign in.
 func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
@@ -141,8 +141,7 @@ func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next stri
 	return a.Next, nil
 }
 
-// connect returns what is needed to ask the provider. Where the browser comes back to is the address that it has
-// used: the provider sends it to registered addresses only.
+// connect returns the client of the provider. The browser comes back to the address that it has used, if the provider knows it.
 func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Config, provider *oidc.Provider, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,8 +209,8 @@ func notExchanged(err error) error {
 	return fmt.Errorf("ask the identity provider: %w", err)
 }
 
-// verified are the claims of a token's ID token: issued by the provider, for this client, for this sign-in, in time
-// and signed with an algorithm that the provider uses. What the provider says of the user elsewhere is added.
+// verified returns the claims of an ID token that the provider has issued and signed, for this client and this sign-in, and
+// that has not expired. Claims of the provider's user info are added.
 func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string) (map[string]any, error) {
 	raw, is := token.Extra("id_token").(string)
 	if !is {
@@ -245,8 +244,7 @@ func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oau
 	return claims, nil
 }
 
-// addClaims adds the claims that are not there. An address and whether it is verified belong together: what one place
-// says of its address says nothing of another.
+// addClaims adds the claims that are missing. email_verified is only valid together with the address of the same source.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// onceLifetime is how long a link signs in: whoever started the program looks at what it
-// prints then. Later, it is in a journal that others may read.
+// onceLifetime is how long a link signs in: it is printed at the start, and others may read the journal later.
 const onceLifetime = 10 * time.Minute
 
 // once is a nonce that works one time, and for a while.

@@ -18,8 +18,7 @@ type RoleRule struct {
 	AccountID    string // "": all accounts
 }
 
-// ParseRoleRule reads a rule like groups=team-a:editor@acme, or email=eve@example.com:admin. A value may hold every
-// character; after its last colon comes the role.
+// ParseRoleRule reads a rule like groups=team-a:editor@acme, or email=eve@example.com:admin. The role is after the last colon.
 func ParseRoleRule(text string) (r RoleRule, err error) {
 	claim, rest, found := strings.Cut(text, "=")
 	at := strings.LastIndexByte(rest, ':')

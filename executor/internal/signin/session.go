@@ -17,20 +17,19 @@ import (
 
 const (
 	sessionCookie = "hookstart_session"
-	// sessionLifetime is how long a session lasts that began with the admin token or a key, and how long a browser keeps
-	// any session: one that began at an identity provider ends earlier, and is then asked for there again.
+	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a browser keeps any session: one
+	// that began at an identity provider ends earlier, and is renewed there.
 	sessionLifetime = 12 * time.Hour
 )
 
-// overHTTPS says whether the browser's side of a request is https: at this listener, or at a
-// proxy that says so. A client that claims it can only lose its own session by that.
+// overHTTPS reports whether the browser uses https, with this listener or with a proxy. A client that lies about it can only
+// lose its own session.
 func overHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// cookieName is the full name of a cookie. Over https it has a prefix: by it the browser sends the cookie over https only, and
-// accepts it from no other host.
+// cookieName is the full name of a cookie. With the prefix, browsers send it over https only, and accept it from no other host.
 func cookieName(r *http.Request, name string) string {
 	if overHTTPS(r) {
 		return "__Host-" + name
@@ -45,9 +44,9 @@ func setCookie(w http.ResponseWriter, r *http.Request, name, value string, maxAg
 	})
 }
 
-// sessions are kept by the browser alone: a cookie says whose it is and when it ends, and is signed. There is nothing
-// that executors would have to share but the admin token; in turn, signing out forgets the cookie and cannot call a
-// copied one back before it ends, or its key or role is taken away.
+// sessions are kept by the browser alone, in a signed cookie with the caller and the end. Executors need to share only the admin
+// token; on the other hand, signing out cannot end a copy of the cookie: that lasts until its end, or until its key or role is
+// taken away.
 type sessions struct {
 	key func() []byte // slow the first time, which is when the first session is read or issued
 	now func() time.Time
@@ -75,8 +74,7 @@ func newSessions(adminToken string) sessions {
 	return sessions{key: sync.OnceValue(func() []byte { return signingKey(adminToken) }), now: time.Now}
 }
 
-// stretching makes each guess of the admin token that slow, for whoever has a cookie to try them on: everybody who may
-// sign in has one, viewers too.
+// stretching slows down guesses of the admin token, which everybody with a cookie, viewers too, can check offline.
 const stretching = 600_000
 
 var signingKeys sync.Map // admin token → what was made of it: only the first time is slow

@@ -1,6 +1,5 @@
-// Package signin decides who makes a request: by the admin token, a key, or a session of the
-// console that began with one of them or at an identity provider. It counts what fails, and slows
-// down who tries again and again.
+// Package signin authenticates requests: by the admin token, a key, or a session of the console, which began with one of them or
+// at an identity provider. It counts failures, and delays repeated ones.
 package signin
 
 import (
@@ -19,8 +18,8 @@ import (
 
 // Config is all that a SignIn needs.
 type Config struct {
-	// AdminToken signs in. Sessions are signed with a key made of it: executors with the same
-	// token accept each other's, and a new token ends them all. Empty: nobody can sign in with it.
+	// AdminToken signs in. Sessions are signed with a key derived from it: executors with the same token accept each other's, and
+	// a new token ends them all. Empty: nobody can sign in with it.
 	AdminToken string
 	// Keys knows the keys. nil: there are none.
 	Keys Keys
@@ -28,8 +27,8 @@ type Config struct {
 	Once string
 	// OIDC is the identity provider. nil: none.
 	OIDC *OIDC
-	// Note is told who has signed in to the console, and that somebody was refused: of refusals, and of one caller's
-	// sign-ins, so many a minute that nobody can fill what keeps them. nil: nobody is.
+	// Note gets sign-ins to the console, and refused ones; a bounded number a minute, so that nobody can fill the audit. nil:
+	// nothing is noted.
 	Note func(ctx context.Context, by operate.Caller, refused bool)
 	// Failures counts failed sign-ins, and makes them wait. nil: nobody does.
 	Failures *Failures
@@ -41,10 +40,10 @@ type Keys interface {
 	ByID(ctx context.Context, id string) (by operate.Caller, known bool, err error)
 }
 
-// ErrUnknown means that a request does not show who makes it.
+// ErrUnknown means that a request has no valid token, key or session.
 var ErrUnknown = errors.New("nobody has signed in")
 
-// SignIn tells operators from strangers. It is safe for concurrent use.
+// SignIn authenticates requests. It is safe for concurrent use.
 type SignIn struct {
 	token    [sha256.Size]byte // the hash
 	config   Config
@@ -67,8 +66,8 @@ func New(c Config) *SignIn {
 	}
 }
 
-// Call says who calls the API, by the admin token, a key or a session. It fails with ErrUnknown, or because that
-// cannot be known now. A wrong token waits. With a session, another site may make the browser call: that is refused.
+// Call returns the caller of the API, by the admin token, a key or a session. It fails with ErrUnknown, or because keys cannot
+// be read now. A wrong token waits. A session is refused if the page of another site makes the call.
 func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -88,8 +87,8 @@ func (s *SignIn) Call(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// fromAnotherPage says that a page of another origin makes the browser call, if only to read: also of a host beside
-// this one, which gets the session. It could not see the answer, but there are answers that are shown once.
+// fromAnotherPage reports whether a page of another origin makes the call, also one of a host beside this one, which gets the
+// session. It cannot read the answer, but some answers are shown only once.
 func fromAnotherPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
@@ -164,8 +163,8 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 	return by, session{Kind: operate.Key, KeyID: by.ID}, err
 }
 
-// ByLink begins a session if the nonce is that of the link which signs in once. It is not used
-// up by a request that only looks. Who has a session already has not failed.
+// ByLink begins a session if the nonce is that of the link that signs in once. HEAD does not use it up. With a session, a wrong
+// one does not count as a failure.
 func (s *SignIn) ByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
@@ -195,8 +194,7 @@ func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) { s.sessions.end(w,
 // IsSecret says whether a text is what signs in, in clear.
 func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
 
-// isAdminToken compares hashes, in constant time: neither the token's content nor its length
-// shows in how long that takes.
+// isAdminToken compares hashes in constant time, so that the time tells nothing about the token or its length.
 func (s *SignIn) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""

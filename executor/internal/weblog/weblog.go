@@ -12,8 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Event is what one request leaves in the log. No path, query, header or body may get into
-// it: any of them may hold a token, if only by mistake. It is its request's alone.
+// Event is the log event of one request. It must not contain any path, query, header or body: each of them may hold a token.
 type Event struct {
 	// Fields are logged beside the status and the duration.
 	Fields logrus.Fields
@@ -37,9 +36,9 @@ func Of(ctx context.Context) *Event {
 	return &Event{Fields: logrus.Fields{}} // a context from elsewhere: nobody reads it
 }
 
-// Handler gives each request its event, and catches what panics. If nothing is written yet,
-// failed answers for it; else the connection is cut, so that the client does not take a part
-// for the whole. At the end, level says how important the event is, and may change its fields.
+// Handler gives each request its event, and recovers from panics. If nothing is written yet, failed answers; else the
+// connection is cut, so that the client does not accept half an answer. At the end, level returns the event's level, and may
+// change its fields.
 func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, level func(*http.Request, *Event) logrus.Level) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
@@ -68,8 +67,7 @@ func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, 
 	})
 }
 
-// gone says whether a request failed only because its client went away: a page was left before its parts had come. The
-// status that is logged then is one that nobody got.
+// gone reports whether a request failed only because its client had left: nobody got the status that is logged then.
 func (e *Event) gone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false

@@ -22,8 +22,7 @@ type Manifest struct {
 // Stream is what a file holds of a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of its oldest message and of its newest; with First above Last it was
-	// empty. Records refer to messages by them.
+	// First and Last are the sequences of its oldest and newest message; First > Last: it was empty. Records refer to them.
 	First     uint64     `json:"first"`
 	Last      uint64     `json:"last"`
 	Messages  int        `json:"messages"` // in the file

@@ -123,8 +123,7 @@ type position struct {
 	next             uint64
 }
 
-// pause keeps all consumers of a stream from getting what is restored, makes those that are missing, and says
-// where each is to go on.
+// pause pauses all consumers of a stream, creates missing ones, and returns where each has to continue.
 func (i Installation) pause(ctx context.Context, of Stream) (positions []position, err error) {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
@@ -158,8 +157,7 @@ func (i Installation) goOn(ctx context.Context, p position) error {
 	return nil
 }
 
-// restoreStream publishes the messages with the sequences that they had. Without messages the stream begins
-// after them.
+// restoreStream publishes the messages with their old sequences. Without messages the stream begins after them.
 func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, withMessages bool) error {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
@@ -296,8 +294,7 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 // subjectOf is the subject of a key of the registry.
 func subjectOf(key string) string { return "$KV." + registry.Bucket + "." + key }
 
-// restoreBucket stores the records of a bucket. The plan catalog is configuration: the executors have put theirs
-// in force.
+// restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of the executors.
 func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) error {
 	to := &publisher{js: i.JetStream, next: 1}
 	var last message // of an account

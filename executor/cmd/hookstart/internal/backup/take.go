@@ -172,9 +172,9 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 	})
 }
 
-// takeBucket writes the newest record of each key. A key that changes meanwhile comes again, and is restored as
-// it came last. It is done when each key that there was at the beginning has come: what the server says is left to come is
-// too little when executors trim the history of keys meanwhile (nats-server 2.15.2), and so the newest records were missing.
+// takeBucket writes the newest record of each key. A key that changes meanwhile comes again, and is restored as it came last.
+// It ends when each key of the beginning has come: the server's count of pending messages is too small while executors trim
+// the history of keys (nats-server 2.15.2), and the newest records would be missing.
 func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string) (records int, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {

@@ -57,8 +57,7 @@ func (v *accountPut) Run(s *session) error {
 	return nil
 }
 
-// noteRefused says which webhooks an account's plan refuses although their workflows are active:
-// a change of plan is not asked back about, for scripts.
+// noteRefused names the active workflows whose webhooks the plan refuses. The verb does not ask before, because of scripts.
 func (s *session) noteRefused(a api.Account) {
 	const named = 5
 	var refused []string

@@ -56,8 +56,7 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// adminReplicas talks to NATS itself: the number of replicas is none of the executor's
-// business once it has made the streams.
+// adminReplicas talks to NATS itself: an executor sets the number of replicas only when it creates the streams.
 type adminReplicas struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 

@@ -8,8 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// adminStream talks to NATS itself: executors refuse to start with other settings than the stream has, and
-// never change them.
+// adminStream talks to NATS itself: executors never change a stream's settings, and refuse to start with other ones.
 type adminStream struct {
 	MaxAge      *time.Duration `help:"How long messages stay in the stream, like 720h." placeholder:"DURATION"`
 	DedupWindow *time.Duration `help:"How long a delivery ID is remembered; at most as long as messages stay." placeholder:"DURATION"`

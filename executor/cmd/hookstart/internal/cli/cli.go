@@ -1,5 +1,4 @@
-// Package cli is the command line hookstart: its verbs, what they print, and what it says
-// when one fails.
+// Package cli is the command line hookstart: its verbs, their output and their error messages.
 package cli
 
 import (
@@ -59,8 +58,7 @@ type Streams struct {
 // exited carries an exit code out of kong, which prints help and versions itself.
 type exited int
 
-// Run runs one command and returns its exit code: 0 when it did what was asked, 1 when it
-// failed, 2 when it was not asked correctly.
+// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage.
 func Run(ctx context.Context, args []string, std Streams) (code int) {
 	defer func() {
 		switch left := recover().(type) {

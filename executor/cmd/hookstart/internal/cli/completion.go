@@ -8,9 +8,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionVerb prints a shell's script. The script calls the verb again with the words of a command line, and gets what the
-// last word can be. It is made by hand: the libraries for kong (kong-completion, kongplete) stand on posener/complete, which
-// knows no descriptions, and bring four more modules along that nobody keeps any more.
+// completionVerb prints a shell's script, which calls the verb again with the words of a command line to complete the last one.
+// The libraries for kong (kong-completion, kongplete) use posener/complete, which has no descriptions, and need four more
+// modules that are no longer maintained.
 type completionVerb struct {
 	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`

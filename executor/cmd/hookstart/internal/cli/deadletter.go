@@ -123,8 +123,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	}
 }
 
-// requeueRefused records what the database refused. One that it still refuses does not keep
-// it from the others.
+// requeueRefused records the messages that the database refused. It continues after one that the database still refuses.
 func requeueRefused(s *session) error {
 	var ids []string
 	for d, err := range s.deadLetters() {

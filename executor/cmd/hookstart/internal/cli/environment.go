@@ -8,10 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ownVariables gives a flag of a single verb a variable that names the verb: HOOKSTART_WORKFLOW_PUT_NAME, for
-// HOOKSTART_NAME would change several verbs by surprise. The flags of all verbs, those of connections to NATS and those of
-// "run", which are set in the environment of a service, have the short form of all programs: kong.DefaultEnvars
-// comes after it.
+// ownVariables gives a flag of a single verb a variable that names the verb, like HOOKSTART_WORKFLOW_PUT_NAME: HOOKSTART_NAME
+// would change several verbs. The flags of all verbs, those of connections to NATS and those of "run", which are set in the
+// environment of a service, get the short form of all programs from kong.DefaultEnvars, which comes later.
 var ownVariables = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

@@ -52,8 +52,7 @@ func parseFailure(err error) error {
 	return &usageError{text, verb + " --help"}
 }
 
-// explain says what is wrong in one line, what to do in another, and returns the exit
-// code.
+// explain prints the error on one line and the hint on another, and returns the exit code.
 func explain(to io.Writer, err error) (code int) {
 	hint, code := "", 1
 	if usage, is := errors.AsType[*usageError](err); is {

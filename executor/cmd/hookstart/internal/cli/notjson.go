@@ -10,8 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// mustBeJSON says where a text stops to be one JSON text, by line and column, before the API
-// says that it is none. name is the flag that gave it, hint what to do.
+// mustBeJSON returns an error with the line and column at which a text stops being valid JSON. name is the text's flag.
 func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil

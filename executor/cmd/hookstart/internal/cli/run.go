@@ -23,8 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
-// runVerb is a runner for any program, and for HTTP targets. Its flags are its manual: what each means, and
-// what zero does.
+// runVerb is a runner for any program, and for HTTP targets. Its flags are its manual.
 type runVerb struct {
 	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
 
@@ -163,8 +162,7 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepare reports what is wrong with the target before anything is taken. The size of an output is known
-// once there is a connection.
+// prepare checks the target before any execution is taken. maxOutput is known once there is a connection.
 func (v *runVerb) prepare(s *session, log logrus.FieldLogger) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
 		path, err := lookUp(v.Command[0])

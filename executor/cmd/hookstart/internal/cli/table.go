@@ -7,8 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// rows prints lines of cells, aligned. Strangers wrote some of them: what a terminal would
-// obey is taken out.
+// rows prints lines of cells, aligned, without control characters: some cells come from strangers.
 func (s *session) rows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, cells := range table {

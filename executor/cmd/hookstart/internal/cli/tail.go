@@ -48,8 +48,7 @@ func (v *executionTail) Run(s *session) error {
 	return nil
 }
 
-// isFinal says whether another try is of no use: nobody reads, there never was a
-// connection, or the API refuses.
+// isFinal reports whether a retry is useless: nobody reads, there never was a connection, or the API refuses.
 func (t *tail) isFinal(err error) bool {
 	if _, is := errors.AsType[*writeError](err); is {
 		return true
@@ -61,8 +60,7 @@ func (t *tail) isFinal(err error) bool {
 const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
-	// overlap is how long before a loss an execution may have been accepted to be looked up
-	// afterwards; older ones are seen at their next change.
+	// overlap is how long before a lost connection accepted executions are looked up again; older ones show at their next change.
 	overlap = time.Minute
 	// maxShown bounds what is kept of what was shown.
 	maxShown = 10_000

@@ -100,8 +100,7 @@ func rate(r *api.RateLimit) string {
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
-// decimalBytes is a limit of bytes as it was configured: in GB, MB or KB of powers of ten, if
-// it is a whole number of them.
+// decimalBytes is a limit of bytes as it was configured: in whole KB, MB, GB or TB of powers of ten, if possible.
 func decimalBytes(n int64) string {
 	unit := " B"
 	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
@@ -149,8 +148,7 @@ func visible(r rune) rune {
 	}
 }
 
-// indented is JSON as people read it; as it came if it is nested so deeply that it would be
-// white space for the most part.
+// indented is JSON on several lines; unchanged if it is nested so deeply that most of it would be white space.
 func indented(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer

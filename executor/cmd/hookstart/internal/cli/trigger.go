@@ -171,8 +171,7 @@ func (k secrecy) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDs names the first places of a delivery ID: the headers before all others, and, of a node with a sender,
-// the first of its own.
+// deliveryIDs names the first places of a delivery ID: the first headers, and the first place of the node's sender.
 func deliveryIDs(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	if len(places) == 0 { // an older executor says the headers alone

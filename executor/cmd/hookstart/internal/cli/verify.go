@@ -69,15 +69,13 @@ func (v *executionVerify) Run(s *session) error {
 // verified is an execution as its way is checked.
 type verified struct{ api.ExecutionDetail }
 
-// kept says whether the stream should have the message, and has it. By default it keeps
-// messages for a week.
+// kept reports whether the stream has the message, or is old enough not to have it: by default it keeps a week.
 func (e verified) kept() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// awaited looks again and again while it fails in a way that may pass, for as long as one
-// wants to wait.
+// awaited repeats look while it fails with an error that may pass, for a time.
 func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (T, error) {
 	over := time.NewTimer(wait)
 	defer over.Stop()

@@ -64,8 +64,7 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	return s.client.PutWorkflow(s.ctx, v.Workflow, put)
 }
 
-// triggers are the nodes that are named, or those that it has. Nodes that stay keep their
-// names.
+// triggers are the nodes that the flags name, else the current ones. Nodes that stay keep their names.
 func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	names := map[string]string{}
 	wanted := v.Trigger
@@ -103,8 +102,7 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	return &want, nil
 }
 
-// readOnly are the members of a workflow that the API sets: it shows them, and refuses
-// them in what it is given.
+// readOnly are the members of a workflow that only the API sets, and refuses in a request.
 var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt", "updatedAt"}
 
 const oneIsShown = "hookstart workflow get demo -o json shows one"

@@ -75,8 +75,7 @@ type Sender struct {
 	// SecretsFrom are names of environment variables with the secrets, the newest first. They are read when the
 	// sender is new at its node; later, secrets are changed by their own call.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
-	// SettingsFrom are names of environment variables with settings that are secret, by the setting. They are read as
-	// SecretsFrom is.
+	// SettingsFrom are names of environment variables with secret settings, by setting, which are read as SecretsFrom is.
 	SettingsFrom map[string]string `json:"settingsFrom,omitempty" yaml:"settingsFrom,omitempty"`
 }
 

@@ -62,8 +62,7 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 	return nil
 }
 
-// senderOf is a sender's document. In the place of what is secret are names of environment variables, from which an empty
-// installation takes it.
+// senderOf is a sender's document. Secrets are replaced by names of environment variables.
 func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
 	document := Sender{Kind: KindSender, WorkflowID: workflowID, NodeID: nodeID, Preset: have.Preset, Settings: have.Settings}
 	if len(have.Secrets) > 0 {
@@ -79,8 +78,8 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 	return document
 }
 
-// variable is the name of an environment variable with something of a node. IDs that differ in case or in - and _ alone
-// have the same: then one of them is to be changed by hand.
+// variable is the name of an environment variable for a node. IDs that differ only in case, or in - and _, get the same one:
+// then one has to be changed by hand.
 func variable(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

@@ -117,8 +117,7 @@ type process struct {
 	reading sync.WaitGroup
 }
 
-// start starts the program. Its pipes are files, and not exec.Cmd's own: Wait would otherwise wait for
-// whatever holds them open.
+// start starts the program. It makes the pipes itself: exec.Cmd's Wait would wait for every process that holds them open.
 func (c *Command) start(e runner.Execution) (*process, error) {
 	p := &process{cmd: exec.Command(c.Path, c.Args...), ended: make(chan error, 1), stdout: head{most: c.MaxOutput}} //nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
 	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
@@ -160,8 +159,7 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	return p, nil
 }
 
-// launch starts and awaits the program on one thread: Linux kills it when the thread that started it ends,
-// which is with this process.
+// launch starts and awaits the program on one thread, with whose end (that of this process) Linux kills the program.
 func (p *process) launch() error {
 	started := make(chan error, 1)
 	go func() {
@@ -176,8 +174,7 @@ func (p *process) launch() error {
 	return <-started
 }
 
-// startFailure is what another attempt may mend, unless the file is no program, or what describes the execution is too long
-// for an environment.
+// startFailure is permanent if the file is no program, or the execution's description is too long for an environment.
 func startFailure(path string, err error) error {
 	if wrapped, is := errors.AsType[*fs.PathError](err); is {
 		err = wrapped.Err

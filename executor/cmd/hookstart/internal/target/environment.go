@@ -15,8 +15,7 @@ import (
 // prefix begins every variable that hookstart sets.
 const prefix = "HOOKSTART_"
 
-// maxVariable bounds a variable: Linux takes no longer string than 128 KB. Only headers or parameters with
-// thousands of control characters come near.
+// maxVariable bounds a variable: Linux takes at most 128 KB. Only headers with thousands of control characters come near.
 const maxVariable = 100 << 10
 
 // Inherited is the part of an environment that a program gets: all but hookstart's own variables, which hold
@@ -27,8 +26,7 @@ func Inherited(environment []string) []string {
 	})
 }
 
-// environmentOf are the variables that describe an execution. A value that is empty has no variable, and a
-// value that no variable can hold (a zero byte) has none either.
+// environmentOf are the variables that describe an execution. An empty value has none, nor has one with a zero byte.
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
 		prefix + "CONTENT_TYPE": e.Payload.ContentType,

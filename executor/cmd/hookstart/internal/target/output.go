@@ -1,5 +1,4 @@
-// Package target has the handlers of "hookstart run": what an execution is handed to. A Command runs a
-// program for each execution; a Post sends each to a URL.
+// Package target has the handlers of "hookstart run": Command runs a program for each execution, Post sends each to a URL.
 package target
 
 import (
@@ -13,8 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxReason bounds what is quoted of stderr or of an answer: the report of a failure takes 4,000
-// bytes, with the words around it.
+// maxReason bounds a quotation of stderr or of an answer: the report of a failure has at most 4,000 bytes.
 const maxReason = 3500
 
 // outputOf is the output of an execution whose target wrote this text: the text itself if it is one JSON
@@ -32,8 +30,7 @@ func outputOf(text []byte) any {
 	}
 }
 
-// tooLong is the end of an execution whose output no report takes. Another attempt would have the
-// same output.
+// tooLong is permanent: another attempt would have the same output.
 func tooLong(most int64) error {
 	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere and write a reference", most))
 }
@@ -46,8 +43,7 @@ func because(what, said string) string {
 	return what + ": " + said
 }
 
-// head keeps the first bytes of what is written to it, and knows whether there were more. It is the
-// buffer of an output.
+// head keeps the first bytes that are written to it, and knows whether there were more.
 type head struct {
 	kept bytes.Buffer
 	most int64

@@ -141,15 +141,13 @@ func (p *Post) describe(header http.Header, e runner.Execution) {
 	}
 }
 
-// notForwarded are headers of the connection that the request came on, and those in which targets believe
-// what their own proxies say.
+// notForwarded are headers of the sender's connection, and those that targets trust because their own proxies set them.
 var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded", "Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// forwardable says whether a header of the sender may be sent on under its own name. Those of the signature and
-// of hookstart itself are ours to set.
+// forwardable reports whether a sender's header may be forwarded under its own name. Only we set our own and the signature's.
 func forwardable(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {

@@ -15,8 +15,7 @@ import (
 // Secret is a key of Standard Webhooks.
 type Secret []byte
 
-// ParseSecrets reads one secret a line: whsec_ and base64, or base64 alone. Empty lines do not count. An error
-// shows nothing of a secret.
+// ParseSecrets reads one secret a line: whsec_ and base64, or base64 alone. Errors contain no part of a secret.
 func ParseSecrets(text string) ([]Secret, error) {
 	var secrets []Secret
 	number := 0
