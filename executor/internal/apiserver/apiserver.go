@@ -4,6 +4,7 @@ package apiserver
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -100,13 +101,7 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	// httprouter adds OPTIONS to what is allowed, which is not.
 	allowed := strings.Split(w.Header().Get("Allow"), ", ")
-	kept := allowed[:0]
-	for _, method := range allowed {
-		if method != http.MethodOptions {
-			kept = append(kept, method)
-		}
-	}
-	list := strings.Join(kept, ", ")
+	list := strings.Join(slices.DeleteFunc(allowed, func(method string) bool { return method == http.MethodOptions }), ", ")
 	w.Header().Set("Allow", list)
 	answer(w, r, newProblem(api.CodeMethodNotAllowed, "This path takes "+list+"."))
 }

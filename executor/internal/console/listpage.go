@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -40,7 +39,7 @@ func askList[T any](r *http.Request, query url.Values, invalid []string, ask fun
 // ignored, for people.
 func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})
-	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeInvalid && after != "" {
+	if isInvalid(err) && after != "" {
 		ignored = []string{"“" + shortened(after) + "” is not a place in the list"}
 		list, err = ask(operate.Page{Limit: limit})
 	}

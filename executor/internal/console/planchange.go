@@ -1,10 +1,8 @@
 package console
 
 import (
-	"errors"
 	"net/http"
 
-	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
@@ -21,9 +19,8 @@ type planChange struct {
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	change, err := c.Operate.PlanChange(r.Context(), signin.Caller(r.Context()), query.Get("account"), query.Get("plan"))
-	refused, is := errors.AsType[*operate.Error](err)
 	switch {
-	case is && refused.Code == api.CodeNotFound:
+	case isNotFound(err):
 		c.fail(w, r, http.StatusNotFound, "There is no such account or plan", "It may have been changed. Load the page again.")
 	case err != nil:
 		c.failed(w, r, err)

@@ -182,12 +182,11 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func isNotFound(err error) bool {
-	refused, is := errors.AsType[*operate.Error](err)
-	return is && refused.Code == api.CodeNotFound
-}
+func isNotFound(err error) bool { return hasCode(err, api.CodeNotFound) }
 
-func isInvalid(err error) bool {
+func isInvalid(err error) bool { return hasCode(err, api.CodeInvalid) }
+
+func hasCode(err error, code string) bool {
 	refused, is := errors.AsType[*operate.Error](err)
-	return is && refused.Code == api.CodeInvalid
+	return is && refused.Code == code
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
-	"strings"
+	"slices"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/internal/tryout"
@@ -86,17 +88,9 @@ func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender
 	return r, nil
 }
 
-// validHeader reports whether a header can be sent (RFC 9110).
+// validHeader reports whether a header can be sent.
 func validHeader(name string, values []string) bool {
-	for _, value := range values {
-		if strings.ContainsFunc(value, func(c rune) bool { return (c < ' ' && c != '\t') || c == 0x7f }) {
-			return false
-		}
-	}
-	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
-		letter := (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
+	return httpguts.ValidHeaderFieldName(name) && !slices.ContainsFunc(values, func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) })
 }
 
 // try identifies, signs and sends a request.
