@@ -19,8 +19,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// Client calls the API. It is safe for concurrent use. Every error that the API
-// answers is an *api.Problem; where there is no answer of it, a *ConnectionError.
+// Client calls the API. It is safe for concurrent use. Its errors are an *api.Problem, the API's, or a *ConnectionError.
 type Client struct {
 	base  string
 	token string
@@ -40,8 +39,7 @@ func New(base, token string) *Client {
 	}}
 }
 
-// Tap is a client that also hands tap the body of every successful answer, or the data of
-// every event, as it came: types leave out what they do not know.
+// Tap is a client that also passes to tap the body of each successful answer, or the data of each event, with unknown members.
 func (c *Client) Tap(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
@@ -132,8 +130,7 @@ func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
 }
 
-// PutWorkflowJSON does the same with an api.PutWorkflow that is one JSON text already: the
-// API says what is wrong with it.
+// PutWorkflowJSON does the same with an api.PutWorkflow that is JSON already. Only the API checks it.
 func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), asIs(put))
 }
@@ -163,14 +160,12 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/deactivate", nil)
 }
 
-// Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours),
-// by code.
+// Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours), by code.
 func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
 	return list[api.Refusal](ctx, c, workflow(workflowID)+"/refusals", page, parameters{"since": at(since)})
 }
 
-// AllRefusals counts the refused requests of all workflows, by workflow and code, the last
-// refused first.
+// AllRefusals counts the refused requests of all workflows, by workflow and code, the last refused first.
 func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
 	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": at(since)})
 }
@@ -216,14 +211,12 @@ func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, er
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil)
 }
 
-// RequeueExecution starts a failed execution again, on its original body. Called again, it
-// answers the same and starts nothing.
+// RequeueExecution starts a failed execution again, on its original body. It is idempotent.
 func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil)
 }
 
-// ReplayExecution starts an execution on the original body, headers and query of another. With a
-// key, a repeated call answers the same and starts nothing.
+// ReplayExecution starts an execution on the original body, headers and query of another. With a key, it is idempotent.
 func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Started, error) {
 	return send[api.Started](ctx, c.withKey(key), http.MethodPost, "/executions/"+url.PathEscape(id)+"/replay", nil)
 }
@@ -282,8 +275,7 @@ func trigger(workflowID, nodeID string) string {
 	return workflow(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
-// asIs is a body that is JSON already. encoding/json would rewrite it, and refuse what is
-// nested deeply.
+// asIs is a body that is JSON already. encoding/json would rewrite it, and refuse a deep nesting.
 type asIs []byte
 
 func encode(body any) (io.Reader, error) {
@@ -348,8 +340,7 @@ func (c *Client) delete(ctx context.Context, path string) error {
 	return c.call(ctx, http.MethodDelete, path, nil, nil, nil)
 }
 
-// call sends body as JSON, if there is one, and reads the answer into result, if there
-// is one.
+// call sends body as JSON, unless it is nil, and reads the answer into result, unless that is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, result any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s", callTimeout))
 	defer cancel()

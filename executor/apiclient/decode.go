@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// Decode is json.Unmarshal for what the API answers. Values that others gave it, as
-// inputs, may be nested deeper than encoding/json reads: they are cut out unread.
+// Decode is json.Unmarshal for the API's answers. Inputs, outputs and sample payloads may be nested deeper than encoding/json
+// accepts: they are cut out before.
 func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:
@@ -27,8 +27,7 @@ func Decode(text []byte, result any) error {
 	}
 }
 
-// cutMembers takes members out of a JSON object. Of what is not one object nothing is taken: json.Unmarshal then says what it
-// is.
+// cutMembers takes members out of a JSON object. Another text stays as it is: json.Unmarshal refuses it.
 func cutMembers(object []byte, names ...string) (rest []byte, values map[string]json.RawMessage) {
 	tokens := json.NewDecoder(bytes.NewReader(object))
 	tokens.UseNumber()

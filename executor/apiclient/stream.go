@@ -17,17 +17,15 @@ import (
 const (
 	// maxEvent bounds one line of the stream of events.
 	maxEvent = 1 << 20
-	// maxSilence is several times as long as the executor is ever silent: after that, the
-	// connection is dead.
+	// maxSilence is several times the interval of the executor's keep-alive: after it, the connection is dead.
 	maxSilence = time.Minute
 )
 
 var errSilence = errors.New("the stream of events is silent for too long")
 
-// Watch calls each for every execution that changes, of one workflow or of all when
-// workflowID is empty. It calls opened, unless that is nil, when the stream is open: what
-// changes after that is not missed. It returns the error of either, or why the stream
-// ended; nil when the executor ended it: then call it again.
+// Watch calls each for every execution that changes, of one workflow or, if workflowID is empty, of all. It calls opened, unless
+// that is nil, when the stream is open: no change after that is missed. It returns the error of either, or why the stream ended;
+// nil when the executor ended it: then call it again.
 func (c *Client) Watch(ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

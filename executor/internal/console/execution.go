@@ -46,8 +46,7 @@ type field struct{ Name, Value string }
 // maxReruns is the number of a workflow's reruns that are searched for those of one execution.
 const maxReruns = 500
 
-// newRecordWait is how long a page waits for the record of an execution: an operator who has just started one may open its
-// page before it is recorded.
+// newRecordWait is how long a page waits for the record of an execution, which an operator may have just started.
 const newRecordWait = time.Second
 
 func (c *Console) awaitRecord(ctx context.Context, id string) error {
@@ -206,8 +205,7 @@ func fields(values execution.Values) []field {
 	return list
 }
 
-// reruns finds those made of an execution. The database knows only of what a rerun was
-// made, so a bounded number of the workflow's reruns is looked through.
+// reruns finds an execution's reruns. The database has no index for it, so a bounded number of the workflow's is searched.
 func (c *Console) reruns(ctx context.Context, of operate.Execution) (made []operate.Execution, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()

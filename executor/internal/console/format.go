@@ -31,8 +31,7 @@ var formats = template.FuncMap{
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
 
-// timeElement is a time that times.js rewrites as the browser's own, by its kind: relative,
-// local, or exact. All show the exact one on hover.
+// timeElement is a time that times.js rewrites in the browser's time zone, by its kind: relative, local, or exact.
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"

@@ -39,8 +39,7 @@ func (t *jsonTree) Brackets() [2]string {
 	return [2]string{"{", "}"}
 }
 
-// parseJSONTree reads a JSON text token by token: numbers stay as they were written, and
-// members in their order, twice if they are there twice. Not JSON: nil.
+// parseJSONTree reads a JSON text token by token: numbers and the order of members stay as they are. Not JSON: nil.
 func parseJSONTree(text []byte) *jsonTree {
 	p := treeParser{decoder: json.NewDecoder(bytes.NewReader(text))}
 	p.decoder.UseNumber()
@@ -152,9 +151,8 @@ func quoted(text string) string {
 	return shown
 }
 
-// escapeUnseen writes characters that cannot be seen as JSON's escapes: some turn the text
-// around them about, and a value must not look like another. Joiners stay, for they are part
-// of letters and emoji.
+// escapeUnseen escapes invisible characters: some reverse the text around them, and a value must not look like another one.
+// Joiners stay: they are parts of letters and emoji.
 func escapeUnseen(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder

@@ -21,8 +21,7 @@ type listPage struct {
 	Older   template.URL // the query of the next page; "": this is the last
 }
 
-// askList fetches the page of a list at the cursor in a request's query. query has the request's filters, invalid its parts
-// that are not valid.
+// askList fetches the page of a list at the cursor in a request's query. query has its filters, invalid its invalid parts.
 func askList[T any](r *http.Request, query url.Values, invalid []string, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)

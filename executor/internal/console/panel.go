@@ -62,8 +62,7 @@ func took(e operate.Execution) time.Duration {
 	return e.FinishedAt.Sub(e.AcceptedAt)
 }
 
-// CanRequeue says whether it is a dead letter whose trigger node is there; its input is, too,
-// unless the stream has deleted it with age.
+// CanRequeue reports whether it is a dead letter whose trigger node exists. The stream may have deleted its input.
 func (r row) CanRequeue() bool {
 	return r.HasNode && isDeadLetter(r.Execution)
 }
@@ -193,8 +192,7 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice
 	return workflows, accounts, err
 }
 
-// goToExecution leads who looks for an execution's ID to its page, and says whether it did.
-// An ID that is none of an execution may be one of a delivery.
+// goToExecution redirects a search for an execution's ID to its page, and reports whether it did. Other IDs are deliveries'.
 func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {

@@ -105,14 +105,14 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// goOn is a redirect by the page: the browser sends a SameSite=Strict cookie only with
-// what this site begins, and a redirect is still begun by whoever made the link.
+// goOn redirects by a page: a browser sends a SameSite=Strict cookie only with a request that a page of this site has begun,
+// and an HTTP redirect still counts as begun by the site with the link.
 func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }
 
-// signedIn lets nobody in without a session. Whoever comes by a link on another site is
-// asked again from here, because the browser has kept the session back.
+// signedIn requires a session. After a link on another site, the browser has not sent the session's cookie: it is sent to the
+// page again, from this one.
 func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.Visit(r)
@@ -137,8 +137,8 @@ func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// localPath is a path of this site with its query, else "/". Browsers take a backslash
-// for a slash and skip control characters, so that "/\host" leads elsewhere, too.
+// localPath is a path of this site with its query, else "/". Browsers read a backslash as a slash, and skip control characters,
+// so that "/\host" leads elsewhere, too.
 func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

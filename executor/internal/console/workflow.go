@@ -14,8 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// workflowPage is the data of a workflow's page: the toolbar, the settings of one
-// trigger node, and the executions.
+// workflowPage is the data of a workflow's page: the toolbar, the settings of one trigger node, and the executions.
 type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
@@ -43,8 +42,7 @@ type choice struct {
 
 func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
 
-// trigger is the Parameters pane. The token is not in it: the browser asks for it when
-// somebody wants to see or to copy it.
+// trigger is the Parameters pane, without the token, which the browser fetches when somebody wants to see or copy it.
 type trigger struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // up to and with "token="
@@ -209,12 +207,10 @@ func deliveryIDs(sources []string) [][]place {
 	return all
 }
 
-// maxLaidOut is how many brackets a text may open to be laid out: nested in each other,
-// they make its size quadratic.
+// maxLaidOut bounds the brackets of a text that is laid out: nested ones make its size quadratic.
 const maxLaidOut = 2000
 
-// readable is a JSON text over several lines; one that somebody has laid out already stays
-// as it is.
+// readable is a JSON text on several lines; one that has several lines already stays as it is.
 func readable(text []byte) string {
 	var indented bytes.Buffer
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {

@@ -45,8 +45,7 @@ func notFound(kind, id, more string) error {
 // errAway means that the database or NATS does not answer.
 var errAway = errors.New("a dependency does not answer")
 
-// explain is the only place where an error of the registry, the database or NATS becomes
-// an Error.
+// explain is the only place where an error of the registry, the database or NATS becomes an Error.
 func (s *Service) explain(ctx context.Context, err error) *Error {
 	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
 	if known, is := errors.AsType[*Error](err); is {
@@ -139,8 +138,7 @@ func natsIsAway(err error) bool {
 	return is && answer.Code == 503
 }
 
-// databaseIsAway asks the database after an error that nothing else explains: either it does not answer, or this program has
-// a bug.
+// databaseIsAway pings the database after an unknown error: either it does not answer, or this program has a bug.
 func (s *Service) databaseIsAway(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

@@ -131,8 +131,7 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 	}
 }
 
-// message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event
-// of one that cannot be decoded is empty.
+// message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event is empty if it cannot be decoded.
 func (s *Service) message(ctx context.Context, sequence uint64) (storedAt time.Time, event stream.Event, err error) {
 	from, err := s.executionsStream(ctx)
 	if err != nil {

@@ -67,8 +67,7 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// Service answers the calls. It is safe for concurrent use. Every error of its methods is
-// an *Error.
+// Service answers the calls. It is safe for concurrent use. Every error of its methods is an *Error.
 type Service struct {
 	config     Config
 	executions atomic.Pointer[jetstream.Stream]

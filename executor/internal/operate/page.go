@@ -16,8 +16,7 @@ type Page struct {
 	Cursor string // the NextCursor of the page before; "": the first page
 }
 
-// A cursor is opaque to clients, so that it can change: the kind of list and where in it
-// the page before ended.
+// cursor encodes the kind of a list and where in it a page ended. It is opaque to clients, so that it can change.
 func cursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }

@@ -125,8 +125,7 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// active are an account's active workflows, in the order in which a plan lets them work:
-// those that were activated first.
+// active are an account's active workflows, in the order in which a plan accepts them: by their activation.
 func (s *Service) active(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {

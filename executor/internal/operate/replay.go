@@ -57,8 +57,7 @@ func validKey(key string) error {
 	return nil
 }
 
-// keyOfAll is the key of calls that replay many executions and have no key of their own: each execution is replayed once
-// by all such calls.
+// keyOfAll is the key of bulk replays without a key of their own: together, they replay each execution once.
 const keyOfAll = "all"
 
 // ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips executions that such a
@@ -105,8 +104,7 @@ func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, st
 // triggers finds the trigger node at which an execution starts again.
 type triggers func(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout bounds a call about many executions. The rest is left for another call. bulkReserve of it is for finishing
-// the last batch.
+// bulkTimeout bounds a bulk call; another call does the rest. bulkReserve of it is for the last batch.
 const (
 	bulkTimeout = 45 * time.Second
 	bulkReserve = 15 * time.Second

@@ -20,8 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// RerunTrigger starts an execution on a trigger node's sample payload. It returns when the
-// stream has confirmed that the start is stored.
+// RerunTrigger starts an execution on a trigger node's sample payload. It returns when the stream has stored the start.
 func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)

@@ -47,8 +47,7 @@ func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watchi
 	})
 }
 
-// Changed returns the records of some IDs as they are now, the oldest first; only those of
-// one account or workflow, unless it is empty.
+// Changed returns the current records of some IDs, the oldest first; only those of one account or workflow, unless it is empty.
 func (s *Service) Changed(ctx context.Context, by Caller, ids []string, accountID, workflowID string) ([]Execution, error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
 		records, err := s.config.Store.GetMany(ctx, ids)

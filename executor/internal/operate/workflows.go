@@ -123,8 +123,7 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// PutWorkflow creates a workflow, inactive, or replaces it. Unless ifUpdatedAt is zero, only the one that was changed last
-// then is replaced.
+// PutWorkflow creates a workflow, inactive, or replaces it; unless ifUpdatedAt is zero, only the version of that time.
 func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, ifUpdatedAt time.Time) (PutResult[api.Workflow], error) {
 	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),

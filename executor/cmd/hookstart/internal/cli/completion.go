@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"embed"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,59 +30,22 @@ Example:
   hookstart completion bash`
 }
 
-// anyFile is printed in place of candidates where the word is the name of a file: shells know those.
+// anyFile is printed in place of candidates where the word is the name of a file: the scripts let the shell complete it.
 const anyFile = "_files"
 
 // completionScripts need no other package of the shell. Bash takes = for a word.
-var completionScripts = map[string]string{
-	"bash": `# Completion of hookstart for bash. Made by: hookstart completion bash
-_hookstart() {
-  local IFS=$'\n' cur=${COMP_WORDS[COMP_CWORD]} found
-  if [[ $cur == = ]]; then cur=; fi
-  found=$(hookstart completion bash -- "${COMP_WORDS[@]:0:COMP_CWORD+1}" 2>/dev/null)
-  if [[ $found == ` + anyFile + ` ]]; then
-    COMPREPLY=($(compgen -f -- "$cur"))
-  else
-    COMPREPLY=($(compgen -W "$found" -- "$cur"))
-  fi
-}
-complete -F _hookstart hookstart
-`,
-	"zsh": `#compdef hookstart
-# Completion of hookstart for zsh. Made by: hookstart completion zsh
-_hookstart() {
-  local -a found=("${(@f)$(hookstart completion zsh -- "${(@)words[1,CURRENT]}" 2>/dev/null)}")
-  if [[ $PREFIX == --*=* ]]; then compset -P '*='; fi
-  if [[ $found[1] == ` + anyFile + ` ]]; then
-    _files
-  else
-    _describe hookstart found
-  fi
-}
-if [[ $funcstack[1] == _hookstart ]]; then
-  _hookstart
-else
-  (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
-  compdef _hookstart hookstart
-fi
-`,
-	"fish": `# Completion of hookstart for fish. Made by: hookstart completion fish
-function __hookstart_complete
-  set -l found (hookstart completion fish -- (commandline -opc) (commandline -ct) 2>/dev/null)
-  if test "$found" = ` + anyFile + `
-    __fish_complete_path (commandline -ct | string replace -r '^--[^=]*=' '')
-  else
-    printf '%s\n' $found
-  end
-end
-complete -c hookstart -f -a '(__hookstart_complete)'
-`,
-}
+//
+//go:embed completion
+var completionScripts embed.FS
 
 // Run implements the verb.
 func (v *completionVerb) Run(s *session, model *kong.Application) error {
 	if len(v.Words) == 0 {
-		_, err := fmt.Fprint(s.Out, completionScripts[v.Shell])
+		script, err := completionScripts.ReadFile("completion/hookstart." + v.Shell)
+		if err != nil {
+			return err
+		}
+		_, err = s.Out.Write(script)
 		return err
 	}
 	flagged, last := "", v.Words[len(v.Words)-1]
