@@ -224,5 +224,6 @@ func (c *Console) newestRows(r *http.Request) (panel, error) {
 	p.Filter, _ = panelFilterOf(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // not a number: none
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
-	return p, c.fill(r.Context(), &p, "")
+	err := c.fill(r.Context(), &p, "")
+	return p, err
 }
