@@ -3,10 +3,7 @@ package local_test
 import (
 	"bytes"
 	"context"
-	"io"
-	"net/http"
 	"os/signal"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,32 +54,4 @@ func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 	}
 	l.Await(`(it is restarted)`)
 	l.Terminate()
-}
-
-// awaitReadyz waits until /readyz says a line that begins so.
-func (r *running) awaitReadyz(t *testing.T, line string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ops+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatalf("/readyz never said %q: %v", line, err)
-		}
-		text, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains("\n"+string(text), "\n"+line) {
-			return
-		}
-		<-tick.C
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // natsFolder is where in the data folder the embedded server keeps its streams.
@@ -87,6 +88,10 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	server, err := embednats.Start(embednats.Options{
 		StoreDir: filepath.Join(c.DataDir, natsFolder), Host: host, Port: port, SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
+		// From the first message on, runners would run again what they have finished. The executor gives them what they have not.
+		AfterLast: func(of, consumer string) bool {
+			return of == stream.Name && strings.HasPrefix(consumer, stream.RunnerConsumerPrefix)
+		},
 		Log: func(level slog.Level, line string) {
 			if level >= slog.LevelWarn {
 				log.WithField("detail", line).Warn("NATS server")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookstart/hookstart/deploy/local"
 	"github.com/hookstart/hookstart/executor/apiclient"
@@ -81,4 +82,32 @@ func (r *running) post(ctx context.Context, delivery string, body io.Reader) (a 
 	defer func() { _ = response.Body.Close() }()
 	a.status = response.StatusCode
 	return a, json.NewDecoder(response.Body).Decode(&a)
+}
+
+// awaitReadyz waits until /readyz says a line that begins so.
+func (r *running) awaitReadyz(t *testing.T, line string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ops+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("/readyz never said %q: %v", line, err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains("\n"+string(text), "\n"+line) {
+			return
+		}
+		<-tick.C
+	}
 }

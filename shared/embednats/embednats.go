@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -79,6 +80,10 @@ type Options struct {
 	// Cluster makes the server one node of a cluster. Nil means that it is
 	// alone.
 	Cluster *Cluster
+
+	// AfterLast says which consumers begin after their stream's last message if the server cannot read their
+	// state. The others, and all if it is nil, begin with the first one.
+	AfterLast func(stream, consumer string) bool `json:"-"`
 
 	// Log gets what the server has to say, one line each. It is called from
 	// many goroutines, must not block, and must not call the Server. Nil means
@@ -188,8 +193,30 @@ func reason(err error) error {
 	return err
 }
 
-// start runs a server in a folder that is locked already.
+// start runs a server in a folder that is locked already. It runs it a second time if it has to repair
+// consumers in between. In a cluster it repairs none: the other nodes have their state.
 func start(o Options) (*server.Server, error) {
+	log := newLogger(o)
+	ns, err := run(o, log)
+	damaged := log.unreadable()
+	if err != nil || len(damaged) == 0 || o.Cluster != nil {
+		return ns, err
+	}
+	last, err := lastSequences(ns, damaged)
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range damaged {
+		if err := o.repair(c, last[i]); err != nil {
+			return nil, err
+		}
+	}
+	return run(o, newLogger(o))
+}
+
+func run(o Options, log *logger) (*server.Server, error) {
 	if err := checkPorts(o); err != nil {
 		return nil, err
 	}
@@ -204,7 +231,6 @@ func start(o Options) (*server.Server, error) {
 
 	// What fails from here on, the server tells to its logger as fatal, and
 	// returns. Its own logger would then end the process; this one keeps it.
-	log := &logger{hook: o.Log, fatal: make(chan string, 1)}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
@@ -381,10 +407,22 @@ func (s *Server) Shutdown() {
 	})
 }
 
-// logger hands the server's lines to the hook and keeps the first fatal one.
+// logger hands the server's lines to the hook. It keeps the first fatal one, and the consumers whose
+// state could not be read.
 type logger struct {
 	hook  func(slog.Level, string)
 	fatal chan string // capacity 1
+
+	mu      sync.Mutex
+	damaged []consumer
+}
+
+func newLogger(o Options) *logger { return &logger{hook: o.Log, fatal: make(chan string, 1)} }
+
+func (l *logger) unreadable() []consumer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.damaged)
 }
 
 func (l *logger) log(level slog.Level, format string, args []any) {
@@ -401,8 +439,16 @@ func (l *logger) Fatalf(format string, args ...any) {
 	l.log(slog.LevelError, format, args)
 }
 
-func (l *logger) Errorf(format string, args ...any)  { l.log(slog.LevelError, format, args) }
-func (l *logger) Warnf(format string, args ...any)   { l.log(slog.LevelWarn, format, args) }
+func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
+func (l *logger) Warnf(format string, args ...any) {
+	if c, is := unreadable(args); is {
+		l.mu.Lock()
+		l.damaged = append(l.damaged, c)
+		l.mu.Unlock()
+	}
+	l.log(slog.LevelWarn, format, args)
+}
+
 func (l *logger) Noticef(format string, args ...any) { l.log(slog.LevelInfo, format, args) }
 func (l *logger) Debugf(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
 func (l *logger) Tracef(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }

@@ -1,0 +1,147 @@
+package local_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A power cut has left files behind that the NATS server cannot read: the state of the recorder's and the runners'
+// consumers. All is recorded once, nothing that was finished runs again, and what was not is given to the runners.
+func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
+	t.Parallel()
+	dir, group := t.TempDir(), stream.RunnerGroup{Queue: "other", Group: "g"}
+	first := launchReady(t, dir)
+	finished := first.accepted(t)
+	for _, id := range finished {
+		first.awaitStatus(t, id, "succeeded")
+	}
+	if _, err := first.client().PutWorkflow(t.Context(), "demo", api.PutWorkflow{
+		AccountID: "demo", Name: "Demo", Queue: group.Queue, Triggers: []api.PutTrigger{{NodeID: "webhook"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	waiting := first.accepted(t)
+	for _, id := range waiting {
+		first.awaitStatus(t, id, "queued")
+	}
+	if _, err := stream.EnsureConsumer(t.Context(), first.jetStream(t), group.ConsumerConfig(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	reports := reportsOf(t, first.jetStream(t))
+	first.Terminate()
+
+	states, err := filepath.Glob(filepath.Join(dir, "nats/jetstream/$G/streams/*/obs/*/o.dat"))
+	if err != nil || len(states) < 4 {
+		t.Fatalf("%q, %v", states, err)
+	}
+	other := filepath.Join(dir, "nats/jetstream/$G/streams", stream.Name, "obs", group.Consumer(), "o.dat")
+	for _, path := range append(states, other) {
+		if err := os.WriteFile(path, make([]byte, 16), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	second := launchReady(t, dir)
+	second.awaitReadyz(t, "ready")
+	for _, id := range second.accepted(t) {
+		second.awaitStatus(t, id, "queued")
+		waiting = append(waiting, id)
+	}
+	if list, err := second.client().Executions(t.Context(), apiclient.ExecutionFilter{}, apiclient.Page{}); err != nil || len(list.Items) != len(finished)+len(waiting) {
+		t.Errorf("%d executions are recorded, not %d, %v", len(list.Items), len(finished)+len(waiting), err)
+	}
+	second.givenTo(t, group, waiting)
+	if after := reportsOf(t, second.jetStream(t)); after != reports {
+		t.Errorf("%d reports, and %d before: executions ran again", after, reports)
+	}
+}
+
+// accepted posts three requests.
+func (r *running) accepted(t *testing.T) (ids []string) {
+	t.Helper()
+	for range 3 {
+		a, err := r.post(t.Context(), "", strings.NewReader("{}"))
+		if err != nil || a.status != 200 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		ids = append(ids, a.ExecutionID)
+	}
+	return ids
+}
+
+func (r *running) awaitStatus(t *testing.T, id, status string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		e, err := r.client().Execution(ctx, id)
+		if err == nil && e.Status == status {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s is never %s: %+v, %v", id, status, e, err)
+		}
+		<-tick.C
+	}
+}
+
+func (r *running) jetStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(r.Await(`\nNATS +(\S+)`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func reportsOf(t *testing.T, js jetstream.JetStream) uint64 {
+	t.Helper()
+	progress, err := js.Stream(t.Context(), stream.ProgressName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return progress.CachedInfo().State.LastSeq
+}
+
+// givenTo takes messages as a runner of the group until it got these executions.
+func (r *running) givenTo(t *testing.T, group stream.RunnerGroup, ids []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	consumer, err := r.jetStream(t).Consumer(ctx, stream.Name, group.Consumer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := map[string]bool{}
+	for _, id := range ids {
+		missing[id] = true
+	}
+	for len(missing) > 0 {
+		msg, err := consumer.Next(jetstream.FetchContext(ctx))
+		if err != nil {
+			t.Fatalf("%d executions were not given to the runners: %v", len(missing), err)
+		}
+		delete(missing, msg.Headers().Get(stream.HeaderExecutionID))
+		if err := msg.DoubleAck(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

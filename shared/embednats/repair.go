@@ -1,0 +1,85 @@
+package embednats
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/hookstart/hookstart/shared/durable"
+)
+
+// consumer is one whose state the server could not read when it recovered its stream: a power cut can leave a
+// file behind that is empty, cut off or full of zeros. The server then goes on without the consumer, and refuses to create it.
+type consumer struct{ account, stream, name string }
+
+// unreadable tells a consumer with such a state from the other things that the server warns of.
+func unreadable(args []any) (c consumer, is bool) {
+	if len(args) != 4 {
+		return c, false
+	}
+	reason, is := args[3].(*server.ApiError)
+	if !is || reason.ErrCode != uint16(server.JSConsumerStoreFailedErrF) || !strings.Contains(reason.Description, "corrupt state file") {
+		return c, false
+	}
+	c.account, _ = args[0].(string)
+	c.stream, _ = args[1].(string)
+	c.name, _ = args[2].(string)
+	return c, c.account != "" && c.stream != "" && c.name != ""
+}
+
+// repair moves the file with the consumer's state aside, so that the consumer begins with the stream's first message,
+// or, if the options say so, after its last one. The server must not run.
+func (o Options) repair(c consumer, last uint64) error {
+	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name, "o.dat")
+	aside := path + ".unreadable"
+	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the NATS server cannot read %s, which could not be moved aside: %w", path, reason(err))
+	}
+	begins := "the first message"
+	if last > 0 && o.AfterLast != nil && o.AfterLast(c.stream, c.name) {
+		begins = fmt.Sprintf("message %d", last+1)
+		if err := durable.WriteFile(path, acknowledged(last), 0o600); err != nil {
+			return err
+		}
+	}
+	if o.Log != nil {
+		o.Log(slog.LevelWarn, fmt.Sprintf("the state of the consumer %s of %s could not be read, as after a power cut; it is kept as %s, and the consumer begins with %s",
+			c.name, c.stream, aside, begins))
+	}
+	return nil
+}
+
+// acknowledged is the state, in the server's format, of a consumer that has acknowledged all messages up to last.
+func acknowledged(last uint64) []byte {
+	const magic, version = 22, 2
+	state := []byte{magic, version}
+	// Acknowledged and delivered, by the consumer's and the stream's sequence; nothing is pending or was redelivered.
+	for _, number := range []uint64{last, last, last, last, 0, 0} {
+		state = binary.AppendUvarint(state, number)
+	}
+	return state
+}
+
+// lastSequences are those of the last messages of the consumers' streams.
+func lastSequences(ns *server.Server, consumers []consumer) ([]uint64, error) {
+	all := make([]uint64, len(consumers))
+	for i, c := range consumers {
+		account, err := ns.JszAccount(&server.JSzOptions{Account: c.account, Streams: true})
+		if err != nil {
+			return nil, fmt.Errorf("NATS server: %w", err)
+		}
+		for _, stream := range account.Streams {
+			if stream.Name == c.stream {
+				all[i] = stream.State.LastSeq
+			}
+		}
+	}
+	return all, nil
+}

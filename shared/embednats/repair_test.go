@@ -1,0 +1,125 @@
+package embednats_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats"
+)
+
+// A power cut can leave such files behind. The server refuses to load these consumers, and to create them again.
+func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
+	for name, damage := range map[string]func(state []byte) []byte{
+		"cut off": func(state []byte) []byte { return state[:3] },
+		"zeros":   func(state []byte) []byte { return make([]byte, len(state)) },
+		"garbage": func(state []byte) []byte { return bytes.Repeat([]byte{0xff}, len(state)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			js, stop := connect(t, embednats.Options{StoreDir: dir, NoListener: true})
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S"}); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				publish(t, js)
+			}
+			for _, name := range []string{"first", "last", "whole"} {
+				taken(t, js, name, 1, 2, 3)
+			}
+			stop()
+			for _, name := range []string{"first", "last"} {
+				path := filepath.Join(dir, "jetstream", "$G", "streams", "S", "obs", name, "o.dat")
+				state, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, damage(state), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			var warnings atomic.Int64
+			o := embednats.Options{
+				StoreDir: dir, NoListener: true,
+				AfterLast: func(stream, consumer string) bool { return stream == "S" && consumer == "last" },
+				Log: func(level slog.Level, line string) {
+					if level == slog.LevelWarn && strings.Contains(line, "could not be read") {
+						warnings.Add(1)
+					}
+				},
+			}
+			js, stop = connect(t, o)
+			if got := warnings.Load(); got != 2 {
+				t.Errorf("%d warnings", got)
+			}
+			publish(t, js)
+			taken(t, js, "first", 1, 2, 3, 4)
+			taken(t, js, "last", 4)
+			taken(t, js, "whole", 4)
+			stop()
+			connect(t, o)
+			if got := warnings.Load(); got != 2 {
+				t.Errorf("%d warnings after a second start", got)
+			}
+		})
+	}
+}
+
+func connect(t *testing.T, o embednats.Options) (js jetstream.JetStream, stop func()) {
+	t.Helper()
+	s := start(t, o)
+	nc, err := nats.Connect("", s.InProcess())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	return js, s.Shutdown
+}
+
+func publish(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	if _, err := js.Publish(t.Context(), "S", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// taken acknowledges the messages of a consumer, which must be these.
+func taken(t *testing.T, js jetstream.JetStream, name string, sequences ...uint64) {
+	t.Helper()
+	consumer, err := js.CreateOrUpdateConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := consumer.Fetch(len(sequences), jetstream.FetchMaxWait(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for msg := range batch.Messages() {
+		about, err := msg.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, about.Sequence.Stream)
+		if err := msg.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, sequences) {
+		t.Errorf("the consumer %s got %v, not %v", name, got, sequences)
+	}
+}
