@@ -199,7 +199,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 		t.Fatal(status)
 	}
 
-	names := append(registry.Streams(), stream.Name, stream.ReportsName)
+	names := append(registry.Streams(), stream.Name, stream.ProgressName, stream.ReportsName)
 	for _, name := range names {
 		if err := js.DeleteStream(ctx, name); err != nil {
 			t.Fatal(err)

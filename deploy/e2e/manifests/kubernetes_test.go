@@ -197,6 +197,10 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 			t.Errorf("%s: a probe asks port %s", name, probe.HTTPGet.Port.StrVal)
 		}
 	}
+	// The whole of /healthz: only this says of a NATS server whose disk was full once that it stores nothing any more.
+	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
+		t.Errorf("%s: the liveness probe does not ask /healthz", name)
+	}
 	for _, mount := range c.VolumeMounts {
 		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
 		if !declared && mount.Name != "data" { // of the volumeClaimTemplates
