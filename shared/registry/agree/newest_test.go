@@ -1,0 +1,45 @@
+package agree_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// The bucket has lost its newest message, as after a power cut, but not its last sequence: nobody waits for that.
+func TestTheNewestMessageIsGone(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	r := registrytest.Start(t, nc)
+	r.Workflow(t, "kept", "pro", true)
+	r.Workflow(t, "lost", "pro", true)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	s, err := js.Stream(t.Context(), registry.Stream)
+	fatal(t, err)
+	newest, err := s.GetMsg(t.Context(), s.CachedInfo().State.LastSeq)
+	fatal(t, err)
+	fatal(t, s.Purge(t.Context(), jetstream.WithPurgeSubject(newest.Subject)))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p := process{Snapshot: registry.NewSnapshot(nil)}
+	follower, err := agree.Follow(ctx, js, p, logtest.Quiet())
+	fatal(t, err)
+	defer follower.Stop()
+	fatal(t, follower.CatchUp(ctx))
+	r.Workflow(t, "new", "pro", true)
+	fatal(t, follower.CatchUp(ctx))
+	if _, known := p.Lookup("new"); !known {
+		t.Error("what was stored afterwards is not known")
+	}
+}
