@@ -208,7 +208,7 @@ func (b *tab) text(selector, part string) string {
 	b.t.Helper()
 	element := `document.querySelector(` + quote(selector) + `)`
 	b.wait(element + `?.innerText.includes(` + quote(part) + `)`)
-	return b.evaluate(element + `.innerText`)
+	return b.evaluate(element + `?.innerText ?? ""`) // it may be replaced just now
 }
 
 // fragmentsAreThere: parts of the page that are fetched apart from it have come.
