@@ -65,7 +65,7 @@ test: ## run every test, with the race detector where it is available
 	set -x; go test $$race -p $$cores -parallel $$cores -shuffle=on -timeout 40m $(TESTFLAGS) $(PACKAGES)
 
 # Whole installations, browsers, databases and faults are left to "make test".
-quick: ## run the tests of the domain, the endpoint, the kits and the command line: about a minute, without the race detector
+quick: ## run the tests of the domain, the endpoint, the kits and the command line: one to two minutes, without the race detector
 	go test -shuffle=on $(TESTFLAGS) ./shared/... ./ingress/... ./executor/api/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
