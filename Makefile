@@ -11,7 +11,7 @@ PROGRAMS := $(LOCAL) ./ingress/cmd/ingress ./executor/cmd/executor
 VERSION := $(shell git describe --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
 LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
 # The compiler spends a quarter of its time on its own garbage otherwise: packages as large as SQLite and NATS.
-BUILD := GOGC=$${GOGC:-400} CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/
+GO_BUILD := GOGC=$${GOGC:-400} go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/
 
 FUZZTIME  ?= 30s
 DURATION  ?= 10m
@@ -43,13 +43,14 @@ BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# With the compiler's own settings, so that it takes from the build cache what go test and other projects have compiled already.
 run: ## build hookstart-local and hookstart, then start everything in one process: make run ARGS="--no-demo"
-	$(BUILD) $(LOCAL)
+	$(GO_BUILD) $(LOCAL)
 	@exec bin/hookstart-local $(ARGS)
 
-# The compiler optimizes for what "make profile" measured; it compiles every package anew for that, so "make run" goes without.
+# The compiler optimizes for what "make profile" measured; it compiles every package anew for that.
 build: ## build the programs into bin/
-	$(BUILD) -pgo=deploy/bench/load.pgo $(PROGRAMS)
+	CGO_ENABLED=0 $(GO_BUILD) -trimpath -pgo=deploy/bench/load.pgo $(PROGRAMS)
 
 # The race detector needs a C compiler; runtime/cgo is the smallest package that shows whether there is one that works.
 # Four packages at once, and four tests of each, on two cores too: tests wait more than they compute. SQLite's library, which is

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -68,6 +70,9 @@ type Config struct {
 	// FreshNATS says that the caller has just started the NATS servers, so that no ingress can rely on an
 	// earlier registry. Without it the changes of the first 3 s are answered when those have passed.
 	FreshNATS bool `kong:"-"`
+	// OpenPostgres opens a database at a postgres:// URL. A program that never has one leaves it nil: so hookstart-local is
+	// linked without the driver.
+	OpenPostgres func(ctx context.Context, url string) (store.Store, error) `kong:"-"`
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
 	// Listener is listened on instead of Addr.
@@ -117,6 +122,8 @@ func (c *Config) validate() error {
 		return errors.New("--admin-token must not begin or end with white space: no client could send it")
 	case !strings.HasPrefix(c.DatabaseURL, sqlitePrefix) && !isPostgres(c.DatabaseURL):
 		return errors.New("--database-url must be sqlite:PATH or postgres://…")
+	case isPostgres(c.DatabaseURL) && c.OpenPostgres == nil:
+		return errors.New("--database-url must be sqlite:PATH: this program has no driver for PostgreSQL")
 	case c.ConnectTimeout <= 0 || c.ShutdownTimeout <= 0:
 		return errors.New("--connect-timeout and --shutdown-timeout must be more than 0")
 	case c.Retention < time.Minute:

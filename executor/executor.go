@@ -4,7 +4,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/measured"
-	"github.com/hookstart/hookstart/executor/internal/store/postgres"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/executor/internal/tryout"
 	"github.com/hookstart/hookstart/shared/ops"
@@ -124,7 +122,7 @@ func (e *executor) connect(ctx context.Context) error {
 	if err := ensure(ctx, e.NATS, e.JetStream, e.config); err != nil {
 		return err
 	}
-	records, err := openStore(ctx, e.config.DatabaseURL, e.Log)
+	records, err := e.config.openStore(ctx, e.Log)
 	if err != nil {
 		return err
 	}
@@ -277,31 +275,14 @@ func isPostgres(url string) bool {
 }
 
 // openStore opens the database. A PostgreSQL server is waited for until the context ends.
-func openStore(ctx context.Context, url string, log logrus.FieldLogger) (store.Store, error) {
-	if path, isSQLite := strings.CutPrefix(url, sqlitePrefix); isSQLite {
-		return opened(sqlite.OpenLogged(ctx, path, log))
+func (c *Config) openStore(ctx context.Context, log logrus.FieldLogger) (store.Store, error) {
+	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
+	if !isSQLite {
+		return c.OpenPostgres(ctx, c.DatabaseURL)
 	}
-	var why error
-	for {
-		s, err := opened(postgres.Open(ctx, url))
-		if err == nil || errors.Is(err, postgres.ErrURL) {
-			return s, err
-		}
-		if why == nil || ctx.Err() == nil { // after the timeout, the error would say nothing but that
-			why = err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, why
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-}
-
-// opened avoids an interface that is not nil and holds a nil driver.
-func opened[S store.Store](s S, err error) (store.Store, error) {
+	records, err := sqlite.OpenLogged(ctx, path, log)
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return records, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
@@ -27,6 +28,7 @@ func config(t *testing.T, natsURL string) executor.Config {
 		Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", NATSURL: natsURL, DatabaseURL: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
 		ConnectTimeout: 10 * time.Second, AdminToken: "secret", Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour,
 		Retention: 720 * time.Hour, ShutdownTimeout: time.Second, LogLevel: "error",
+		OpenPostgres: postgres.OpenWait,
 	}
 }
 
@@ -52,6 +54,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}{
 		"no admin token":       {func(c *executor.Config) { c.AdminToken = "" }, "--admin-token"},
 		"a blank admin token":  {func(c *executor.Config) { c.AdminToken = " " }, "--admin-token"},
+		"no driver":            {func(c *executor.Config) { c.DatabaseURL, c.OpenPostgres = "postgres://127.0.0.1/x", nil }, "no driver"},
 		"no such database":     {func(c *executor.Config) { c.DatabaseURL = "mysql://x" }, "--database-url"},
 		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
 		"PostgreSQL away": {func(c *executor.Config) {

@@ -56,6 +56,28 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
+// OpenWait is Open, and waits until the context ends for a server that is away.
+func OpenWait(ctx context.Context, url string) (store.Store, error) {
+	var why error
+	for {
+		s, err := Open(ctx, url)
+		if err == nil {
+			return s, nil
+		}
+		if why == nil || ctx.Err() == nil { // after the timeout, the error would say nothing but that
+			why = err
+		}
+		if errors.Is(err, errWrongURL) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, why
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
 // Ping implements store.Store.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.pool.Ping(ctx); err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrURL is in the error of Open when trying again is of no use.
-var ErrURL = errors.New("the database URL is wrong")
+// errWrongURL is in the error of Open when trying again is of no use.
+var errWrongURL = errors.New("the database URL is wrong")
 
 // errURL has no detail: the text that cannot be read may hold a password anywhere.
 var errURL = fmt.Errorf("%w: it has the form "+
-	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters escaped as %%XX", ErrURL)
+	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters escaped as %%XX", errWrongURL)
 
 // parse reads the URL, and leaves out of its errors what could be a password.
 func parse(text string) (*pgxpool.Config, error) {
@@ -41,7 +41,7 @@ func parse(text string) (*pgxpool.Config, error) {
 	if !found || parsed.Query().Has("sslpassword") {
 		return nil, errURL
 	}
-	return nil, fmt.Errorf("%w: %s", ErrURL, reason)
+	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)
 }
 
 // openError says which database it is about, without the password.
