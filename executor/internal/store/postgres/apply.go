@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -53,6 +55,9 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	if len(records) == 0 {
 		return nil, nil
 	}
+	// By ID, so that executors that insert the same records wait for each other in one order. Stable: of two records of one ID
+	// the first counts.
+	records = slices.SortedStableFunc(slices.Values(records), func(a, b store.Record) int { return strings.Compare(a.ID, b.ID) })
 	ids, err := updated(ctx, tx, pgx.RowTo[string], insertRecords, recordArrays(records)...)
 	if err != nil {
 		return nil, err
