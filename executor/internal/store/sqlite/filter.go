@@ -28,15 +28,7 @@ var (
 	}
 )
 
-// joined are the tables that the conditions of a filter name.
-func joined(filter store.Filter) string {
-	if filter.AccountID != "" || filter.Source != "" {
-		return `executions e CROSS JOIN origins o ON o.origin = e.origin `
-	}
-	return `executions e `
-}
-
-// conditions is the WHERE clause of a filter and a position on what joined names. It repeats the conditions of partial
+// conditions is the WHERE clause of a filter and a position. It repeats the conditions of partial
 // indexes word by word: SQLite uses such an index only then. A + keeps a column from choosing the index where few records
 // are left already: SQLite has no statistics.
 func (s *Store) conditions(ctx context.Context, what string, filter store.Filter, in order, after store.Position) (where relational.Where, err error) {
@@ -45,8 +37,12 @@ func (s *Store) conditions(ctx context.Context, what string, filter store.Filter
 		return where, err
 	}
 	within(&where, filter, plus)
-	where.Is(`o.account_id`, filter.AccountID)
-	where.Is(`o.source`, string(filter.Source))
+	var origins relational.Where
+	origins.Is(`account_id`, filter.AccountID)
+	origins.Is(`source`, string(filter.Source))
+	if len(origins.Args) > 0 { // executions_time has the origin: the rows of others are not read
+		where.Add(`e.origin IN (SELECT origin FROM origins `+origins.String()+`)`, origins.Args...)
+	}
 	if filter.Status != "" {
 		if plus == "" && (filter.Status == execution.Failed || filter.Status == execution.Rejected) {
 			where.Add(`e.status IN (4, 5)`)

@@ -14,7 +14,7 @@ import (
 
 // Get implements store.Store.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
-	records, err := s.records(ctx, "get", joined(store.Filter{}), `WHERE e.id = ?`, store.IDKey(id))
+	records, err := s.records(ctx, "get", `WHERE e.id = ?`, store.IDKey(id))
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.records(ctx, "get many", joined(store.Filter{}), `WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
+	return s.records(ctx, "get many", `WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
 }
 
 // List implements store.Store.
@@ -54,13 +54,13 @@ func (s *Store) list(ctx context.Context, what string, in order, filter store.Fi
 		return nil, err
 	}
 	// In the order of an index, and one more, which says whether the last ones are those of their time that belong to the page.
-	records, err := s.records(ctx, what, joined(filter), where.String()+in.byTime+` LIMIT ?`, append(slices.Clip(where.Args), int64(limit)+1)...)
+	records, err := s.records(ctx, what, where.String()+in.byTime+` LIMIT ?`, append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
 	}
 	if len(records) > limit {
 		if records[limit].AcceptedAt.Equal(records[limit-1].AcceptedAt) {
-			return s.records(ctx, what, joined(filter), where.String()+in.by+` LIMIT ?`, append(where.Args, limit)...)
+			return s.records(ctx, what, where.String()+in.by+` LIMIT ?`, append(where.Args, limit)...)
 		}
 		records = records[:limit]
 	}
@@ -86,11 +86,11 @@ func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.
 		err = row.Scan(&at, &c.Records)
 		c.At = fromMicros(at)
 		return c, err
-	}, `SELECT e.accepted_at / ? * ? AS step, count(*) FROM `+joined(filter)+where.String()+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, where.Args...)...)
+	}, `SELECT e.accepted_at / ? * ? AS step, count(*) FROM executions e `+where.String()+` GROUP BY step ORDER BY step`, append([]any{micros, micros}, where.Args...)...)
 }
 
-// records reads from what joined names.
-func (s *Store) records(ctx context.Context, what, from, condition string, args ...any) ([]store.Record, error) {
+// records reads records that meet a condition.
+func (s *Store) records(ctx context.Context, what, condition string, args ...any) ([]store.Record, error) {
 	var found []store.Record
 	var origins []int64
 	err := s.reading(ctx, what, func() error {
@@ -98,7 +98,7 @@ func (s *Store) records(ctx context.Context, what, from, condition string, args 
 			r, origin, err := scan(row)
 			found, origins = append(found, r), append(origins, origin)
 			return err
-		}, selectRecords+from+condition, stored(args)...); err != nil {
+		}, selectRecords+condition, stored(args)...); err != nil {
 			return err
 		}
 		return s.withOrigins(ctx, s.reader, found, origins)

@@ -13,7 +13,7 @@ import (
 // selectRecords is what scan reads. What a record has in common with others it names by a number: see withOrigins.
 const selectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, coalesce(e.delivery_id, e.other_delivery), e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output,
-	coalesce((SELECT duplicates FROM duplicate_counts WHERE id = e.id), 0), e.origin FROM `
+	coalesce((SELECT duplicates FROM duplicate_counts WHERE id = e.id), 0), e.origin FROM executions e `
 
 // The columns of new records. Most have those of the short form only.
 const (

@@ -167,5 +167,5 @@ func (s snapshot) Records(ctx context.Context, parts *store.Parts) error {
 		}
 		records, origins = records[:0], origins[:0]
 		return nil
-	}, selectRecords+joined(store.Filter{})+`ORDER BY e.accepted_at, e.id`)
+	}, selectRecords+`ORDER BY e.accepted_at, e.id`)
 }
