@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 //go:embed migrations/*.sql
@@ -46,7 +48,11 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectPostgres, db, files,
+	all, err := relational.Migrations(files)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, nil, all,
 		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
 }
 

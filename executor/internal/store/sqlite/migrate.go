@@ -8,6 +8,8 @@ import (
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
 //go:embed migrations/*.sql
@@ -48,5 +50,9 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithLogger(goose.NopLogger()))
+	all, err := relational.Migrations(files)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, db, nil, all, goose.WithLogger(goose.NopLogger()))
 }
