@@ -10,26 +10,24 @@ import (
 )
 
 type accountVerbs struct {
-	Put  accountPut  `cmd:"" help:"Create an account, or change its name or plan."`
+	Put  accountPut  `cmd:"" help:"Create an account, or change its name or plan." example:"hookstart account put acme --name \"Acme Inc.\" --plan free"`
 	Get  accountGet  `cmd:"" help:"Show an account." example:"hookstart account get demo"`
 	List accountList `cmd:"" help:"List the accounts." example:"hookstart account list"`
 
-	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys."`
+	Delete accountDelete `cmd:"" help:"Delete an account that has no workflows and no keys." detail:"The records of its executions stay." example:"hookstart account put scratch\nhookstart account delete scratch"`
+}
+
+// accountArg names an account.
+type accountArg struct {
+	Account string `arg:"" type:"id" help:"The account's ID."`
 }
 
 type accountPut struct {
-	Account string `arg:"" type:"id" help:"The account's ID."`
-	Name    string `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
-	Plan    string `help:"The ID of a plan; a change takes effect at once. Default: what it is; of a new one, the default plan, if there is one." placeholder:"PLAN"`
+	accountArg
+	Name string `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
+	Plan string `help:"The ID of a plan; a change takes effect at once. Default: what it is; of a new one, the default plan, if there is one." placeholder:"PLAN"`
 }
 
-func (*accountPut) Help() string {
-	return `Example:
-
-  hookstart account put acme --name "Acme Inc." --plan free`
-}
-
-// Run implements the verb.
 func (v *accountPut) Run(s *session) error {
 	put := api.PutAccount{Name: v.Name, Plan: v.Plan}
 	if v.Name == "" || v.Plan == "" {
@@ -80,20 +78,14 @@ func (s *session) noteRefused(a api.Account) {
 	s.note("Active, but refused by the plan %s: %s%s. They work again when the plan has room: hookstart workflow list --account %s", a.Plan, strings.Join(first, ", "), others, a.ID)
 }
 
-type accountGet struct {
-	Account string `arg:"" type:"id" help:"The account's ID."`
-}
+type accountGet struct{ accountArg }
 
-// Run implements the verb.
 func (v *accountGet) Run(s *session) error {
 	return s.showAccount(s.client.Account(s.ctx, v.Account))
 }
 
-type accountList struct {
-	paging
-}
+type accountList struct{ paging }
 
-// Run implements the verb.
 func (v *accountList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Account], error) { return s.client.Accounts(s.ctx, p) }, listing[api.Account]{
 		head: []string{"ACCOUNT", "PLAN", "CREATED", "NAME"},
@@ -118,20 +110,8 @@ func (s *session) showAccount(a api.Account, err error) error {
 	})
 }
 
-type accountDelete struct {
-	Account string `arg:"" type:"id" help:"The account's ID."`
-}
+type accountDelete struct{ accountArg }
 
-func (*accountDelete) Help() string {
-	return `The records of its executions stay.
-
-Example:
-
-  hookstart account put scratch
-  hookstart account delete scratch`
-}
-
-// Run implements the verb.
 func (v *accountDelete) Run(s *session) error {
 	err := s.client.DeleteAccount(s.ctx, v.Account)
 	if isProblem(err, api.CodeAccountNotEmpty) {

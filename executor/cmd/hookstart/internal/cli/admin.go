@@ -16,7 +16,7 @@ import (
 )
 
 type adminVerbs struct {
-	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation."`
+	CheckURL adminCheckURL `cmd:"" name:"check-url" help:"Check that the public URL leads to this installation." detail:"The executor calls the public URL, and sees whether an ingress of this installation answers. It starts nothing. If none does, the exit code is 1." example:"hookstart admin check-url"`
 	Replicas adminReplicas `cmd:"" help:"Change how many NATS servers keep the streams and the registry."`
 	Stream   adminStream   `cmd:"" help:"Show or change how long messages are kept and delivery IDs remembered."`
 	Backup   adminBackup   `cmd:"" help:"Copy the installation into one file while it runs."`
@@ -76,7 +76,6 @@ Example:
   hookstart admin replicas 1`
 }
 
-// Run implements the verb.
 func (v *adminReplicas) Run(s *session) error {
 	if v.Number != 1 && v.Number != 3 && v.Number != 5 {
 		return &usageError{fmt.Sprintf("replicas must be 1, 3 or 5, not %d", v.Number), "hookstart admin replicas --help"}

@@ -30,7 +30,6 @@ Examples:
   hookstart admin stream --max-age 720h --dedup-window 72h`
 }
 
-// Run implements the verb.
 func (v *adminStream) Run(s *session) error {
 	js, err := v.connect(s.ctx)
 	if err != nil {

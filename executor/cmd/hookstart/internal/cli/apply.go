@@ -14,16 +14,6 @@ import (
 
 type exportVerb struct{}
 
-func (*exportVerb) Help() string {
-	return `YAML documents of accounts, workflows and senders; tokens and secrets are not in
-them. What the key does not see is left out.
-
-Example:
-
-  hookstart export > hookstart.yaml`
-}
-
-// Run implements the verb.
 func (*exportVerb) Run(s *session) error {
 	have, err := manifest.State(s.ctx, s.client)
 	if err != nil {
@@ -54,7 +44,6 @@ Examples:
 // differencesFound is the exit code of a dry run that finds some.
 const differencesFound exited = 2
 
-// Run implements the verb.
 func (v *applyVerb) Run(s *session) error {
 	want := &manifest.Set{}
 	for _, file := range append(v.File, v.More...) {

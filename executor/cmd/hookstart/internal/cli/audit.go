@@ -11,8 +11,8 @@ import (
 )
 
 type auditVerbs struct {
-	List   auditList   `cmd:"" help:"List the changes, the newest first."`
-	Export auditExport `cmd:"" help:"Print all changes as JSON lines."`
+	List   auditList   `cmd:"" help:"List the changes, the newest first." detail:"Needs the admin token, or a key with the role admin." example:"hookstart audit list --since 7d"`
+	Export auditExport `cmd:"" help:"Print all changes as JSON lines." detail:"One JSON text a line, the newest first, as the API has it." example:"hookstart audit export --since 30d"`
 }
 
 // auditFilter says which changes are wanted.
@@ -33,15 +33,6 @@ type auditList struct {
 	paging
 }
 
-func (*auditList) Help() string {
-	return `Needs the admin token, or a key with the role admin.
-
-Example:
-
-  hookstart audit list --since 7d`
-}
-
-// Run implements the verb.
 func (v *auditList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) { return s.client.Audit(s.ctx, v.filter(), p) }, listing[api.AuditEntry]{
 		head: []string{"WHEN", "WHO", "ACTION", "ABOUT", "CHANGES"},
@@ -83,19 +74,8 @@ func changesText(changes []api.AuditChange) string {
 	return strings.Join(all, ", ")
 }
 
-type auditExport struct {
-	auditFilter
-}
+type auditExport struct{ auditFilter }
 
-func (*auditExport) Help() string {
-	return `One JSON text a line, the newest first, as the API has it.
-
-Example:
-
-  hookstart audit export --since 30d`
-}
-
-// Run implements the verb.
 func (v *auditExport) Run(s *session) error {
 	page := apiclient.Page{Limit: api.MaxLimit}
 	for {

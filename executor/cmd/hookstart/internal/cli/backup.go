@@ -32,7 +32,6 @@ Example:
   hookstart admin backup hookstart-$(date +%F).backup`
 }
 
-// Run implements the verb.
 func (v *adminBackup) Run(s *session) error {
 	installation, err := v.installation(s)
 	if err != nil {
@@ -67,7 +66,6 @@ Example:
   hookstart admin restore hookstart-2026-11-22.backup`
 }
 
-// Run implements the verb.
 func (v *adminRestore) Run(s *session) error {
 	installation, err := v.installation(s)
 	if err != nil {

@@ -45,7 +45,6 @@ Examples:
   hookstart dead-letter dismiss --all --workflow demo --reason 'on purpose'`
 }
 
-// Run implements the verb.
 func (v *deadLetterDismiss) Run(s *session) error {
 	switch {
 	case v.All == (len(v.DeadLetters) > 0):
@@ -86,7 +85,6 @@ Examples:
   hookstart execution replay --rejected --workflow demo --since 2h`
 }
 
-// Run implements the verb.
 func (v *executionReplay) Run(s *session) error {
 	switch {
 	case v.Rejected == (v.Execution != ""):

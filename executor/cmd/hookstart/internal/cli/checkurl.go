@@ -8,16 +8,6 @@ import (
 
 type adminCheckURL struct{}
 
-func (*adminCheckURL) Help() string {
-	return `The executor calls the public URL, and sees whether an ingress of this installation
-answers. It starts nothing. If none does, the exit code is 1.
-
-Example:
-
-  hookstart admin check-url`
-}
-
-// Run implements the verb.
 func (*adminCheckURL) Run(s *session) error {
 	found, err := s.client.PublicURL(s.ctx)
 	if err != nil {

@@ -41,7 +41,7 @@ type flags struct {
 	Key        keyVerbs        `cmd:"" help:"Keys: who may call the API, and what they may do and see."`
 	Whoami     whoamiVerb      `cmd:"" help:"Show whose token or key this is, and what it may do." example:"hookstart whoami"`
 	Audit      auditVerbs      `cmd:"" help:"Who changed what."`
-	Export     exportVerb      `cmd:"" help:"Print the installation as YAML documents."`
+	Export     exportVerb      `cmd:"" help:"Print the installation as YAML documents." detail:"YAML documents of accounts, workflows and senders; tokens and secrets are not in them. What the key does not see is left out." example:"hookstart export > hookstart.yaml"`
 	Apply      applyVerb       `cmd:"" help:"Make the installation what YAML files describe."`
 	Admin      adminVerbs      `cmd:"" help:"The installation itself."`
 	Run        runVerb         `cmd:"" help:"Run a program, or post to a URL, for each execution of a queue."`
@@ -85,11 +85,11 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	return 0
 }
 
-// examples makes the help of a verb whose tag has an example.
+// examples makes the help of a verb whose tag has examples, one a line, and perhaps a detail.
 var examples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, is := v.(*kong.Node); is && node.Tag != nil && node.Tag.Has("example") {
-			node.Detail = "Example:\n\n  " + node.Tag.Get("example")
+			node.Detail = strings.TrimSpace(node.Tag.Get("detail") + "\n\nExample:\n\n  " + strings.ReplaceAll(node.Tag.Get("example"), "\n", "\n  "))
 		}
 		return next(nil)
 	})

@@ -38,7 +38,6 @@ const anyFile = "_files"
 //go:embed completion
 var completionScripts embed.FS
 
-// Run implements the verb.
 func (v *completionVerb) Run(s *session, model *kong.Application) error {
 	if len(v.Words) == 0 {
 		script, err := completionScripts.ReadFile("completion/hookstart." + v.Shell)

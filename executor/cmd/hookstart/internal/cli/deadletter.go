@@ -48,7 +48,6 @@ Example:
   hookstart dead-letter list --workflow demo`
 }
 
-// Run implements the verb.
 func (v *deadLetterList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time}, p)
@@ -90,7 +89,6 @@ With --all it goes on until nothing is left that can be requeued. It can be
 broken off and repeated: each one is requeued once.`
 }
 
-// Run implements the verb.
 func (v *deadLetterRequeue) Run(s *session) error {
 	id := v.DeadLetter
 	switch {

@@ -15,10 +15,10 @@ import (
 type executionVerbs struct {
 	List   executionList   `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
 	Show   executionShow   `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
-	Tail   executionTail   `cmd:"" help:"Watch executions change."`
-	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload."`
+	Tail   executionTail   `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
+	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload." detail:"It runs on the trigger node's sample payload, not on the original body." example:"hookstart execution rerun latest"`
 	Replay executionReplay `cmd:"" help:"Start executions again on their original body, headers and query."`
-	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state."`
+	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
 // latest may be written for the ID of the newest execution.
@@ -56,7 +56,6 @@ type executionList struct {
 	paging
 }
 
-// Run implements the verb.
 func (v *executionList) Run(s *session) error {
 	filter := apiclient.ExecutionFilter{
 		AccountID:  v.Account,
@@ -74,19 +73,8 @@ func (v *executionList) Run(s *session) error {
 	})
 }
 
-type executionRerun struct {
-	executionArg
-}
+type executionRerun struct{ executionArg }
 
-func (*executionRerun) Help() string {
-	return `It runs on the trigger node's sample payload, not on the original body.
-
-Example:
-
-  hookstart execution rerun latest`
-}
-
-// Run implements the verb.
 func (v *executionRerun) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {
@@ -101,11 +89,8 @@ func (v *executionRerun) Run(s *session) error {
 	return s.done(err, "%s started on the sample payload", started.ExecutionID)
 }
 
-type executionShow struct {
-	executionArg
-}
+type executionShow struct{ executionArg }
 
-// Run implements the verb.
 func (v *executionShow) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {

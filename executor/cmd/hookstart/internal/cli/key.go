@@ -31,7 +31,6 @@ Examples:
   export HOOKSTART_ADMIN_TOKEN="$(hookstart key create me --role viewer)"`
 }
 
-// Run implements the verb.
 func (v *keyCreate) Run(s *session) error {
 	put := api.PutKey{Name: v.Name, Role: v.Role, AccountID: v.Account}
 	if v.ExpiresIn.seconds > 0 {
@@ -57,7 +56,6 @@ type keyList struct {
 	paging
 }
 
-// Run implements the verb.
 func (v *keyList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Key], error) { return s.client.Keys(s.ctx, v.Account, p) }, listing[api.Key]{
 		head: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
@@ -75,7 +73,6 @@ type keyRevoke struct {
 	Key string `arg:"" help:"The key's ID, not the key: hookstart key list shows it."`
 }
 
-// Run implements the verb.
 func (v *keyRevoke) Run(s *session) error {
 	if err := s.client.RevokeKey(s.ctx, v.Key); err != nil {
 		return err
@@ -86,7 +83,6 @@ func (v *keyRevoke) Run(s *session) error {
 
 type whoamiVerb struct{}
 
-// Run implements the verb.
 func (*whoamiVerb) Run(s *session) error {
 	me, err := s.client.WhoAmI(s.ctx)
 	if err != nil {

@@ -13,7 +13,6 @@ type planVerbs struct {
 
 type planList struct{}
 
-// Run implements the verb.
 func (*planList) Run(s *session) error {
 	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) { return s.client.Plans(s.ctx) }, listing[api.Plan]{
 		head: []string{"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY"},

@@ -10,23 +10,11 @@ import (
 )
 
 type queueVerbs struct {
-	List queueList `cmd:"" help:"List the queues: what waits, and which runners take it."`
+	List queueList `cmd:"" help:"List the queues: what waits, and which runners take it." detail:"Of every queue that a workflow names: how many starts wait, since when, and which groups of runners take them, with how many members." example:"hookstart queue list"`
 }
 
-type queueList struct {
-	paging
-}
+type queueList struct{ paging }
 
-func (*queueList) Help() string {
-	return `Of every queue that a workflow names: how many starts wait, since when, and which
-groups of runners take them, with how many members.
-
-Example:
-
-  hookstart queue list`
-}
-
-// Run implements the verb.
 func (v *queueList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
 		return s.client.Queues(s.ctx, p)

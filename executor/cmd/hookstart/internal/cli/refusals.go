@@ -30,7 +30,6 @@ func (s *session) refusalRow(r api.Refusal) []string {
 	return []string{strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyOf(r.Last), short(r.Last.UserAgent, 40)}
 }
 
-// Run implements the verb.
 func (v *workflowRefusals) Run(s *session) error {
 	if v.Workflow == "" {
 		return v.ofAll(s)

@@ -67,7 +67,6 @@ Examples:
   hookstart run --queue orders --http https://ci.example.com/hooks --http-secret-file secret`
 }
 
-// Run implements the verb.
 func (v *runVerb) Run(s *session) error {
 	if len(v.Command) > 0 && v.Command[0] == "--" { // kong leaves it to an argument that takes flags, too
 		v.Command = v.Command[1:]

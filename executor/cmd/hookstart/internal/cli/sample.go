@@ -23,7 +23,6 @@ Examples:
   hookstart trigger sample demo --data '{"hello": "world"}'`
 }
 
-// Run implements the verb.
 func (v *triggerSample) Run(s *session) error {
 	if v.File == "" && v.Data == "" {
 		t, err := v.get(s)

@@ -20,7 +20,6 @@ Example:
   hookstart admin secrets-key`
 }
 
-// Run implements the verb.
 func (*adminSecretsKey) Run(s *session) error { return s.line("%s", seal.NewLine()) }
 
 // adminReseal talks to NATS itself: it works while no executor can start for want of a key.
@@ -41,7 +40,6 @@ Example:
 // resealEvery is about how many records are sealed between two lines of progress.
 const resealEvery = 10_000
 
-// Run implements the verb.
 func (v *adminReseal) Run(s *session) error {
 	keys, err := seal.ReadFile(v.SecretsKeyFile)
 	if err != nil {

@@ -44,7 +44,6 @@ Examples:
   echo hello | hookstart trigger send demo webhook --file -`
 }
 
-// Run implements the verb.
 func (v *triggerSend) Run(s *session) error {
 	t, err := v.get(s)
 	if err != nil {

@@ -11,25 +11,17 @@ import (
 )
 
 type senderVerbs struct {
-	List   senderList   `cmd:"" help:"List the kinds of senders."`
-	Show   senderShow   `cmd:"" help:"Show who calls a trigger node."`
+	List   senderList   `cmd:"" help:"List the kinds of senders." example:"hookstart sender list\nhookstart sender list stripe"`
+	Show   senderShow   `cmd:"" help:"Show who calls a trigger node." detail:"Secrets are never shown again, only their last characters." example:"hookstart sender set demo --preset plain\nhookstart sender show demo"`
 	Set    senderSet    `cmd:"" help:"Say who calls a trigger node: only its requests are accepted then."`
 	Rotate senderRotate `cmd:"" help:"Add a secret, and end the others."`
-	Remove senderRemove `cmd:"" help:"End one secret, or go back to the token alone."`
+	Remove senderRemove `cmd:"" help:"End one secret, or go back to the token alone." example:"hookstart sender set demo --preset plain\nhookstart sender remove demo"`
 }
 
 type senderList struct {
 	Preset string `arg:"" optional:"" help:"Show all that is known of one, by its ID."`
 }
 
-func (*senderList) Help() string {
-	return `Examples:
-
-  hookstart sender list
-  hookstart sender list stripe`
-}
-
-// Run implements the verb.
 func (v *senderList) Run(s *session) error {
 	presets, err := s.client.SenderPresets(s.ctx)
 	if err != nil {
@@ -82,20 +74,8 @@ func (s *session) showPreset(p api.SenderPreset) error {
 	return s.rows(rows)
 }
 
-type senderShow struct {
-	node
-}
+type senderShow struct{ node }
 
-func (*senderShow) Help() string {
-	return `Secrets are never shown again, only their last characters.
-
-Example:
-
-  hookstart sender set demo --preset plain
-  hookstart sender show demo`
-}
-
-// Run implements the verb.
 func (v *senderShow) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {
@@ -130,7 +110,6 @@ Example:
   echo my-secret | hookstart sender set demo --preset github --secret-file -`
 }
 
-// Run implements the verb.
 func (v *senderSet) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {
@@ -192,7 +171,6 @@ Example:
   echo my-next-one | hookstart sender rotate demo --secret-file - --keep-old 1d`
 }
 
-// Run implements the verb.
 func (v *senderRotate) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {
@@ -218,14 +196,6 @@ type senderRemove struct {
 	Secret string `help:"End this secret only." placeholder:"ID"`
 }
 
-func (*senderRemove) Help() string {
-	return `Example:
-
-  hookstart sender set demo --preset plain
-  hookstart sender remove demo`
-}
-
-// Run implements the verb.
 func (v *senderRemove) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {

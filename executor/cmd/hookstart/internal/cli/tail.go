@@ -16,15 +16,6 @@ type executionTail struct {
 	Workflow string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 }
 
-func (*executionTail) Help() string {
-	return `Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line.
-
-Example:
-
-  hookstart execution tail --workflow demo`
-}
-
-// Run implements the verb.
 func (v *executionTail) Run(s *session) error {
 	if v.Workflow != "" {
 		if _, err := s.client.Workflow(s.ctx, v.Workflow); isNotFound(err) {

@@ -13,7 +13,7 @@ type triggerVerbs struct {
 	Rotate triggerRotate `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
 	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
 	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
-	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload."`
+	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
 
 // node names a trigger node.
@@ -63,7 +63,6 @@ type triggerShow struct {
 	secrecy
 }
 
-// Run implements the verb.
 func (v *triggerShow) Run(s *session) error {
 	t, err := v.get(s)
 	if err != nil {
@@ -78,7 +77,6 @@ type triggerRotate struct {
 	secrecy
 }
 
-// Run implements the verb.
 func (v *triggerRotate) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {
@@ -94,19 +92,8 @@ func (v *triggerRotate) Run(s *session) error {
 	return v.show(s, t)
 }
 
-type triggerRerun struct {
-	node
-}
+type triggerRerun struct{ node }
 
-func (*triggerRerun) Help() string {
-	return `An inactive workflow can be tried, too.
-
-Example:
-
-  hookstart trigger rerun demo`
-}
-
-// Run implements the verb.
 func (v *triggerRerun) Run(s *session) error {
 	id, err := v.id(s)
 	if err != nil {

@@ -15,14 +15,6 @@ type executionVerify struct {
 	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
-func (*executionVerify) Help() string {
-	return `One line for each step, with ✓ or ✗. The exit code is 1 if one is missing.
-
-Example:
-
-  hookstart execution verify latest`
-}
-
 // step is one part of an execution's way.
 type step struct {
 	Name   string    `json:"step"`
@@ -32,7 +24,6 @@ type step struct {
 	Detail string    `json:"detail"`
 }
 
-// Run implements the verb.
 func (v *executionVerify) Run(s *session) error {
 	// The newest one is waited for, too: it may not be recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }

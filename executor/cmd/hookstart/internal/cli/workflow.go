@@ -14,9 +14,9 @@ type workflowVerbs struct {
 	Get        workflowGet        `cmd:"" help:"Show a workflow." example:"hookstart workflow get demo"`
 	List       workflowList       `cmd:"" help:"List the workflows." example:"hookstart workflow list --account demo"`
 	Activate   workflowActivate   `cmd:"" help:"Let its webhooks start executions." example:"hookstart workflow activate demo"`
-	Deactivate workflowDeactivate `cmd:"" help:"Stop its webhooks from starting executions."`
+	Deactivate workflowDeactivate `cmd:"" help:"Stop its webhooks from starting executions." example:"hookstart workflow deactivate demo\nhookstart workflow activate demo"`
 	Refusals   workflowRefusals   `cmd:"" help:"Show why requests were refused, and how often: to one, or to all."`
-	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens."`
+	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
 }
 
 // workflowArg names a workflow.
@@ -26,7 +26,6 @@ type workflowArg struct {
 
 type workflowGet struct{ workflowArg }
 
-// Run implements the verb.
 func (v *workflowGet) Run(s *session) error {
 	return s.showWorkflow(s.client.Workflow(s.ctx, v.Workflow))
 }
@@ -36,7 +35,6 @@ type workflowList struct {
 	paging
 }
 
-// Run implements the verb.
 func (v *workflowList) Run(s *session) error {
 	account := cmp.Or(v.Account, "demo")
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Workflow], error) {
@@ -52,7 +50,6 @@ func (v *workflowList) Run(s *session) error {
 
 type workflowActivate struct{ workflowArg }
 
-// Run implements the verb.
 func (v *workflowActivate) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
 	return s.done(s.planHint(err, v.Workflow), "%s is active", w.ID)
@@ -60,14 +57,6 @@ func (v *workflowActivate) Run(s *session) error {
 
 type workflowDeactivate struct{ workflowArg }
 
-func (*workflowDeactivate) Help() string {
-	return `Example, and back:
-
-  hookstart workflow deactivate demo
-  hookstart workflow activate demo`
-}
-
-// Run implements the verb.
 func (v *workflowDeactivate) Run(s *session) error {
 	w, err := s.client.Deactivate(s.ctx, v.Workflow)
 	return s.done(err, "%s is inactive", w.ID)
@@ -75,16 +64,6 @@ func (v *workflowDeactivate) Run(s *session) error {
 
 type workflowDelete struct{ workflowArg }
 
-func (*workflowDelete) Help() string {
-	return `The records of its executions stay. Its webhook URLs cannot be had back.
-
-Example:
-
-  hookstart workflow put scratch --account demo
-  hookstart workflow delete scratch`
-}
-
-// Run implements the verb.
 func (v *workflowDelete) Run(s *session) error {
 	return s.done(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
 }

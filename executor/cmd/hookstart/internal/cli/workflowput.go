@@ -30,7 +30,6 @@ Examples:
   hookstart workflow get orders -o json | hookstart workflow put orders --file -`
 }
 
-// Run implements the verb.
 func (v *workflowPut) Run(s *session) error {
 	w, err := v.put(s)
 	return s.showWorkflow(w, s.planHint(err, v.Workflow))
