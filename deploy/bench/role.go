@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hookstart/hookstart/deploy/local"
-	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/program"
@@ -64,7 +64,7 @@ func BeProgram() bool {
 		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
 		defer startProfile()()
-		program.Main("executor", "", executor.Run)
+		program.Main("executor", "", withpostgres.Run)
 	case roleLocal:
 		defer startProfile()()
 		program.Main("hookstart-local", "", local.Run)

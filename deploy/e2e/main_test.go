@@ -7,7 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hookstart/hookstart/deploy/local"
-	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/program"
 )
@@ -32,6 +32,6 @@ func TestMain(m *testing.M) {
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"test-runner":     beRunner,
 		"ingress":         func() { program.Main("ingress", "", ingress.Run) },
-		"executor":        func() { program.Main("executor", "", executor.Run) },
+		"executor":        func() { program.Main("executor", "", withpostgres.Run) },
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/program"
@@ -30,7 +30,7 @@ func BeProgram() bool {
 	case roleIngress:
 		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
-		program.Main("executor", "", executor.Run)
+		program.Main("executor", "", withpostgres.Run)
 	case roleNode:
 		endWith(runNode(os.Args[1]))
 	case roleRunner:

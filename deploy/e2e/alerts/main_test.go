@@ -22,9 +22,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hookstart/hookstart/deploy/local"
-	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/runner"
@@ -36,7 +36,7 @@ const adminToken = "the-admin-token-of-the-tests"
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
-		"executor":        func() { program.Main("executor", "", executor.Run) },
+		"executor":        func() { program.Main("executor", "", withpostgres.Run) },
 		"stuck-runner": func() {
 			if err := runStuck(os.Args[1]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
