@@ -11,28 +11,25 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // ensure creates the streams and buckets, and retries until the context ends: a cluster that has just started has no
 // leader yet. Settings that conflict with existing ones are a permanent error.
 func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	var err error
+	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := ensureAll(trying, nc, js, c)
-		cancel()
-		if err == nil || errors.Is(err, stream.ErrMismatch) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("NATS does not let the streams, buckets and consumers be created within %s (%w); is JetStream on, and are there %d servers for as many replicas?",
-				c.ConnectTimeout, err, c.Replicas)
-		case <-tick.C:
-		}
+		defer cancel()
+		err = ensureAll(trying, nc, js, c)
+		return err == nil || errors.Is(err, stream.ErrMismatch)
+	})
+	if err == nil || errors.Is(err, stream.ErrMismatch) {
+		return err
 	}
+	return fmt.Errorf("NATS does not let the streams, buckets and consumers be created within %s (%w); is JetStream on, and are there %d servers for as many replicas?",
+		c.ConnectTimeout, err, c.Replicas)
 }
 
 func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // readPlans reads the catalog, which must have the default plan if there is one.
@@ -36,20 +37,17 @@ func readPlans(path, defaultPlan string) (registry.Plans, error) {
 const planTimeout = 5 * time.Second
 
 // putPlans stores the catalog, and retries until the context ends: NATS may be unavailable for a moment.
-func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) error {
-	for {
+func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (err error) {
+	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
-		err := editor.PutPlans(trying, plans)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the plan catalog: %w", err)
-		case <-time.After(250 * time.Millisecond):
-		}
+		defer cancel()
+		err = editor.PutPlans(trying, plans)
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("the plan catalog: %w", err)
 	}
+	return nil
 }
 
 // warnOfLostPlans logs how many accounts have a plan that is not in the catalog: an operator who left one out would not

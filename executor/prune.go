@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 const (
@@ -77,10 +78,7 @@ func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch fun
 			deleted += n
 			more = err == nil && n == limit
 			if limit = nextLimit(limit, time.Since(began)); more {
-				select {
-				case <-ctx.Done():
-				case <-time.After(prunePause):
-				}
+				retry.Wait(ctx, prunePause)
 			}
 		}
 		if deleted > 0 {

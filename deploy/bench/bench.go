@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Config is all that a benchmark can be told. The tags are the flags of the program.
@@ -202,12 +204,11 @@ func (s *session) awaitLook(ctx context.Context) error {
 		return nil
 	}
 	s.line.Show("waiting until the executors have looked for lost starts")
-	select {
-	case <-ctx.Done():
+	retry.Wait(ctx, lookAfter)
+	if ctx.Err() != nil {
 		return errInterrupted
-	case <-time.After(lookAfter):
-		return nil
 	}
+	return nil
 }
 
 // closedLoop lets every connection send again as soon as it has its answer.

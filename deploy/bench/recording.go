@@ -9,10 +9,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Recording measures how long it takes from the sender's answer to the record, at a
@@ -147,29 +149,23 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	var (
 		left []int
 		err  error
-		done = make(chan struct{})
+		all  sync.WaitGroup
 	)
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(quarter)
-		defer tick.Stop()
-		for range quarters {
-			select {
-			case <-ctx.Done():
+	all.Go(func() {
+		began := time.Now()
+		for n := 1; n <= quarters && err == nil; n++ {
+			retry.Wait(ctx, time.Until(began.Add(quarter*time.Duration(n))))
+			if ctx.Err() != nil {
 				err = errInterrupted
 				return
-			case <-tick.C:
 			}
-			n, problem := s.unrecorded(ctx)
-			if problem != nil {
-				err = problem
-				return
-			}
-			left = append(left, n)
+			var waiting int
+			waiting, err = s.unrecorded(ctx)
+			left = append(left, waiting)
 		}
-	}()
+	})
 	return func() ([]int, error) {
-		<-done
+		all.Wait()
 		return left, err
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -296,18 +297,16 @@ func (s *system) settle(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if n, err := s.unrecorded(ctx); n == 0 || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("the executor does not keep up")
-		case <-tick.C:
-		}
+	var left int
+	var err error
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		left, err = s.unrecorded(ctx)
+		return left == 0 || err != nil
+	})
+	if left > 0 && err == nil {
+		err = errors.New("the executor does not keep up")
 	}
+	return err
 }
 
 // unrecorded is how many messages are not recorded yet: starts, and, with a runner, what has not run and what

@@ -3,14 +3,17 @@
 package powercut
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -66,35 +69,24 @@ type record struct {
 
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
-	page := apiclient.Page{Limit: 200}
-	for {
-		list, err := client.Executions(ctx, apiclient.ExecutionFilter{WorkflowID: workflowID}, page)
+	for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
+		return client.Executions(ctx, apiclient.ExecutionFilter{WorkflowID: workflowID}, p)
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range list.Items {
-			records[e.ExecutionID] = record{times: records[e.ExecutionID].times + 1, deliveryID: e.DeliveryID, status: execution.Status(e.Status)}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return records, nil
-		}
+		records[e.ExecutionID] = record{times: records[e.ExecutionID].times + 1, deliveryID: e.DeliveryID, status: execution.Status(e.Status)}
 	}
+	return records, nil
 }
 
 // awaitRecords reads the records until ok, or until the time is over: then as they are.
-func awaitRecords(ctx context.Context, client *apiclient.Client, timeout time.Duration, ok func(map[string]record) bool) (map[string]record, error) {
-	end := time.Now().Add(timeout)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		records, err := readRecords(ctx, client)
-		if err != nil || ok(records) || time.Now().After(end) {
-			return records, err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+func awaitRecords(ctx context.Context, client *apiclient.Client, timeout time.Duration, ok func(map[string]record) bool) (records map[string]record, err error) {
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	retry.Until(waiting, 50*time.Millisecond, func() bool {
+		records, err = readRecords(ctx, client)
+		return err != nil || ok(records)
+	})
+	return records, cmp.Or(err, ctx.Err())
 }

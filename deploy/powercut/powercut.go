@@ -26,6 +26,7 @@ import (
 
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Config is all that can be told. The tags are the flags of the program.
@@ -193,7 +194,7 @@ func (l *life) live(ctx context.Context, cuts int) error {
 			if err := l.start(); err != nil {
 				return err
 			}
-			wait(ctx, time.Duration(l.luck.IntN(1000))*time.Millisecond)
+			retry.Wait(ctx, time.Duration(l.luck.IntN(1000))*time.Millisecond)
 			if err := l.cut(); err != nil {
 				return err
 			}
@@ -250,19 +251,11 @@ func (l *life) load(ctx context.Context, n int) error {
 		case <-ctx.Done():
 		}
 	}
-	wait(ctx, pause)
+	retry.Wait(ctx, pause)
 	err := l.cut()
 	stop()
 	all.Wait()
 	return err
-}
-
-// wait is a pause in which nothing is waited for.
-func wait(ctx context.Context, pause time.Duration) {
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-	}
 }
 
 // audit compares what was acknowledged with what is there, after a few more deliveries.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // How long a table is locked: from less to far more than what is patient with it.
@@ -37,7 +39,7 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 	if err := f.database.Kill(); err != nil {
 		return err
 	}
-	wait(ctx, lasts)
+	retry.Wait(ctx, lasts)
 	return f.restartDatabase(ctx)
 }
 
@@ -47,7 +49,7 @@ func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Durat
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err
 	}
-	wait(ctx, lasts)
+	retry.Wait(ctx, lasts)
 	if err := f.databaseDisk.free(); err != nil {
 		return err
 	}

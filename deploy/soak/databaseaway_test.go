@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // PostgreSQL is away under load: senders do not notice, the executors say so, one that
@@ -31,11 +32,11 @@ func TestDatabaseAway(t *testing.T) {
 		t.Error(err)
 	}
 	second.kill()
-	wait(t.Context(), *away-time.Second) // an executor waits for its database for 30 s only
+	retry.Wait(t.Context(), *away-time.Second) // an executor waits for its database for 30 s only
 	if err := second.start(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t.Context(), time.Second)
+	retry.Wait(t.Context(), time.Second)
 	if text, ready := second.readiness(t.Context()); ready {
 		t.Errorf("an executor without a database: %s", text)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // How long a fault lasts.
@@ -176,7 +177,7 @@ func (f *faults) addDatabase(add addFault) {
 			}
 			add(kind, []string{e.name, "database"}, shortestFreeze, longestFreeze, func(ctx context.Context, lasts time.Duration) error {
 				return f.freeze(ctx, e, in, func() error {
-					wait(ctx, lasts)
+					retry.Wait(ctx, lasts)
 					return nil
 				})
 			})
@@ -198,12 +199,9 @@ func (f *faults) run(ctx, starting context.Context) {
 	defer all.Wait()
 	var queue []fault
 	for {
-		gap := time.NewTimer(f.every/2 + time.Duration(f.random.Int64N(int64(f.every))))
-		select {
-		case <-starting.Done():
-			gap.Stop()
+		retry.Wait(starting, f.every/2+time.Duration(f.random.Int64N(int64(f.every))))
+		if starting.Err() != nil {
 			return
-		case <-gap.C:
 		}
 		var next fault
 		for found := false; !found; {
@@ -305,7 +303,7 @@ func (f *faults) happened() []incident {
 func down(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
-		wait(ctx, lasts)
+		retry.Wait(ctx, lasts)
 		return p.start()
 	}
 }
@@ -316,7 +314,7 @@ func hang(p *process) injection {
 		if err := p.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		wait(ctx, lasts)
+		retry.Wait(ctx, lasts)
 		return p.signal(syscall.SIGCONT)
 	}
 }
@@ -327,7 +325,7 @@ func apart(links []*link.Link, do func(*link.Link)) injection {
 		for _, l := range links {
 			do(l)
 		}
-		wait(ctx, lasts)
+		retry.Wait(ctx, lasts)
 		for _, l := range links {
 			l.Heal()
 		}
@@ -348,15 +346,5 @@ func roll(services []*service) injection {
 			}
 		}
 		return nil
-	}
-}
-
-// wait returns early when the context ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

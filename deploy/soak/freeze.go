@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // How long an executor is frozen: longer than it takes until its messages come to another
@@ -32,7 +34,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 		if err := s.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		wait(ctx, 20*time.Millisecond) // what it asked PostgreSQL for is done by then
+		retry.Wait(ctx, 20*time.Millisecond) // what it asked PostgreSQL for is done by then
 		open, err := f.database.Query(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+condition)
 		if err != nil {
 			return err
@@ -43,7 +45,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 		if err := s.signal(syscall.SIGCONT); err != nil {
 			return err
 		}
-		wait(ctx, time.Duration(try%10)*time.Millisecond)
+		retry.Wait(ctx, time.Duration(try%10)*time.Millisecond)
 	}
 	return errors.New("it was never caught like that")
 }
@@ -52,12 +54,12 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 // go on recording.
 func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
-		wait(ctx, takeOver)
+		retry.Wait(ctx, takeOver)
 		before, err := f.recorded(ctx)
 		if err != nil {
 			return err
 		}
-		wait(ctx, lasts-takeOver)
+		retry.Wait(ctx, lasts-takeOver)
 		after, err := f.recorded(ctx)
 		if err != nil || after != before || ctx.Err() != nil {
 			return err

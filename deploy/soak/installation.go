@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,9 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 const adminToken = "the-admin-token-of-the-soak"
@@ -37,7 +38,7 @@ type shape struct {
 // installation is hookstart in the production shape, on loopback.
 type installation struct {
 	folder    string
-	ports     ports
+	ports     []*freeport.Port      // held until close
 	links     map[[2]int]*link.Link // from node to node
 	nodes     []*node
 	ingresses []*service
@@ -82,7 +83,9 @@ func (s *service) links() []*link.Link {
 func install(ctx context.Context, folder string, s shape) (*installation, error) {
 	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
-		err = errors.Join(append([]error{err}, i.failures()...)...)
+		for _, complaint := range i.complaints() {
+			err = errors.Join(err, errors.New(complaint))
+		}
 		i.close()
 		return nil, err
 	}
@@ -176,32 +179,33 @@ func (i *installation) ways() (links []*link.Link, natsURL string, err error) {
 
 // addNodes prepares the NATS nodes. Each reaches each other one by a link of its own.
 func (i *installation) addNodes(count int, first *disk) error {
-	clients, routes, monitors := make([]string, count), make([]string, count), make([]string, count)
+	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count), make([]*freeport.Port, count)
 	for n := range count {
-		for _, addr := range []*string{&clients[n], &routes[n], &monitors[n]} {
+		for _, port := range []**freeport.Port{&clients[n], &routes[n], &monitors[n]} {
 			var err error
-			if *addr, err = i.ports.reserve(); err != nil {
+			if *port, err = i.reserve(); err != nil {
 				return err
 			}
 		}
 	}
 	for n := range count {
 		name, folder := "node-"+strconv.Itoa(n), i.folder
-		one := &node{addr: clients[n], url: "nats://" + clients[n], healthURL: "http://" + monitors[n] + livenessPath}
+		addr := clients[n].Addr()
+		one := &node{addr: addr, url: "nats://" + addr, healthURL: "http://" + monitors[n].Addr() + livenessPath}
 		if n == 0 && first != nil {
 			one.disk, folder = first, first.folder
 		}
 		one.storeDir = filepath.Join(folder, name)
-		o := embednats.Options{Name: name, StoreDir: one.storeDir, Port: portOf(clients[n]), MonitorPort: portOf(monitors[n])}
+		o := embednats.Options{Name: name, StoreDir: one.storeDir, Port: clients[n].Number, MonitorPort: monitors[n].Number}
 		if count > 1 {
 			// Nodes tell each other where the others listen. That must lead nowhere, or they
 			// would find a way around the links.
-			o.Cluster = &embednats.Cluster{Name: "soak", Port: portOf(routes[n]), Advertise: "127.0.0.1:1"}
+			o.Cluster = &embednats.Cluster{Name: "soak", Port: routes[n].Number, Advertise: "127.0.0.1:1"}
 			for other := range count {
 				if other == n {
 					continue
 				}
-				way, err := link.New(routes[other])
+				way, err := link.New(routes[other].Addr())
 				if err != nil {
 					return err
 				}
@@ -219,18 +223,20 @@ func (i *installation) addNodes(count int, first *disk) error {
 	return nil
 }
 
-func portOf(addr string) int {
-	_, port, _ := net.SplitHostPort(addr) // our own: it is one
-	number, _ := strconv.Atoi(port)
-	return number
+func (i *installation) reserve() (*freeport.Port, error) {
+	port, err := freeport.Reserve()
+	if err == nil {
+		i.ports = append(i.ports, port)
+	}
+	return port, err
 }
 
 func (i *installation) newService(name, role string, flags ...string) (*service, error) {
-	addr, err := i.ports.reserve()
+	port, err := i.reserve()
 	if err != nil {
 		return nil, err
 	}
-	opsAddr, err := i.ports.reserve()
+	opsPort, err := i.reserve()
 	if err != nil {
 		return nil, err
 	}
@@ -238,8 +244,8 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{role, "--addr=" + addr, "--ops-addr=" + opsAddr, "--log-level=warn", "--nats-url=" + natsURL}, flags...)
-	return &service{process: newProcess(i.folder, name, args...), url: "http://" + addr, opsURL: "http://" + opsAddr, nats: links}, nil
+	args := append([]string{role, "--addr=" + port.Addr(), "--ops-addr=" + opsPort.Addr(), "--log-level=warn", "--nats-url=" + natsURL}, flags...)
+	return &service{process: newProcess(i.folder, name, args...), url: "http://" + port.Addr(), opsURL: "http://" + opsPort.Addr(), nats: links}, nil
 }
 
 // services are those that answer, and so can say that they are ready.
@@ -452,22 +458,15 @@ func (i *installation) close() {
 			l.Close()
 		}
 	}
-	i.ports.close()
+	for _, p := range i.ports {
+		p.Release()
+	}
 }
 
 // complaints are what the processes did that nobody asked for.
-func (i *installation) complaints() []string {
-	var all []string
+func (i *installation) complaints() (all []string) {
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)
-	}
-	return all
-}
-
-// failures are the complaints as errors.
-func (i *installation) failures() (all []error) {
-	for _, complaint := range i.complaints() {
-		all = append(all, errors.New(complaint))
 	}
 	return all
 }
@@ -476,21 +475,15 @@ func (i *installation) failures() (all []error) {
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	var last error
-	for {
-		err := try(ctx)
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil {
+	var err, last error
+	retry.Until(ctx, 50*time.Millisecond, func() bool {
+		if err = try(ctx); last == nil || ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", timeout, last)
-		case <-tick.C:
-		}
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("after %s: %w", timeout, last)
 	}
+	return nil
 }

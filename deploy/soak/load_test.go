@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // set is an installation for one test.
@@ -66,9 +68,9 @@ type posting struct {
 	all []posted
 }
 
-// post lets senders post, every other request without a delivery ID. With retry, what did
+// post lets senders post, every other request without a delivery ID. With after, what did
 // not get a 200 is sent once more after that time.
-func post(t *testing.T, i *installation, retry time.Duration) *posting {
+func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
 	ctx := t.Context()
@@ -85,8 +87,8 @@ func post(t *testing.T, i *installation, retry time.Duration) *posting {
 				case <-tick.C:
 				}
 				one := p.request(ctx, posted{marker: fmt.Sprintf("%d-%d", n, number), hasID: number%2 == 0}, n+number)
-				if one.answer.Status != 200 && retry > 0 {
-					wait(ctx, retry)
+				if one.answer.Status != 200 && after > 0 {
+					retry.Wait(ctx, after)
 					one.again = true
 					p.request(ctx, one, n+number+1)
 				}

@@ -3,6 +3,8 @@ package soak
 import (
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // answerBound is how long a sender waits at most: the publish timeout and a second.
@@ -18,7 +20,7 @@ func TestNATSAway(t *testing.T) {
 
 	i.nodes[0].kill()
 	gone := time.Now()
-	wait(t.Context(), *away)
+	retry.Wait(t.Context(), *away)
 	back := time.Now()
 	if err := i.nodes[0].start(); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -30,7 +31,7 @@ func runRunner(natsURL string) error {
 	options := runner.Options{Group: runnerGroup, Concurrency: 50, Attempts: 1_000_000, AckWait: 5 * time.Second}
 	return runner.Run(ctx, nc, options, func(ctx context.Context, e runner.Execution) (any, error) {
 		if strings.HasSuffix(e.ID, "00") {
-			wait(ctx, 3*time.Second/2) // long enough to be reported as running
+			retry.Wait(ctx, 3*time.Second/2) // long enough to be reported as running
 		}
 		if outcome(e.ID) == execution.Failed {
 			return nil, runner.Permanent(errors.New("as it must"))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // What code-hosting services and payment providers do, with shorter pauses: ten seconds
@@ -57,8 +59,8 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 	every := time.Duration(float64(count) / rate * float64(time.Second))
 	for n := range count {
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(n)))           //nolint:gosec // not a secret
-			wait(starting, time.Duration(random.Int64N(int64(every)))) // else all send at the same time
+			random := rand.New(rand.NewPCG(seed, uint64(n)))                 //nolint:gosec // not a secret
+			retry.Wait(starting, time.Duration(random.Int64N(int64(every)))) // else all send at the same time
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for number := 0; ; number++ {
@@ -105,12 +107,9 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 		if _, final := s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
 			return
 		}
-		timer := time.NewTimer(pause/2 + time.Duration(random.Int64N(int64(pause))))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		retry.Wait(ctx, pause/2+time.Duration(random.Int64N(int64(pause))))
+		if ctx.Err() != nil {
 			return
-		case <-timer.C:
 		}
 		pause = min(2*pause, longestPause)
 	}

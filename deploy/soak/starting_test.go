@@ -5,21 +5,22 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
 // Who gets SIGTERM while still waiting for NATS ends well, too.
 func TestTerminateWhileStarting(t *testing.T) {
 	t.Parallel()
-	var free ports
-	defer free.close()
-	nobody, err := free.reserve()
+	nobody, err := freeport.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer nobody.Release()
 	i := &installation{folder: t.TempDir()}
 	defer i.close()
 	for role, program := range map[string]string{roleIngress: "ingress", roleExecutor: "executor"} {
-		flags := []string{"--nats-url=nats://" + nobody}
+		flags := []string{"--nats-url=nats://" + nobody.Addr()}
 		if role == roleExecutor {
 			flags = append(flags, "--admin-token="+adminToken)
 		}

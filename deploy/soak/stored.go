@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -155,24 +156,28 @@ type record struct {
 // readRecords reads all records of executions that were not rejected, by execution ID.
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
-	page := apiclient.Page{Limit: 200}
-	for {
-		var list api.List[api.Execution]
-		if err := eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
-			list, err = client.Executions(ctx, apiclient.ExecutionFilter{}, page)
-			return err
-		}); err != nil {
+	for e, err := range items(ctx, func(ctx context.Context, p apiclient.Page) (api.List[api.Execution], error) {
+		return client.Executions(ctx, apiclient.ExecutionFilter{}, p)
+	}) {
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range list.Items {
-			if status := execution.Status(e.Status); status != execution.Rejected {
-				records[e.ExecutionID] = record{records[e.ExecutionID].count + 1, status}
-			}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return records, nil
+		if status := execution.Status(e.Status); status != execution.Rejected {
+			records[e.ExecutionID] = record{records[e.ExecutionID].count + 1, status}
 		}
 	}
+	return records, nil
+}
+
+// items are those of a list whose pages are asked for until there is an answer.
+func items[T any](ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error)) iter.Seq2[T, error] {
+	return apiclient.Items(func(p apiclient.Page) (list api.List[T], err error) {
+		err = eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
+			list, err = fetch(ctx, p)
+			return err
+		})
+		return list, err
+	})
 }
 
 const startSubjects = "executions.start."
@@ -180,22 +185,15 @@ const startSubjects = "executions.start."
 // readAside names the starts that executors put aside. All that is sent here can be
 // recorded.
 func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
-	page := apiclient.Page{Limit: 200}
-	for {
-		var list api.List[api.DeadLetter]
-		if err := eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
-			list, err = client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, page)
-			return err
-		}); err != nil {
+	for d, err := range items(ctx, func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
+		return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)
+	}) {
+		if err != nil {
 			return nil, err
 		}
-		for _, d := range list.Items {
-			if d.Kind != api.DeadLetterFailed && strings.HasPrefix(d.Subject, startSubjects) {
-				aside = append(aside, fmt.Sprintf("message %d: %s", d.StreamSequence, d.Reason))
-			}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return aside, nil
+		if d.Kind != api.DeadLetterFailed && strings.HasPrefix(d.Subject, startSubjects) {
+			aside = append(aside, fmt.Sprintf("message %d: %s", d.StreamSequence, d.Reason))
 		}
 	}
+	return aside, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // livenessPath is what the deployment's liveness probe of a NATS server asks for
@@ -23,7 +25,7 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 	if err := n.disk.fill(room); err != nil {
 		return err
 	}
-	wait(ctx, lasts)
+	retry.Wait(ctx, lasts)
 	if err := n.disk.free(); err != nil {
 		return err
 	}
@@ -43,7 +45,7 @@ func (n *node) supervise(ctx context.Context) error {
 			n.terminate()
 			return n.start()
 		}
-		wait(ctx, probeEvery)
+		retry.Wait(ctx, probeEvery)
 	}
 	return nil
 }

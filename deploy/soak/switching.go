@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 const (
@@ -28,7 +29,7 @@ func (i *installation) switching(ctx, starting context.Context, s *senders, f *f
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
-		wait(starting, switchEvery)
+		retry.Wait(starting, switchEvery)
 		e := i.executors[random.IntN(len(i.executors))]
 		if f.at(e.name) {
 			continue

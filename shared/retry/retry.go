@@ -1,4 +1,4 @@
-// Package retry asks NATS again: a cluster that changes its leader does not answer for a moment.
+// Package retry waits, and asks again: a NATS cluster that changes its leader does not answer for a moment.
 package retry
 
 import (
@@ -13,21 +13,37 @@ const AskTimeout = 2 * time.Second
 
 // Ask asks up to four times a second until there is an answer or the context ends; then
 // it returns the last error.
-func Ask(ctx context.Context, question func(context.Context) error) error {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
+func Ask(ctx context.Context, question func(context.Context) error) (err error) {
+	Until(ctx, 250*time.Millisecond, func() bool {
 		asking, cancel := context.WithTimeout(ctx, AskTimeout)
-		err := question(asking)
-		cancel()
-		if err == nil {
-			return nil
-		}
+		defer cancel()
+		err = question(asking)
+		return err == nil
+	})
+	return err
+}
+
+// Until calls done, once in every interval, until it returns true or the context ends. The first call is at once, even if the
+// context has ended.
+func Until(ctx context.Context, every time.Duration, done func() bool) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
 		select {
 		case <-ctx.Done():
-			return err
+			return
 		case <-tick.C:
 		}
+	}
+}
+
+// Wait waits for that long, or until the context ends.
+func Wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -44,14 +60,8 @@ func Backoff(attempt int) time.Duration {
 	return rest + rand.N(rest/2) //nolint:gosec // it only has to differ
 }
 
-// Pause sleeps for that long, or until the context ends; then it returns its error.
+// Pause waits before an attempt, or until the context ends; then it returns its error.
 func Pause(ctx context.Context, attempt int) error {
-	timer := time.NewTimer(Backoff(attempt))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	Wait(ctx, Backoff(attempt))
+	return ctx.Err()
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Replication is the state of a stream's replicas.
@@ -65,29 +67,21 @@ func tooFewServers(err error, replicas int) error {
 	}
 }
 
-func awaitReplicas(ctx context.Context, s jetstream.Stream, replicas int, progress func(Replication)) error {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	var failed error
-	for {
-		info, err := s.Info(ctx)
-		if err == nil {
-			r := replication(info, replicas)
-			progress(r)
-			if r.Done() {
-				return nil
-			}
+func awaitReplicas(ctx context.Context, s jetstream.Stream, replicas int, progress func(Replication)) (err error) {
+	var last Replication
+	retry.Until(ctx, 500*time.Millisecond, func() bool {
+		var info *jetstream.StreamInfo
+		if info, err = s.Info(ctx); err != nil {
+			return false // a change of leader: the next one answers
 		}
-		failed = err // a change of leader: the next one answers
-		select {
-		case <-ctx.Done():
-			if failed == nil {
-				failed = ctx.Err()
-			}
-			return failed
-		case <-tick.C:
-		}
+		last = replication(info, replicas)
+		progress(last)
+		return last.Done()
+	})
+	if err == nil && !last.Done() {
+		err = ctx.Err()
 	}
+	return err
 }
 
 func replication(info *jetstream.StreamInfo, want int) Replication {

@@ -23,6 +23,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -62,7 +63,7 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 			said = time.Now()
 			a.log.WithError(err).WithField("stream", name).Warn("the audit cannot be taken from the registry's history; it is tried again")
 		}
-		pause(ctx, again)
+		retry.Wait(ctx, again)
 	}
 }
 
@@ -164,16 +165,7 @@ func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 			if err == nil && consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0 { //nolint:gosec // a count
 				break
 			}
-			pause(ctx, 20*time.Millisecond)
+			retry.Wait(ctx, 20*time.Millisecond)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
@@ -113,18 +114,13 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 const inProcess = 10158
 
 // publish puts a message into the stream. It waits while another one with its ID is being stored.
-func (s *Service) publish(ctx context.Context, msg *nats.Msg) (*jetstream.PubAck, error) {
-	for {
-		ack, err := s.config.JetStream.PublishMsg(ctx, msg)
-		if refused, is := errors.AsType[*jetstream.APIError](err); !is || refused.ErrorCode != inProcess {
-			return ack, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+func (s *Service) publish(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		ack, err = s.config.JetStream.PublishMsg(ctx, msg)
+		refused, is := errors.AsType[*jetstream.APIError](err)
+		return !is || refused.ErrorCode != inProcess
+	})
+	return ack, err
 }
 
 // isStart reports whether a message is the start of an execution. A message that cannot be read now counts as one, because

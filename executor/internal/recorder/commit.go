@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // applyTimeout bounds one transaction. A batch that takes longer is split.
@@ -41,7 +42,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		default:
 			r.database.fails(err)
 			if divide = late && len(group) > 1; !divide {
-				pause(ctx, backoff(failures))
+				retry.Wait(ctx, backoff(failures))
 				failures++
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -94,6 +95,6 @@ func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 		if err == nil && (consumer.CachedInfo().AckFloor.Stream >= last || consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0) { //nolint:gosec // a count
 			return
 		}
-		pause(ctx, 20*time.Millisecond)
+		retry.Wait(ctx, 20*time.Millisecond)
 	}
 }

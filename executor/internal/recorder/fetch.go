@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -42,7 +43,7 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 	if from.stream != stream.ProgressName || r.startsWaiting.Load() <= maxAhead {
 		return false
 	}
-	pause(ctx, 10*time.Millisecond)
+	retry.Wait(ctx, 10*time.Millisecond)
 	return true
 }
 
@@ -104,7 +105,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		case n < fewInBurst:
 			many = false
 		case n < most:
-			pause(watching, burstPause)
+			retry.Wait(watching, burstPause)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -33,14 +34,14 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
-		pause(ctx, r.lostAfter)
+		retry.Wait(ctx, r.lostAfter)
 		for ctx.Err() == nil {
 			err := r.endLost(ctx)
 			if err == nil {
 				break
 			}
 			r.log.WithError(err).Debug("lost starts could not be looked for; it is tried again")
-			pause(ctx, time.Second)
+			retry.Wait(ctx, time.Second)
 		}
 		select {
 		case <-ctx.Done():
@@ -77,7 +78,7 @@ func (r *Recorder) endLost(ctx context.Context) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	pause(ctx, r.lostAgain)
+	retry.Wait(ctx, r.lostAgain)
 	if lost, err = r.stillLost(ctx, s, lost); err != nil || len(lost) == 0 {
 		return err
 	}

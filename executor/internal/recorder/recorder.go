@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
@@ -102,7 +103,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		began := time.Now()
 		r.record(recording, messages)
 		if r.SendersFirst {
-			pause(ctx, rest(time.Since(began), pending(messages[len(messages)-1])))
+			retry.Wait(ctx, rest(time.Since(began), pending(messages[len(messages)-1])))
 		}
 	}
 }
@@ -122,7 +123,7 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 			said = time.Now()
 			r.log.WithError(err).Warn(who + " lost its consumer; it begins anew")
 		}
-		pause(ctx, time.Second)
+		retry.Wait(ctx, time.Second)
 	}
 }
 
@@ -212,13 +213,4 @@ func (r *Recorder) acknowledge(e *entry) error {
 	case undecided:
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

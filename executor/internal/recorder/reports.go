@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -70,7 +71,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			return
 		}
 		r.database.fails(err)
-		pause(ctx, backoff(failures))
+		retry.Wait(ctx, backoff(failures))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Where somebody tried to sign in: the values of the metric's label.
@@ -53,7 +55,7 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 			Name: "hookstart_executor_failed_sign_ins_total",
 			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the console.",
 		}, []string{"at"}),
-		now: time.Now, pause: pause, sources: map[netip.Prefix]*source{},
+		now: time.Now, pause: retry.Wait, sources: map[netip.Prefix]*source{},
 	}
 	for _, at := range []string{AtAPI, AtConsole} {
 		f.count.WithLabelValues(at)
@@ -137,13 +139,4 @@ func sourceOf(remote string) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return prefix
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

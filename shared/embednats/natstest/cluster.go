@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // clusterTimeout bounds every wait for a cluster. When a leader is killed or
@@ -204,19 +205,16 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 // await tries something until it works, each time with a deadline.
 func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
 	c.tb.Helper()
-	end := time.Now().Add(clusterTimeout)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)
+	defer cancel()
+	var err error
+	retry.Until(waiting, 20*time.Millisecond, func() bool {
 		ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
-		err := try(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			c.tb.Fatalf("natstest: waited %s for %s: %v", clusterTimeout, what, err)
-		}
-		<-tick.C
+		defer cancel()
+		err = try(ctx)
+		return err == nil
+	})
+	if err != nil {
+		c.tb.Fatalf("natstest: waited %s for %s: %v", clusterTimeout, what, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 type executionTail struct {
@@ -79,13 +80,8 @@ type writeError struct{ error }
 
 // wait waits before another try, longer from time to time, or until the program is to end.
 func (t *tail) wait() {
-	timer := time.NewTimer(t.patience)
-	defer timer.Stop()
+	retry.Wait(t.ctx, t.patience)
 	t.patience = min(2*t.patience, retryMost)
-	select {
-	case <-t.ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // opened shows what changed while there was no connection.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 type executionVerify struct {
@@ -67,24 +68,17 @@ func (e verified) kept() bool {
 }
 
 // awaited repeats look while it fails with an error that may pass, for a time.
-func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (T, error) {
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		found, err := look() // one that has begun ends in its own time
-		if !mayPass(err) {
-			return found, err
-		}
-		select {
-		case <-ctx.Done():
-			return found, errors.Join(err, ctx.Err())
-		case <-over.C:
-			return found, err
-		case <-tick.C:
-		}
+func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (found T, err error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	retry.Until(waiting, 100*time.Millisecond, func() bool {
+		found, err = look() // one that has begun ends in its own time
+		return !mayPass(err)
+	})
+	if mayPass(err) {
+		err = errors.Join(err, ctx.Err())
 	}
+	return found, err
 }
 
 func stepsOf(e verified) []step {
