@@ -3,14 +3,11 @@
 package powercut
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/hookstart/hookstart/deploy/local"
@@ -40,7 +37,7 @@ type process struct {
 	// Where it is, once awaitReady has returned.
 	executor, nats string
 
-	lines chan string // what it says before it is ready
+	said child.Output // to stdout
 }
 
 const adminToken = "the-admin-token-of-the-power-cuts"
@@ -66,56 +63,27 @@ func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // the process has its own copy
-	said, out := io.Pipe()
-	cmd.Stdout, cmd.Stderr = out, file
-	p := &process{lines: make(chan string, 100)}
+	p := &process{}
+	cmd.Stdout, cmd.Stderr = &p.said, file
 	if p.Process, err = child.Start(cmd); err != nil {
 		return nil, err
 	}
-	go func() {
-		<-p.Exited()
-		_ = out.Close() // never an error
-	}()
-	go p.read(said)
 	return p, nil
 }
 
-// read takes what the process says on stdout, to its end.
-func (p *process) read(out io.Reader) {
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		select {
-		case p.lines <- lines.Text():
-		default: // nobody reads any more
-		}
-	}
-	close(p.lines)
-	_, _ = io.Copy(io.Discard, out) // a line that is too long must not stop the process
-}
-
-var errEnded = errors.New("hookstart-local ended by itself")
+// readyText is the end of what hookstart-local says when it is ready.
+var readyText = regexp.MustCompile(`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S+\n`)
 
 // awaitReady returns when hookstart-local is ready.
 func (p *process) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("hookstart-local is not ready: %w", ctx.Err())
-		case line, more := <-p.lines:
-			if !more {
-				return errEnded
-			}
-			switch fields := strings.Fields(line); {
-			case len(fields) == 2 && fields[0] == "NATS":
-				p.nats = fields[1]
-			case len(fields) == 2 && fields[0] == "Console":
-				p.executor, _, _ = strings.Cut(fields[1], "/sign-in")
-			case len(fields) == 2 && fields[0] == "Data":
-				return nil // the last line
-			}
-		}
+	found, err := p.said.Await(ctx, p.Process, readyText)
+	if err != nil {
+		return fmt.Errorf("hookstart-local %w", err)
 	}
+	p.executor, p.nats = found[1], found[2]
+	return nil
 }
 
 // kill is SIGKILL. The process may go on until the call into its file system has an answer.

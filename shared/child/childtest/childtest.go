@@ -2,12 +2,11 @@
 package childtest
 
 import (
-	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,14 +24,14 @@ type Process struct {
 	*child.Process
 	t      *testing.T
 	name   string
-	output *output
+	output *child.Output
 }
 
 // Launch starts a command, with this process's environment unless it has one of its own. A data
 // race that the process reports fails the test.
 func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{t: t, name: cmd.Args[0], output: &output{grown: make(chan struct{})}}
+	p := &Process{t: t, name: cmd.Args[0], output: &child.Output{}}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
@@ -55,32 +54,18 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 }
 
 // Output is what the process has written to stdout and stderr.
-func (p *Process) Output() string {
-	p.output.mu.Lock()
-	defer p.output.mu.Unlock()
-	return p.output.text.String()
-}
+func (p *Process) Output() string { return p.output.String() }
 
 // Await waits until the process has written something that matches, and returns its first group.
 func (p *Process) Await(pattern string) string {
 	p.t.Helper()
-	expression := regexp.MustCompile(pattern)
-	timeout := time.After(awaitTimeout)
-	for {
-		p.output.mu.Lock()
-		match, grown := expression.FindSubmatch(p.output.text.Bytes()), p.output.grown
-		p.output.mu.Unlock()
-		if match != nil {
-			return string(match[1])
-		}
-		select {
-		case <-grown:
-		case <-p.Exited():
-			p.t.Fatalf("%s ended (%s) before it wrote %s", p.name, p.State(), pattern)
-		case <-timeout:
-			p.t.Fatalf("%s did not write %s", p.name, pattern)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), awaitTimeout)
+	defer cancel()
+	match, err := p.output.Await(ctx, p.Process, regexp.MustCompile(pattern))
+	if err != nil {
+		p.t.Fatalf("%s %v", p.name, err)
 	}
+	return match[1]
 }
 
 // Terminate ends the process with SIGTERM; it must end well.
@@ -89,19 +74,4 @@ func (p *Process) Terminate() {
 	if err := p.Process.Terminate(endTimeout); err != nil {
 		p.t.Errorf("%s %v", p.name, err)
 	}
-}
-
-// output keeps what a process writes, and wakes those who wait for it.
-type output struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	grown chan struct{}
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.grown)
-	o.grown = make(chan struct{})
-	return o.text.Write(p)
 }

@@ -1,14 +1,15 @@
 package natstest
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -90,29 +91,25 @@ func startProcess(o embednats.Options) (*process, error) {
 		return nil, err
 	}
 	p := &process{stderr: &bytes.Buffer{}}
-	said, out := io.Pipe()
-	cmd.Stdout, cmd.Stderr = out, p.stderr
+	said := &child.Output{}
+	cmd.Stdout, cmd.Stderr = said, p.stderr
 	if p.Process, err = child.Start(cmd); err != nil {
 		return nil, err
 	}
-	go func() {
-		<-p.Exited()
-		_ = out.Close() // never an error
-	}()
-
-	hangs := time.AfterFunc(processTimeout, p.Kill)
-	defer hangs.Stop()
-	line, err := bufio.NewReader(said).ReadString('\n')
-	go func() { _, _ = io.Copy(io.Discard, said) }() // else what it says later would stop it
-	if line = strings.TrimSpace(line); line == ready {
+	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
+	defer cancel()
+	line, err := said.Await(ctx, p.Process, firstLine)
+	if err == nil && line[1] == ready {
 		return p, nil
 	}
 	p.Kill()
-	if line != "" {
-		return nil, errors.New(line)
+	if err == nil {
+		return nil, errors.New(line[1])
 	}
-	return nil, fmt.Errorf("the process said nothing (%w): %w", err, p.failure())
+	return nil, fmt.Errorf("the process %w: %w", err, p.failure())
 }
+
+var firstLine = regexp.MustCompile(`^(.*)\n`)
 
 // stop ends it in an orderly way.
 func (p *process) stop() error {

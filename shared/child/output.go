@@ -1,0 +1,60 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"sync"
+)
+
+// Output keeps what a process writes, for those who wait for it. Its zero value is ready to use as Stdout or Stderr of the command.
+type Output struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	grown chan struct{} // closed when there is more; nil: nobody waits
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.grown != nil {
+		close(o.grown)
+		o.grown = nil
+	}
+	return o.text.Write(p)
+}
+
+// String is what was written.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Await waits until what p has written matches, and returns the match with its groups. It is an error that p ends before.
+func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) ([]string, error) {
+	for ended := false; ; {
+		o.mu.Lock()
+		match := pattern.FindStringSubmatch(o.text.String())
+		if o.grown == nil {
+			o.grown = make(chan struct{})
+		}
+		grown := o.grown
+		o.mu.Unlock()
+		switch {
+		case match != nil:
+			return match, nil
+		case ended:
+			return nil, fmt.Errorf("ended (%s) before it wrote %s", p.State(), pattern)
+		}
+		select {
+		case <-grown:
+		case <-p.Exited(): // all that it wrote is here
+			ended = true
+		case <-ctx.Done():
+			return nil, fmt.Errorf("did not write %s: %w", pattern, ctx.Err())
+		}
+	}
+}
