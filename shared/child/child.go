@@ -1,5 +1,4 @@
-// Package child is how our tools and tests start our programs: so that they end with their
-// parent, and hear nothing that is not for them.
+// Package child starts our programs for tools and tests: they end with their parent, and get none of the terminal's signals.
 package child
 
 import (
@@ -18,8 +17,7 @@ type Process struct {
 	exited chan struct{}
 }
 
-// Self is the command that starts this very binary under another name, a role. Its main, or its
-// TestMain, looks at os.Args[0] and is the program of that role.
+// Self is the command that starts this binary under another name, a role. Its main, or its TestMain, finds it in os.Args[0].
 func Self(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -30,14 +28,16 @@ func Self(role string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Start starts the command, with Environment unless it has one of its own. Whoever calls Start ends
-// the process, with Kill or Terminate. On Linux it ends with this process even if that is killed;
-// nowhere does it hear the terminal's Ctrl-C.
+// Start starts the command, with Environment unless it has one of its own. The caller ends the process, with Kill or Terminate. On
+// Linux it ends with this process even if that is killed. The terminal's Ctrl-C does not reach it. A command with SysProcAttr
+// says all this itself.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = Environment()
 	}
-	cmd.SysProcAttr = endsWithParent()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = endsWithParent()
+	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -86,8 +86,7 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// Terminate ends the process with SIGTERM, and returns when it has ended. The error is that it did
-// not end well, or had to be killed when the time was up.
+// Terminate ends the process with SIGTERM, and returns when it has ended. It is an error that it failed, or had to be killed.
 func (p *Process) Terminate(timeout time.Duration) error {
 	_ = p.Signal(syscall.SIGTERM) // fails only when it has ended
 	timer := time.NewTimer(timeout)

@@ -4,6 +4,5 @@ package child
 
 import "syscall"
 
-// endsWithParent keeps the terminal's Ctrl-C from a child. Elsewhere than on Linux a child
-// outlives this process if that is killed with SIGKILL.
+// endsWithParent keeps the terminal's Ctrl-C from a child. Only on Linux does a child end when this process is killed.
 func endsWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

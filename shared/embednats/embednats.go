@@ -1,9 +1,9 @@
-// Package embednats runs a NATS server with JetStream inside this process, for
-// one program that needs no other and for tests. A test wants the package
-// natstest, which is built on this one.
+// Package embednats runs a NATS server with JetStream in this process. Tests use the package natstest, which is built on it.
 package embednats
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,72 +22,58 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hookstart/hookstart/shared/durable"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // ErrLocked is in the error of Start when another server uses the store folder.
 var ErrLocked = errors.New("in use by another hookstart process")
 
-// lockFile is the file in the store folder that a running server keeps locked.
-// It is never removed: a process that waits to open it must find the same one.
+// lockFile, in the store folder, is locked by the running server. It is never removed: who waits for it must find the same one.
 const lockFile = "hookstart.lock"
 
-// routesTimeout bounds the time from the end of the start to the cluster's
-// listener. It takes microseconds unless something is wrong.
+// routesTimeout bounds the wait for the cluster's listener, which takes microseconds.
 const routesTimeout = 10 * time.Second
 
-// Options say how a server runs. The zero value of every field but StoreDir is
-// a good choice.
+// Options of a server. Only StoreDir is required.
 type Options struct {
-	// StoreDir is the folder that keeps all streams. It is required, and
-	// created with mode 0700 when it is not there. Only one server at a time
-	// can use it; a lock that ends with the process sees to that.
+	// StoreDir is the folder of all streams, created with mode 0700. It is locked: one server at a time can use it.
 	StoreDir string
 
-	// Host is the address to listen on. "" means 127.0.0.1: the server asks
-	// clients for no password, so anything else opens it to the network.
+	// Host is the address to listen on. "" means 127.0.0.1; any other opens a server without a password to the network.
 	Host string
 
-	// Port is the TCP port for clients. 0 means any free one; ClientURL says
-	// which.
+	// Port is the TCP port for clients. 0 means any free one, which ClientURL returns.
 	Port int
 
-	// NoListener opens no port at all: only clients with the option InProcess
-	// can connect. Host and Port are ignored. It cannot be combined with
-	// Cluster.
+	// NoListener opens no port: only clients with InProcess can connect. It excludes Cluster.
 	NoListener bool
 
-	// Name is the server's name, without spaces. "" means a random one. In a
-	// cluster it is required, must differ from node to node, and must be the
-	// same after every restart, because streams are placed by it.
+	// Name is the server's name, without spaces. "" means a random one. A cluster places streams by it: there it is required,
+	// unique, and the same after every restart.
 	Name string
 
-	// SyncAlways makes the server sync a message to the disk before it
-	// acknowledges it. Without it a message survives the end of the process,
-	// however sudden, but a power cut can take the last two minutes.
+	// SyncAlways syncs each message to the disk before it is acknowledged. Without it a message survives a crash of the
+	// process, but a power cut can lose the last two minutes.
 	SyncAlways bool
 
-	// MaxPayload is the size of the largest message in bytes, headers
-	// included. 0 means the server's default of 1 MiB.
+	// MaxPayload is the maximum size of a message in bytes, with its headers. 0 means the server's default, 1 MiB.
 	MaxPayload int32
 
-	// MaxStore is how many bytes all streams together may take on the disk. 0
-	// means three quarters of what is free at the start.
+	// MaxStore is the maximum size of all streams in bytes. 0 means three quarters of what is free at the start.
 	MaxStore int64
 
 	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
 	MonitorPort int
 
-	// Cluster makes the server one node of a cluster. Nil means that it is
-	// alone.
+	// Cluster makes the server a node of a cluster. nil: it is alone.
 	Cluster *Cluster
 
 	// AfterLast says which consumers begin after their stream's last message if the server cannot read their
 	// state. The others, and all if it is nil, begin with the first one.
 	AfterLast func(stream, consumer string) bool `json:"-"`
 
-	// Log gets what the server has to say, one line each. It is called from
-	// many goroutines, must not block, and must not call the Server. Nil means
-	// that nobody hears it; nothing is written to stdout or stderr.
+	// Log gets the server's log lines. It is called concurrently, must not block and must not call the Server. nil drops
+	// them: nothing goes to stdout or stderr.
 	Log func(level slog.Level, line string) `json:"-"`
 }
 
@@ -97,9 +83,8 @@ type Cluster struct {
 	Port   int      // for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; the node's own may be among them
 
-	// Advertise is the host:port under which the other nodes are told to reach this
-	// one. "" means where it listens. A proxy between the nodes needs it. With it, clients
-	// are not told where the other nodes listen: they may have proxies, too.
+	// Advertise is the host:port that other nodes are told to connect to, which a proxy between them needs. "" means where
+	// the node listens. With it, clients are not told of the other nodes, which may have proxies, too.
 	Advertise string
 }
 
@@ -115,12 +100,8 @@ type Server struct {
 	stopped bool
 }
 
-// Start starts a server and returns when clients can connect and its streams
-// are recovered, which can take a while when they are large. Nodes of a cluster
-// may still be looking for each other.
-//
-// An error is one line that says what to change, and leaves nothing running. It
-// is ErrLocked when another server uses the folder. The process is never ended.
+// Start starts a server and returns when its streams are recovered and clients can connect. Nodes of a cluster may not have
+// found each other yet. After an error, which is ErrLocked when another server uses the folder, nothing runs.
 func Start(o Options) (*Server, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -168,8 +149,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// lockFolder creates the folder and locks it. nats-server has no such lock: two
-// servers would write to the same files.
+// lockFolder creates the folder and locks it: nats-server does not, and two would write to the same files.
 func lockFolder(dir string) (*flock.Flock, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir, reason(err))
@@ -193,8 +173,8 @@ func reason(err error) error {
 	return err
 }
 
-// start runs a server in a folder that is locked already. It runs it a second time if it has to repair
-// consumers in between. In a cluster it repairs none: the other nodes have their state.
+// start runs a server in a locked folder, and once more if it has to repair consumers in between. In a cluster it repairs none:
+// the other nodes have their state.
 func start(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := run(o, log)
@@ -229,8 +209,7 @@ func run(o Options, log *logger) (*server.Server, error) {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
 
-	// What fails from here on, the server tells to its logger as fatal, and
-	// returns. Its own logger would then end the process; this one keeps it.
+	// From here on the server logs a failure as fatal and returns. Its own logger would end the process.
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
@@ -242,8 +221,7 @@ func run(o Options, log *logger) (*server.Server, error) {
 	return ns, nil
 }
 
-// checkPorts fails when a port is not to be had. The server would find out
-// itself, but only after it has recovered all streams.
+// checkPorts fails when a port is in use. The server would find out only after it has recovered all streams.
 func checkPorts(o Options) error {
 	if !o.NoListener && o.Port != 0 {
 		if err := checkPort("port", o.Host, o.Port); err != nil {
@@ -256,28 +234,28 @@ func checkPorts(o Options) error {
 	return nil
 }
 
-// busyFor is how long a port may be in use before it is another program's: a server that was
-// there may just be ending, and a process that is being started has, until its program
-// runs, the sockets of the one that starts it.
+// busyFor is how long a port may be in use before that is an error: an earlier server may just be ending, and a new process has
+// the sockets of its parent until its program runs.
 const busyFor = 500 * time.Millisecond
 
-func checkPort(what, host string, port int) error {
-	end := time.Now().Add(busyFor)
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))) //nolint:noctx // it does not block
-		switch {
-		case err == nil:
-			return l.Close()
-		case !errors.Is(err, syscall.EADDRINUSE):
-			return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
-		case time.Now().After(end):
-			return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
-				what, port, host, syscall.EADDRINUSE)
+func checkPort(what, host string, port int) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), busyFor)
+	defer cancel()
+	retry.Until(ctx, 10*time.Millisecond, func() bool {
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil { //nolint:noctx // it does not block
+			err = l.Close()
 		}
-		<-again.C
+		return !errors.Is(err, syscall.EADDRINUSE)
+	})
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
+			what, port, host, syscall.EADDRINUSE)
+	case err != nil:
+		return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
 	}
+	return nil
 }
 
 func (o Options) natsOptions() (*server.Options, error) {
@@ -318,41 +296,30 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitRoutes waits for the listener for other nodes, which is the one thing
-// that the server opens in the background, and reports what was fatal.
+// awaitRoutes waits for the listener for other nodes, the only thing that the server opens in the background, and returns what
+// was fatal.
 func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
-	failed := func(line string) error {
-		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
-	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	timeout := time.NewTimer(routesTimeout)
-	defer timeout.Stop()
-	for {
+	ctx, cancel := context.WithTimeout(context.Background(), routesTimeout)
+	defer cancel()
+	failure, opened := "", false
+	retry.Until(ctx, time.Millisecond, func() bool {
 		select {
-		case line := <-fatal:
-			return failed(line)
+		case failure = <-fatal:
 		default:
+			opened = o.Cluster == nil || ns.ClusterAddr() != nil
 		}
-		if o.Cluster == nil || ns.ClusterAddr() != nil {
-			return nil
-		}
-		select {
-		case line := <-fatal:
-			return failed(line)
-		case <-tick.C:
-		case <-timeout.C:
-			return failed("its cluster port did not open in " + routesTimeout.String())
-		}
+		return opened || failure != ""
+	})
+	if opened {
+		return nil
 	}
+	return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, cmp.Or(failure, "its cluster port did not open in "+routesTimeout.String()))
 }
 
-// ClientURL is where clients connect: nats://host:port. It is "" with
-// NoListener.
+// ClientURL is where clients connect, nats://host:port; "" with NoListener.
 func (s *Server) ClientURL() string { return s.url }
 
-// InProcess is the option that connects a client of this process without a
-// network: nats.Connect("", s.InProcess()).
+// InProcess connects a client of this process without a network: nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
 // InProcessConn makes a connection for the option InProcess.
@@ -364,9 +331,8 @@ func (s *Server) running() *server.Server {
 	return s.nats
 }
 
-// Health says what keeps the server from its work, or nil. A stream or a consumer whose file
-// could once not be written stays out of work until the server is restarted, also after there is
-// room on the disk again.
+// Health says what keeps the server from its work, or nil. A stream or a consumer whose file could once not be written does not
+// work until the server is restarted, even when the disk has room again.
 func (s *Server) Health() error {
 	if health := s.running().Healthz(nil); health.Status != "ok" {
 		return errors.New(health.Error)
@@ -374,9 +340,8 @@ func (s *Server) Health() error {
 	return nil
 }
 
-// Restart stops the server and starts it again, on the same port. Clients are cut off and
-// reconnect, those of InProcess too. When it fails nothing runs, and the error says why. After
-// Shutdown it does nothing.
+// Restart stops the server and starts it again on the same port. Clients reconnect, those of InProcess too. After an error
+// nothing runs. After Shutdown it does nothing.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,8 +358,7 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Shutdown stops the server, waits until all is written and closed, and frees
-// the folder. Clients are cut off. Further calls wait for the first one.
+// Shutdown stops the server, waits until all is written, and unlocks the folder. Further calls wait for the first one.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.mu.Lock()
@@ -402,13 +366,11 @@ func (s *Server) Shutdown() {
 		s.stopped = true
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		// The lock ends with the process if not here; nobody could do more.
-		_ = s.lock.Close()
+		_ = s.lock.Close() // else the lock ends with the process
 	})
 }
 
-// logger hands the server's lines to the hook. It keeps the first fatal one, and the consumers whose
-// state could not be read.
+// logger passes the server's lines to the hook. It keeps the first fatal one, and the consumers whose state could not be read.
 type logger struct {
 	hook  func(slog.Level, string)
 	fatal chan string // capacity 1

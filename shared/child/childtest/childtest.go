@@ -27,8 +27,7 @@ type Process struct {
 	output *child.Output
 }
 
-// Launch starts a command, with this process's environment unless it has one of its own. A data
-// race that the process reports fails the test.
+// Launch starts a command, with this process's environment unless it has its own. A data race in the process fails the test.
 func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, name: cmd.Args[0], output: &child.Output{}}

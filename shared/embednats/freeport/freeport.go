@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// The ports to choose from are below those that systems give to outgoing connections: one
-// of these could take the port of a server that is stopped.
+// The ports are below those of outgoing connections, one of which could take the port of a stopped server.
 const (
 	first = 20000
 	last  = 32000
@@ -27,8 +26,8 @@ type Port struct {
 	reservation net.PacketConn
 }
 
-// Reserve finds a free port. Whoever reserves in the same way, in other processes too, sees
-// that it is taken by the UDP port of the same number, which is held.
+// Reserve finds a free port, and holds the UDP port of the same number: so other callers, in other processes too, see that it is
+// taken.
 func Reserve() (*Port, error) {
 	for range last - first {
 		p := &Port{Number: first + int(next.Add(1)%(last-first))}

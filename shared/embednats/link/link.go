@@ -18,8 +18,7 @@ type Link struct {
 	conns  map[net.Conn]struct{}
 }
 
-// New listens on a free port of 127.0.0.1 and forwards to an address, or to the socket at
-// a path, until Close.
+// New listens on a free port of 127.0.0.1 and forwards to an address, or to the socket at a path, until Close.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -34,8 +33,7 @@ func New(to string) (*Link, error) {
 // Addr is where to connect.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Silence stops every byte on its way, as a network does that loses all packets: what was
-// sent arrives after Heal, unless the connection was cut before.
+// Silence holds back every byte, like a network that loses all packets: it arrives after Heal, unless Cut comes first.
 func (l *Link) Silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,27 +18,23 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// clusterTimeout bounds every wait for a cluster. When a leader is killed or
-// paused, the others look for a new one after four to nine seconds.
+// clusterTimeout bounds every wait. When a leader is killed or paused, the others elect another one after 4 to 9 s.
 const clusterTimeout = 30 * time.Second
 
-// Cluster is several servers that keep streams together. It can be used by
-// several goroutines.
+// Cluster is several servers that keep streams together. It is safe for concurrent use.
 type Cluster struct {
 	tb    testing.TB
 	nodes []*Node
 }
 
-// StartCluster starts a cluster inside the test's process and waits until a
-// stream can have a replica in every node. Three nodes are the smallest cluster
-// that survives the loss of one. It is stopped when the test ends.
+// StartCluster starts a cluster in the test's process and waits until a stream can have a replica in every node. Three nodes are
+// the smallest cluster that survives the loss of one. The end of the test stops it.
 func StartCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
 	tb.Helper()
 	return startCluster(tb, false, nodes, opts)
 }
 
-// StartProcessCluster is StartCluster with every node in a process of its own,
-// as by [StartProcess].
+// StartProcessCluster is StartCluster with every node in a process of its own.
 func StartProcessCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
 	tb.Helper()
 	return startCluster(tb, true, nodes, opts)
@@ -78,8 +74,7 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node is the i-th node, from 0. To stop and restart it there does not wait for
-// the cluster.
+// Node is the i-th node, from 0. Its own Stop and Restart do not wait for the cluster.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // URLs is where clients connect: all nodes, separated by commas.
@@ -103,9 +98,8 @@ func (c *Cluster) Stop(i int) {
 	c.nodes[i].Stop()
 }
 
-// Restart restarts the i-th node. If then all nodes run, it waits until a stream
-// can have a replica in every one again; a replica that was there before may
-// still be catching up.
+// Restart restarts the i-th node. If then all nodes run, it waits until a new stream can have a replica in each; replicas of
+// older streams may still be catching up.
 func (c *Cluster) Restart(i int) {
 	c.tb.Helper()
 	c.nodes[i].Restart()
@@ -117,8 +111,7 @@ func (c *Cluster) Restart(i int) {
 	c.awaitReplicas()
 }
 
-// Leader is the index of the node that leads a stream. It waits until a node
-// does that is neither stopped nor paused.
+// Leader is the index of the node that leads a stream. It waits until that node is neither stopped nor paused.
 func (c *Cluster) Leader(stream string) int {
 	c.tb.Helper()
 	var urls []string
@@ -151,16 +144,14 @@ func (c *Cluster) Leader(stream string) int {
 	return leader
 }
 
-// awaitReplicas waits until it has made a stream with a replica in every node,
-// and published to it from every node.
+// awaitReplicas creates a stream with a replica in every node, and publishes to it from every node.
 func (c *Cluster) awaitReplicas() {
 	c.tb.Helper()
 	const name = "natstest-ready"
 	nc, js := c.client(c.nodes[0].URL())
 	defer nc.Close()
 
-	// A server without a leader does not answer; so ask with little patience
-	// before the real question.
+	// A server without a leader does not answer: ask often.
 	c.await("a leader of the cluster", 200*time.Millisecond, func(ctx context.Context) error {
 		_, err := js.AccountInfo(ctx)
 		return err

@@ -10,8 +10,7 @@ import (
 // Link is a way to a server that can be silenced and cut.
 type Link struct{ *link.Link }
 
-// Link makes a way to the server, for a client whose connection is to be disturbed. It ends
-// with the test.
+// Link makes a way to the server, for a client whose connection is to be disturbed. It ends with the test.
 func (n *Node) Link(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))
@@ -25,8 +24,7 @@ func (n *Node) Link(tb testing.TB) Link {
 // URL is where clients connect.
 func (l Link) URL() string { return "nats://" + l.Addr() }
 
-// Replace breaks the connections and lets new ones through: what was on its way while the
-// link was silent is lost.
+// Replace breaks the connections and accepts new ones: what was in flight while the link was silent is lost.
 func (l Link) Replace() {
 	l.Cut()
 	l.Heal()

@@ -1,6 +1,5 @@
-// Package natstest gives a test a real NATS server with JetStream: one, or a
-// cluster, inside the test's process or in processes that can be killed. Nothing
-// has to be installed.
+// Package natstest gives a test a real NATS server with JetStream, or a cluster, in the test's process or in processes that can
+// be killed. Nothing has to be installed.
 //
 //	func TestMyRunner(t *testing.T) {
 //		server := natstest.Start(t)
@@ -12,23 +11,16 @@
 //
 // Which one to take:
 //
-//   - [Start]: a server inside the test's process. It starts in milliseconds, so
-//     every test can have its own.
-//   - [StartProcess]: a server in a process of its own, to be killed without
-//     warning ([Node.Kill]) or frozen ([Node.Pause]).
-//   - [StartCluster]: three servers, for streams with three replicas. Stop one,
-//     perhaps the leader of a stream ([Cluster.Leader]), and go on.
+//   - [Start]: a server in the test's process. It starts in milliseconds: every test can have its own.
+//   - [StartProcess]: a server in a process of its own, to be killed ([Node.Kill]) or frozen ([Node.Pause]).
+//   - [StartCluster]: three servers, for streams with three replicas. Stop one, perhaps a leader ([Cluster.Leader]).
 //   - [StartProcessCluster]: three processes.
 //
-// All of them listen on 127.0.0.1 without a password, keep their data in
-// t.TempDir(), and are gone when the test ends. A function that fails ends the
-// test with t.Fatal, so call it where t.Fatal may be called: in the test's own
-// goroutine.
+// All listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with the test. Functions fail with
+// t.Fatal: call them in the test's own goroutine.
 //
-// A server process is the test binary, started once more: it sees in an init
-// function of this package that it is to be a server, and main is never reached.
-// So the test needs no TestMain, but the init functions of packages that are
-// initialised before this one do run in the server too.
+// A server process is the test binary, started once more: an init function of this package becomes the server, and main is never
+// reached. So the test needs no TestMain, but the init functions of packages initialised before this one run in the server, too.
 package natstest
 
 import (
@@ -48,9 +40,8 @@ import (
 //
 //	natstest.Start(t, func(o *embednats.Options) { o.SyncAlways = true })
 //
-// Without options StoreDir is a new folder and Port is free and stays the same
-// over restarts. Options apply to every node of a cluster; there StoreDir, Port, Name
-// and Cluster are natstest's own. Log is not called for a process.
+// By default StoreDir is a new folder, and Port a free one that stays the same over restarts. Options apply to every node of a
+// cluster, except for StoreDir, Port, Name and Cluster, which natstest sets. Log is not called for a process.
 type Option func(*embednats.Options)
 
 // Node is one server. It can be used by several goroutines.
@@ -64,15 +55,13 @@ type Node struct {
 	child  *process          // while it runs in its own
 }
 
-// Start starts a server inside the test's process. It is stopped when the test
-// ends.
+// Start starts a server in the test's process. The end of the test stops it.
 func Start(tb testing.TB, opts ...Option) *Node {
 	tb.Helper()
 	return startAlone(tb, false, opts)
 }
 
-// StartProcess starts a server in a process of its own. It is killed when the
-// test ends, and ends by itself when the test's process dies.
+// StartProcess starts a server in a process of its own, which is killed when the test or its process ends.
 func StartProcess(tb testing.TB, opts ...Option) *Node {
 	tb.Helper()
 	return startAlone(tb, true, opts)
@@ -117,8 +106,7 @@ func (n *Node) URL() string {
 // StoreDir is the folder that keeps the server's streams.
 func (n *Node) StoreDir() string { return n.opts.StoreDir }
 
-// Connect connects a client, which is closed when the test tb ends. It reconnects
-// quickly and without end; opts can change that and anything else.
+// Connect connects a client, which the end of the test tb closes. By default it reconnects quickly, for ever.
 func (n *Node) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	return connect(tb, n.URL(), opts)
@@ -139,8 +127,7 @@ func connect(tb testing.TB, urls string, opts []nats.Option) *nats.Conn {
 	return nc
 }
 
-// Stop stops the server in an orderly way and waits until it has ended. A paused
-// process is resumed first. A server that does not run is left alone.
+// Stop stops the server in an orderly way and waits until it has ended. A paused process is resumed first.
 func (n *Node) Stop() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -164,8 +151,7 @@ func (n *Node) stop() {
 	}
 }
 
-// Restart starts the server with the same folder and port, and waits until
-// clients can connect. A server that still runs is stopped before.
+// Restart stops the server if it runs, starts it with the same folder and port, and waits until clients can connect.
 func (n *Node) Restart() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -182,9 +168,7 @@ func (n *Node) Restart() {
 	}
 }
 
-// Kill ends a server process at once, as SIGKILL and the kernel's memory killer
-// do, and waits until it has ended. It needs [StartProcess] or
-// [StartProcessCluster].
+// Kill ends a server process with SIGKILL, and waits until it has ended. It needs [StartProcess] or [StartProcessCluster].
 func (n *Node) Kill() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -194,9 +178,8 @@ func (n *Node) Kill() {
 	n.child = nil
 }
 
-// Pause freezes a server process: its connections stay open and nothing is
-// answered, as when a machine hangs. It needs [StartProcess] or
-// [StartProcessCluster], and a Unix system.
+// Pause freezes a server process: its connections stay open and nothing is answered, as when a machine hangs. It needs
+// [StartProcess] or [StartProcessCluster], and a Unix system.
 func (n *Node) Pause() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -265,8 +248,7 @@ func (n *Node) end() {
 	}
 }
 
-// reservePort finds a free TCP port and keeps it for the test, also while its server is
-// stopped.
+// reservePort reserves a free TCP port for the test, also while its server is stopped.
 func reservePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := freeport.Reserve()

@@ -21,8 +21,7 @@ import (
 // serverEnv makes a test binary a server: it holds the server's options in JSON.
 const serverEnv = "HOOKSTART_NATSTEST_SERVER"
 
-// ready is the line with which a server process says that it has begun. Any other line says why it
-// cannot.
+// ready is the first line of a server process that has started. Any other says why it cannot.
 const ready = "ready"
 
 // processTimeout bounds the start and the end of a server process.

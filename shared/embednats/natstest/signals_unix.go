@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// pause stops a child of this process and waits until the last of its threads
-// stands still: the signal alone lets it run on for a moment.
+// pause stops a child process and waits until the last of its threads stands still: that takes a moment after the signal.
 func pause(p *process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
