@@ -1,8 +1,5 @@
-// Package pgtest gives a test a PostgreSQL of its own: a temporary server made by initdb,
-// without a network port, gone when the tests are over.
-//
-// Where no PostgreSQL is installed, tests are skipped; with
-// HOOKSTART_TEST_REQUIRE=postgres in the environment they fail.
+// Package pgtest gives tests a temporary PostgreSQL server, made by initdb, without a network port. Where none is installed, they
+// are skipped, or fail with HOOKSTART_TEST_REQUIRE=postgres.
 package pgtest
 
 import (
@@ -14,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // shared is the server of this test binary, for every test that only needs a database.
@@ -28,8 +23,7 @@ var shared struct {
 
 var databases atomic.Int64
 
-// Start returns the URL of an empty database. The server is shared by the tests of one
-// binary that run at the same time, and with Main by all of them.
+// Start returns the URL of an empty database. Tests of one binary that run at the same time share a server; with Main, all do.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)
@@ -42,15 +36,14 @@ func Start(t testing.TB) (url string) {
 	return server.url(name)
 }
 
-// Main runs the tests with one server for all of them, started by the first that needs
-// it. Call it from TestMain: func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
+// Main runs the tests with one server, started by the first that needs it: func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
 	shared.keep = true
 	defer func() {
 		if shared.server == nil {
 			return
 		}
-		if err := shared.server.remove(); err != nil {
+		if err := shared.server.Remove(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			exitCode = max(exitCode, 1)
 		}
@@ -82,7 +75,7 @@ func release(t testing.TB) {
 	if shared.users > 0 || shared.keep {
 		return
 	}
-	if err := shared.server.remove(); err != nil {
+	if err := shared.server.Remove(); err != nil {
 		t.Error(err)
 	}
 	shared.server = nil
@@ -106,12 +99,7 @@ func installed(t testing.TB) string {
 // exec runs one statement in the server's own database.
 func (s *Server) exec(t testing.TB, ctx context.Context, statement string) { //nolint:revive // t first, as in all test helpers
 	t.Helper()
-	conn, err := pgx.Connect(ctx, s.url("postgres"))
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, statement); err != nil {
-		t.Fatalf("pgtest: %s: %v", statement, err)
+	if _, err := s.Query(ctx, statement); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookstart/hookstart/shared/child"
 )
 
 // startTimeout is how long the server may take to answer.
@@ -23,7 +25,7 @@ type Server struct {
 	programs string
 	folder   string // the data, the socket and the log
 	settings []string
-	process  *process // nil while it is stopped
+	process  *child.Process // nil while it is stopped
 }
 
 // StartServer starts a server that no other test uses, with further settings such as
@@ -35,7 +37,7 @@ func StartServer(t testing.TB, settings ...string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.remove(); err != nil {
+		if err := s.Remove(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -45,11 +47,10 @@ func StartServer(t testing.TB, settings ...string) *Server {
 // URL is the address of its database. It stays the same when the server starts again.
 func (s *Server) URL() string { return s.url("postgres") }
 
-// Stop ends the server at once, as a crash does: connections break, and nothing is
-// tidied up. It returns when the server is gone.
+// Stop ends the server at once, as a crash does, and returns when it has ended.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	if err := s.stop(); err != nil {
+	if err := s.end(immediateShutdown); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,10 +85,10 @@ func create(programs, parent string, settings []string) (*Server, error) {
 	}
 	s := &Server{programs: programs, folder: folder, settings: settings}
 	if err := s.initialise(); err != nil {
-		return nil, errors.Join(err, s.remove())
+		return nil, errors.Join(err, s.Remove())
 	}
 	if err := s.start(context.Background()); err != nil {
-		return nil, errors.Join(err, s.remove())
+		return nil, errors.Join(err, s.Remove())
 	}
 	return s, nil
 }
@@ -127,7 +128,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := asServer(command); err != nil {
 		return err
 	}
-	if s.process, err = launch(command); err != nil {
+	if s.process, err = child.Start(command); err != nil {
 		return err
 	}
 	return s.waitUntilReady(ctx)
@@ -144,8 +145,8 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-s.process.ended:
-			err := s.process.err
+		case <-s.process.Exited():
+			err := errors.New(s.process.State().String())
 			s.process = nil
 			return s.failure("the server ended", err)
 		case <-ctx.Done():
@@ -155,22 +156,21 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-func (s *Server) stop() error {
+// end sends a signal that ends the server, if it runs, and waits until it has ended.
+func (s *Server) end(by os.Signal) error {
 	if s.process == nil {
 		return nil
 	}
-	if err := s.process.signalStop(); err != nil {
-		return s.failure("cannot stop the server", err)
+	if err := s.process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return s.failure("cannot end the server", err)
 	}
-	<-s.process.ended
+	<-s.process.Exited()
 	s.process = nil
 	return nil
 }
 
-// remove stops the server and deletes its folder.
-func (s *Server) remove() error {
-	return errors.Join(s.stop(), os.RemoveAll(s.folder))
-}
+// Remove stops the server and deletes its folder.
+func (s *Server) Remove() error { return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder)) }
 
 // failure adds the end of the server's log.
 func (s *Server) failure(what string, err error) error {

@@ -2,12 +2,13 @@ package pgtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // Create starts a server for a program that is no test. Remove ends it.
@@ -22,22 +23,8 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 	return create(programs, parent, settings)
 }
 
-// Remove stops the server and deletes its folder.
-func (s *Server) Remove() error { return s.remove() }
-
-// Kill ends the server's first process with SIGKILL, as the kernel's memory killer does.
-// The others notice and end by themselves.
-func (s *Server) Kill() error {
-	if s.process == nil {
-		return nil
-	}
-	if err := s.process.handle.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return s.failure("cannot kill the server", err)
-	}
-	<-s.process.ended
-	s.process = nil
-	return nil
-}
+// Kill ends the server's first process with SIGKILL, as the kernel's memory killer does. The others notice, and end.
+func (s *Server) Kill() error { return s.end(os.Kill) }
 
 // Running says whether the server is there: one that cannot write ends by itself.
 func (s *Server) Running() bool {
@@ -45,7 +32,7 @@ func (s *Server) Running() bool {
 		return false
 	}
 	select {
-	case <-s.process.ended:
+	case <-s.process.Exited():
 		s.process = nil
 		return false
 	default:
@@ -53,8 +40,8 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Query runs statements one after another on a connection of their own, and returns what
-// the last one has in its first row and column, as text: "" when it has none.
+// Query runs statements one after another on a connection of their own, and returns the first value of the last one as text; ""
+// if it has none.
 func (s *Server) Query(ctx context.Context, statements ...string) (value string, err error) {
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
@@ -74,23 +61,11 @@ func (s *Server) Query(ctx context.Context, statements ...string) (value string,
 	return value, nil
 }
 
-// Restart starts a server that was killed. It returns when the server answers: not
-// before the last process of the one that was killed has let go of the data.
-func (s *Server) Restart(ctx context.Context) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := s.start(ctx)
-		if err == nil {
-			return nil
-		}
-		if s.process != nil { // it runs and does not answer; a server that refused to start is gone
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+// Restart starts a server that was killed, and returns when it answers: not before the last process of the killed one has ended.
+func (s *Server) Restart(ctx context.Context) (err error) {
+	retry.Until(ctx, 100*time.Millisecond, func() bool {
+		err = s.start(ctx)
+		return err == nil || s.process != nil // it runs and does not answer; a server that refused to start is gone
+	})
+	return err
 }

@@ -11,8 +11,7 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// asServer makes the command run as the server's user, and end with this process even if
-// that is killed.
+// asServer makes the command run as the server's user, and end with this process even if that is killed.
 func asServer(command *exec.Cmd) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: immediateShutdown}
 	if os.Geteuid() != 0 {

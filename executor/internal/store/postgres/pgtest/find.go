@@ -1,0 +1,25 @@
+package pgtest
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+)
+
+// find is the folder of initdb and postgres: in PATH, or where Debian puts them.
+func find() (folder string, err error) {
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		// Next to initdb there may be no postgres when it is a wrapper's link.
+		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {
+			return filepath.Dir(initdb), nil
+		}
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 0 {
+		return "", errors.New("PostgreSQL is not installed (no initdb in PATH or /usr/lib/postgresql/*/bin)")
+	}
+	return filepath.Dir(found[len(found)-1]), nil
+}
