@@ -1,9 +1,8 @@
 package registry
 
 import (
-	"hash/maphash"
-	"maps"
-	"sort"
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unique"
@@ -18,9 +17,17 @@ type Webhook struct {
 	AccountID  string
 	Queue      string
 	Active     bool
+	place      uint32    // in the account's active workflows; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero: the plan's
 	Nodes      []Node
+}
+
+func (w *Webhook) key() string { return w.ID }
+
+// compare orders the active workflows of an account: the one that was activated first comes first.
+func (w *Webhook) compare(other *Webhook) int {
+	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
 
 // Node is what a request needs to know of a webhook trigger node.
@@ -55,9 +62,24 @@ func (v View) Limit() RateLimit {
 
 // account is what a request needs to know of an account. It is immutable.
 type account struct {
+	id   string
 	plan *Plan
-	// allowed are the workflows that the plan lets be active; nil: all.
-	allowed map[string]struct{}
+	// limited: the plan lets the active workflows up to last be active, and nil lets none. Otherwise it lets all.
+	limited bool
+	last    *Webhook
+}
+
+func (a *account) key() string { return a.id }
+
+func (a *account) allows(w *Webhook) bool {
+	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
+}
+
+// owner is what the writer needs to know of an account.
+type owner struct {
+	known  bool // its record is there; without it there are only workflows
+	plan   string
+	active []*Webhook // in no order
 }
 
 // Snapshot is the registry in memory. Lookup takes no lock. When the bucket was recreated or restored, a new copy is
@@ -79,8 +101,7 @@ type tables struct {
 	// For writers only, guarded by Snapshot.mu. Lookup does not read these.
 	loading bool
 	plans   Plans
-	planOf  map[string]string           // account → plan ID
-	active  map[string]map[string]int64 // account → active workflow → transition
+	owners  map[string]*owner // by account
 	// unusable has the workflows with an unusable sender, and why it is (see Node.Unusable).
 	unusable map[string]error
 	keys     *seal.Keys // open senders' secrets
@@ -97,8 +118,7 @@ func NewSnapshot(keys *seal.Keys) *Snapshot {
 func newTables(keys *seal.Keys) *tables {
 	t := &tables{
 		loading:  true,
-		planOf:   map[string]string{},
-		active:   map[string]map[string]int64{},
+		owners:   map[string]*owner{},
 		unusable: map[string]error{},
 		keys:     keys,
 	}
@@ -125,9 +145,13 @@ func (s *Snapshot) Len() int { return s.current.Load().workflows.len() }
 func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	active := s.current.Load().active[accountID]
-	count := int64(len(active))
-	if _, counted := active[workflowID]; counted {
+	t := s.current.Load()
+	of := t.owners[accountID]
+	if of == nil {
+		return 0
+	}
+	count := int64(len(of.active))
+	if w, exists := t.workflows.last(workflowID); exists && w.Active && w.AccountID == accountID {
 		count--
 	}
 	return count
@@ -186,11 +210,7 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 func (t *tables) viewOf(w *Webhook) View {
 	view := View{Workflow: w}
 	if a, found := t.accounts.get(w.AccountID); found {
-		view.Plan = a.plan
-		view.WithinPlan = a.allowed == nil
-		if !view.WithinPlan {
-			_, view.WithinPlan = a.allowed[w.ID]
-		}
+		view.Plan, view.WithinPlan = a.plan, a.allows(w)
 	}
 	return view
 }
@@ -199,14 +219,14 @@ func (t *tables) apply(c Change) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
-		for accountID := range t.planOf {
-			t.refresh(accountID)
-		}
+		t.refreshAll()
 	case c.Account != nil:
-		t.planOf[c.Account.ID] = c.Account.Plan
+		of := t.owner(c.Account.ID)
+		of.known, of.plan = true, c.Account.Plan
 		t.refresh(c.Account.ID)
 	case c.DeletedAccount != "":
-		delete(t.planOf, c.DeletedAccount)
+		t.owner(c.DeletedAccount).known = false
+		t.forget(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
 		t.setWorkflow(t.webhookOf(c.Workflow))
@@ -214,81 +234,92 @@ func (t *tables) apply(c Change) {
 		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
 			delete(t.unusable, c.DeletedWorkflow)
-			t.setActive(before, false)
+			t.deactivate(before)
 		}
 	}
 }
 
 func (t *tables) loaded() {
 	t.loading = false
-	for accountID := range t.planOf {
-		t.refresh(accountID)
-	}
+	t.refreshAll()
 	t.accounts.publish() // first: a lookup that finds a workflow must find its account
 	t.workflows.publish()
 }
 
 func (t *tables) setWorkflow(w *Webhook) {
-	if before, existed := t.workflows.last(w.ID); existed && before.AccountID != w.AccountID {
-		t.setActive(before, false)
-	}
+	before, existed := t.workflows.last(w.ID)
+	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// A lookup that finds an active workflow must find it within its plan. So the account is updated before an activation,
 	// and after a deactivation.
-	if w.Active {
-		t.setActive(w, true)
+	switch {
+	case stays:
+		w.place = before.place
+		t.owners[w.AccountID].active[w.place] = w
+		if before.Transition != w.Transition {
+			t.refresh(w.AccountID)
+		}
+	case w.Active:
+		of := t.owner(w.AccountID)
+		w.place = uint32(len(of.active)) //nolint:gosec // an account has fewer than 4 billion workflows
+		of.active = append(of.active, w)
+		t.refresh(w.AccountID)
 	}
-	t.workflows.set(w.ID, w)
-	if !w.Active {
-		t.setActive(w, false)
+	t.workflows.set(w)
+	if existed && !stays {
+		t.deactivate(before)
 	}
 }
 
-func (t *tables) setActive(w *Webhook, active bool) {
-	of := t.active[w.AccountID]
-	number, was := of[w.ID]
-	if was == active && (!active || number == w.Transition) {
+// deactivate takes a workflow out of the active ones, if it is there.
+func (t *tables) deactivate(w *Webhook) {
+	if !w.Active {
 		return
 	}
-	if active {
-		if of == nil {
-			of = map[string]int64{}
-			t.active[w.AccountID] = of
-		}
-		of[w.ID] = w.Transition
-	} else {
-		delete(of, w.ID)
-		if len(of) == 0 {
-			delete(t.active, w.AccountID)
-		}
-	}
+	of := t.owners[w.AccountID]
+	last := len(of.active) - 1
+	moved := of.active[last]
+	moved.place, of.active[w.place], of.active[last] = w.place, moved, nil
+	of.active = of.active[:last]
 	t.refresh(w.AccountID)
+	t.forget(w.AccountID)
+}
+
+func (t *tables) owner(accountID string) *owner {
+	of := t.owners[accountID]
+	if of == nil {
+		of = &owner{}
+		t.owners[accountID] = of
+	}
+	return of
+}
+
+// forget deletes an owner of which nothing is known any more.
+func (t *tables) forget(accountID string) {
+	if of := t.owners[accountID]; !of.known && len(of.active) == 0 {
+		delete(t.owners, accountID)
+	}
+}
+
+func (t *tables) refreshAll() {
+	for accountID := range t.owners {
+		t.refresh(accountID)
+	}
 }
 
 // refresh recomputes which workflows of an account the plan lets be active: those that were activated first.
 func (t *tables) refresh(accountID string) {
-	planID, exists := t.planOf[accountID]
-	if t.loading || !exists {
+	of := t.owners[accountID]
+	if t.loading || !of.known {
 		return
 	}
-	a := &account{plan: t.plans.Find(planID)}
+	a := &account{id: accountID, plan: t.plans.Find(of.plan)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
-		active := t.active[accountID]
-		first := make([]string, 0, len(active))
-		for id := range active {
-			first = append(first, id)
-		}
-		sort.Slice(first, func(i, j int) bool {
-			if x, y := active[first[i]], active[first[j]]; x != y {
-				return x < y
-			}
-			return first[i] < first[j]
-		})
-		a.allowed = map[string]struct{}{}
-		for _, id := range first[:min(len(first), int(a.plan.MaxActive))] {
-			a.allowed[id] = struct{}{}
+		a.limited = true
+		if allowed := min(len(of.active), int(a.plan.MaxActive)); allowed > 0 {
+			a.last = slices.SortedFunc(slices.Values(of.active), (*Webhook).compare)[allowed-1]
 		}
 	}
-	t.accounts.set(accountID, a)
+	t.accounts.set(a)
 }
 
 // webhookOf makes a Webhook of a workflow's record.
@@ -323,69 +354,3 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 
 // shared interns a string.
 func shared(text string) string { return unique.Make(text).Value() }
-
-const shardCount = 4096
-
-// shards is a map for many readers and one writer.
-type shards[V any] struct {
-	seed      maphash.Seed
-	published atomic.Bool // before that, the writer fills the maps in place, and readers find nothing
-	shard     [shardCount]atomic.Pointer[map[string]V]
-}
-
-func (s *shards[V]) init() {
-	s.seed = maphash.MakeSeed()
-	for i := range s.shard {
-		s.shard[i].Store(&map[string]V{})
-	}
-}
-
-func (s *shards[V]) of(key string) *atomic.Pointer[map[string]V] {
-	return &s.shard[maphash.String(s.seed, key)%shardCount]
-}
-
-func (s *shards[V]) get(key string) (v V, found bool) {
-	if !s.published.Load() {
-		return v, false
-	}
-	return s.last(key)
-}
-
-// last returns the writer's value, published or not.
-func (s *shards[V]) last(key string) (V, bool) {
-	v, found := (*s.of(key).Load())[key]
-	return v, found
-}
-
-func (s *shards[V]) set(key string, v V) {
-	shard := s.of(key)
-	m := *shard.Load()
-	if s.published.Load() {
-		m = maps.Clone(m)
-	}
-	m[key] = v
-	shard.Store(&m)
-}
-
-func (s *shards[V]) remove(key string) {
-	shard := s.of(key)
-	m := *shard.Load()
-	if s.published.Load() {
-		m = maps.Clone(m)
-	}
-	delete(m, key)
-	shard.Store(&m)
-}
-
-func (s *shards[V]) publish() { s.published.Store(true) }
-
-func (s *shards[V]) len() int {
-	n := 0
-	if !s.published.Load() {
-		return n
-	}
-	for i := range s.shard {
-		n += len(*s.shard[i].Load())
-	}
-	return n
-}

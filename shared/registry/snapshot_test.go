@@ -1,6 +1,9 @@
 package registry_test
 
 import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -73,6 +76,87 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	for range 2_000_000 {
 		if view, found := s.Lookup("wf"); found && view.Workflow.Active && !view.WithinPlan {
 			t.Fatal("it is active and past the plan's limit")
+		}
+	}
+}
+
+// Whatever is activated, switched off, moved to another account and deleted, and in whatever order: the plan lets those be
+// active that were activated first.
+func TestThePlanLetsTheFirstBeActive(t *testing.T) {
+	t.Parallel()
+	const accounts, workflows, steps = 3, 20, 5000
+	s := registry.NewSnapshot(nil)
+	s.Apply(registry.Change{Plans: registry.Plans{{ID: "some", MaxActive: 3}, {ID: "none"}, {ID: "all", MaxActive: registry.Unlimited}}})
+	maxActive := map[string]int{"some": 3, "none": 0, "all": workflows}
+	random := rand.New(rand.NewPCG(1, 2))
+	accountOf := func() string { return "a" + strconv.Itoa(random.IntN(accounts)) }
+	plans, records := map[string]string{}, map[string]*registry.Workflow{}
+	change := func(transition int64) registry.Change {
+		id := "wf-" + strconv.Itoa(random.IntN(workflows))
+		switch random.IntN(10) {
+		case 0:
+			id, plan := accountOf(), []string{"some", "none", "all"}[random.IntN(3)]
+			plans[id] = plan
+			return registry.Change{Account: &registry.Account{ID: id, Plan: plan}}
+		case 1:
+			delete(records, id)
+			return registry.Change{DeletedWorkflow: id}
+		default:
+			w := &registry.Workflow{ID: id, AccountID: accountOf(), Active: random.IntN(3) > 0, Transition: transition / 2}
+			records[id] = w
+			return registry.Change{Workflow: w}
+		}
+	}
+	check := func() {
+		active := map[string][]*registry.Workflow{}
+		for _, w := range records {
+			if w.Active {
+				active[w.AccountID] = append(active[w.AccountID], w)
+			}
+		}
+		for accountID, list := range active {
+			slices.SortFunc(list, func(a, b *registry.Workflow) int {
+				return cmp.Or(cmp.Compare(a.Transition, b.Transition), cmp.Compare(a.ID, b.ID))
+			})
+			for i, w := range list {
+				view, found := s.Lookup(w.ID)
+				plan, known := plans[accountID]
+				if want := known && i < maxActive[plan]; !found || !view.Workflow.Active || view.WithinPlan != want {
+					t.Fatalf("%s, number %d of the account on plan %q: found %v, within the plan: %v, want %v", w.ID, i, plan, found, view.WithinPlan, want)
+				}
+			}
+			if n := s.ActiveBesides(accountID, list[0].ID); n != int64(len(list)-1) {
+				t.Fatalf("%d besides one of %d", n, len(list))
+			}
+		}
+	}
+	for n := range int64(steps) {
+		s.Apply(change(n))
+		switch {
+		case n == steps/10:
+			s.Loaded()
+		case n > steps/10:
+			check()
+		}
+	}
+}
+
+// BenchmarkLookup finds workflows among a million: what each request does.
+func BenchmarkLookup(b *testing.B) {
+	s := registry.NewSnapshot(nil)
+	s.Apply(registry.Change{Plans: registry.Plans{{ID: "pro", WebhookTriggers: true, MaxActive: registry.Unlimited}}})
+	s.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
+	ids := make([]string, 1_000_000)
+	for i := range ids {
+		ids[i] = "workflow-" + strconv.Itoa(i)
+		s.Apply(registry.Change{Workflow: &registry.Workflow{ID: ids[i], AccountID: "a", Active: true}})
+	}
+	s.Loaded()
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		if view, found := s.Lookup(ids[n%len(ids)]); !found || !view.WithinPlan {
+			b.Fatal(view)
 		}
 	}
 }

@@ -1,0 +1,55 @@
+package registry
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+)
+
+// The table has what a map has, whatever is set and removed, before it is published and after. The keys are so many that
+// shards grow, collide and become empty again.
+func TestShardsAreAMap(t *testing.T) {
+	t.Parallel()
+	var table shards[*Webhook]
+	table.init()
+	want := map[string]*Webhook{}
+	random := rand.New(rand.NewPCG(1, 2))
+	change := func(keys int) {
+		key := "wf-" + strconv.Itoa(random.IntN(keys))
+		if random.IntN(3) == 0 {
+			table.remove(key)
+			delete(want, key)
+			return
+		}
+		w := &Webhook{ID: key}
+		table.set(w)
+		want[key] = w
+	}
+	const keys = 20 * shardCount
+	check := func(get func(string) (*Webhook, bool)) {
+		t.Helper()
+		for i := range keys {
+			key := "wf-" + strconv.Itoa(i)
+			if w, found := get(key); w != want[key] || found != (w != nil) {
+				t.Fatalf("%s: %v, %v; want %v", key, w, found, want[key])
+			}
+		}
+	}
+	for range 3 * keys {
+		change(keys)
+	}
+	check(table.last)
+	if _, found := table.get("wf-1"); found || table.len() != 0 {
+		t.Error("something is found before the table is published")
+	}
+	table.publish()
+	for _, among := range []int{keys, 100, keys} {
+		for range keys {
+			change(among)
+		}
+		check(table.get)
+		if table.len() != len(want) {
+			t.Errorf("%d of %d", table.len(), len(want))
+		}
+	}
+}
