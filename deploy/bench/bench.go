@@ -1,9 +1,7 @@
-// Package bench measures how fast hookstart is, against the bare combination of its parts:
-// a router that reads the body, publishes it to a NATS server in a process of its own, and
-// answers when that has confirmed. Everything runs as real processes on loopback. Since
-// machines differ, and one machine from minute to minute, it is the ratios that count:
-// short bursts take turns, and each is compared with the bare one of its own round. Further
-// measurements, without the bare combination: Recording, Neighbours and Remembered.
+// Package bench measures how fast hookstart is, against the bare combination of its parts: a router that reads the body, publishes
+// it to a NATS server in a process of its own, and answers when that has confirmed. Everything runs as real processes on loopback.
+// Machines differ, and one machine from minute to minute: short bursts take turns, and each is compared with the bare one of its
+// round. Recording, Neighbours and Remembered measure without the bare combination.
 package bench
 
 import (
@@ -91,8 +89,7 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// leadIn is how long each turn begins unmeasured: connections are new, and whoever has
-// slept through the others' turns wakes up.
+// leadIn is the unmeasured beginning of each turn: connections are new, and processes have slept through the others' turns.
 const leadIn = 200 * time.Millisecond
 
 // warmUp is how long each variant runs once before the first round.
@@ -126,15 +123,14 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	closed, err := s.closedLoop(ctx)
+	// Every connection sends again as soon as it has its answer; in the open loop, at a constant rate whatever the answers do.
+	closed, err := s.rounds(ctx, "round", c.Rounds, c.Burst, 0)
 	if err != nil {
 		return err
 	}
-	var open map[string][]turn
-	if c.OpenRounds > 0 {
-		if open, err = s.openLoop(ctx); err != nil {
-			return err
-		}
+	open, err := s.rounds(ctx, "open loop, round", c.OpenRounds, c.OpenBurst, c.OpenRate)
+	if err != nil {
+		return err
 	}
 	s.line.Done()
 	names := s.names()
@@ -149,7 +145,7 @@ func Run(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
-	if open != nil {
+	if c.OpenRounds > 0 {
 		writeOpen(c.Out, names, open, c.OpenRate)
 	}
 	return nil
@@ -193,8 +189,7 @@ func (s *session) install(ctx context.Context) error {
 	return nil
 }
 
-// lookAfter is when an executor that runs has looked for starts that the stream has lost. It looks once, 10 s after its
-// start.
+// lookAfter is when an executor has looked for starts that the stream has lost: it looks once, 10 s after its start.
 const lookAfter = 12 * time.Second
 
 // awaitLook waits until the executors have looked for lost starts, of which there are none yet. After a turn the stream is
@@ -211,16 +206,7 @@ func (s *session) awaitLook(ctx context.Context) error {
 	return nil
 }
 
-// closedLoop lets every connection send again as soon as it has its answer.
-func (s *session) closedLoop(ctx context.Context) (map[string][]turn, error) {
-	return s.rounds(ctx, "round", s.Rounds, s.Burst, 0)
-}
-
-// openLoop sends at a constant rate, whatever the answers do.
-func (s *session) openLoop(ctx context.Context) (map[string][]turn, error) {
-	return s.rounds(ctx, "open loop, round", s.OpenRounds, s.OpenBurst, s.OpenRate)
-}
-
+// rounds are the turns of all variants, by name. rate 0 is the closed loop.
 func (s *session) rounds(ctx context.Context, what string, count int, burst time.Duration, rate float64) (map[string][]turn, error) {
 	turns := map[string][]turn{}
 	last := ""

@@ -10,8 +10,7 @@ import (
 	"text/template"
 )
 
-// chartText draws one panel below the other. One file serves light and dark pages: its colours
-// follow the reader's setting.
+// chartText draws one panel below the other. Its colours follow the reader's setting, light or dark.
 //
 //go:embed chart.svg.tmpl
 var chartText string

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the CPU time that a process has used, to the nanosecond: /proc counts in
-// hundredths of a second, which is too coarse for a burst. The clock's number is that of
-// clock_getcpuclockid(3).
+// cpuTime is the CPU time of a process, to the nanosecond: /proc counts in hundredths of a second, too coarse for a burst. The
+// clock's number is that of clock_getcpuclockid(3).
 func cpuTime(pid int) (time.Duration, error) {
 	const schedClock = 2
 	var used unix.Timespec

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// generator sends requests over keep-alive connections, all from one thread by epoll: with
-// net/http, or a goroutine for each connection, the client would use more of the machine's
-// few cores than what is measured.
+// generator sends requests over keep-alive connections, all from one thread by epoll: with net/http, or a goroutine for each
+// connection, the client would use more of the machine's few cores than what is measured.
 type generator struct {
 	epoll, timer int
 	connections  []*connection
@@ -95,9 +94,8 @@ func (g *generator) close() {
 	}
 }
 
-// run sends for that long, and waits for all answers. With a rate it is an open loop: a
-// request begins when it should, also when no connection is free to send it, so that a
-// server that stalls is not spared the requests of that time.
+// run sends for that long, and waits for all answers. With a rate it is an open loop: a request begins when it should, even if
+// no connection is free, so that a server that stalls is not spared the requests of that time.
 func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -197,8 +195,7 @@ func (g *generator) send(c *connection) error {
 	return err
 }
 
-// read reads what there is, and says whether that was the whole answer, and whether it
-// was 429.
+// read reads what there is, and says whether that was the whole answer, and whether it was 429.
 func (c *connection) read() (done, limited bool, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.have:])
 	if err != nil {

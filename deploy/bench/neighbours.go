@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Neighbours measures what calm workflows notice of another one that is flooded beyond its
-// rate limit. The tags are the flags of the program.
+// Neighbours measures what calm workflows notice of one that is flooded beyond its rate limit. The tags are the program's flags.
 type Neighbours struct {
 	Rounds    int           `help:"How often the calm ones have a turn alone, and one beside the flood." default:"12"`
 	Burst     time.Duration `help:"How long a turn is." default:"5s"`

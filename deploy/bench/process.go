@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// readyTimeout is how long a program may take to be ready, endTimeout how long it may take
-// to end after SIGTERM.
+// readyTimeout is how long a program may take to be ready, endTimeout to end after SIGTERM.
 const (
 	readyTimeout = 3 * time.Minute
 	endTimeout   = time.Minute
@@ -69,8 +67,8 @@ func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
 		if err != nil {
 			return err
 		}
-		for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
-			if isIt(lines.Text()) {
+		for line := range strings.Lines(string(text)) {
+			if isIt(strings.TrimSuffix(line, "\n")) {
 				return nil
 			}
 		}

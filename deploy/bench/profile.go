@@ -36,8 +36,7 @@ func startProfile() (stop func()) {
 // mergedProfile is the sum of all profiles in the folder, for go build -pgo.
 const mergedProfile = "merged.pgo"
 
-// mergeProfiles writes the sum of the profiles in a folder. It has the names and lines that the compiler reads, and
-// neither addresses nor the paths of this machine.
+// mergeProfiles writes the sum of the profiles in a folder: names and lines for the compiler, without this machine's paths.
 func mergeProfiles(folder string) (err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.prof"))
 	if err != nil || len(paths) == 0 {

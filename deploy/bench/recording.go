@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Recording measures how long it takes from the sender's answer to the record, at a
-// constant rate, and whether recording keeps up. The tags are the flags of the program.
+// Recording measures the time from the sender's answer to the record, at a constant rate, and whether recording keeps up. The
+// tags are the program's flags.
 type Recording struct {
 	Rate      float64       `help:"Requests per second." default:"5000"`
 	Duration  time.Duration `help:"How long they are sent." default:"60s"`
@@ -143,8 +143,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	return nil
 }
 
-// watchUnrecorded looks at the end of each quarter of a load how many messages are not
-// recorded yet. The function that it returns waits for the last one.
+// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. Its result waits for the last one.
 func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) func() ([]int, error) {
 	var (
 		left []int
@@ -170,9 +169,8 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	}
 }
 
-// lookUp finds out when the samples were recorded, so that the load was not disturbed. A
-// record says when the executor began its batch; the executor's log, when that batch was
-// committed and acknowledged. There is one batch at a time.
+// lookUp finds out, after the load, when the samples were recorded. A record says when the executor began its batch; the
+// executor's log, when that batch was committed and acknowledged. There is one batch at a time.
 func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	batches, err := s.committed()
 	if err != nil {

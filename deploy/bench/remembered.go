@@ -16,9 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Remembered measures what remembered delivery IDs cost a NATS server: the same messages
-// with and without one, published straight to the stream. The tags are the flags of the
-// program.
+// Remembered measures what remembered delivery IDs cost a NATS server: the same messages with and without one, published straight
+// to the stream. The tags are the program's flags.
 type Remembered struct {
 	Messages  int `help:"How many there are." default:"1000000"`
 	BodyBytes int `help:"Size of a body, JSON." default:"256"`
@@ -153,10 +152,8 @@ func (c *Remembered) publish(ctx context.Context, s *system, withID bool) error 
 			return err
 		}
 	}
-	select {
-	case <-s.js.PublishAsyncComplete():
-	case <-ctx.Done():
-		return errInterrupted
+	if err := s.awaitPublished(ctx); err != nil {
+		return err
 	}
 	return c.check(ctx, s, withID)
 }
@@ -187,8 +184,7 @@ func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 // collected is what the bench's NATS server says after SIGUSR1.
 const collected = "memory is collected"
 
-// inUseMB is how much memory the bench's NATS server holds when it has collected its
-// garbage and given it back.
+// inUseMB is how much memory the bench's NATS server holds after it has collected its garbage.
 func (p *process) inUseMB(ctx context.Context) (int, error) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err

@@ -11,8 +11,7 @@ import (
 // minBody has room for the fixed part of a body.
 const minBody = 256
 
-// body is a JSON document of exactly that size, with what webhooks are made of: objects in
-// objects, short texts, numbers, times.
+// body is a JSON document of exactly that size, like a webhook's: objects in objects, short texts, numbers, times.
 func body(size int) string {
 	const head = `{"event":"order.paid","createdAt":"2026-01-02T03:04:05Z","live":true,"order":{"id":"or_1042","total":129.9,"currency":"EUR","items":[`
 	const item = `{"sku":"A-1001","name":"Caf\u00e9 au lait","quantity":2,"price":4.5},`
@@ -54,8 +53,8 @@ func newRequest(to target, bodyBytes int) request {
 	}
 }
 
-// number makes it a delivery of its own, to one of the workflows. The next one goes to a
-// workflow far away: neighbours may share what is in the processor's cache.
+// number makes it a delivery of its own, to one of the workflows. The next one goes to a workflow far away: neighbours may share
+// a line of the processor's cache.
 func (r request) number(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime: every workflow has its turn
 	fillDeliveryID(r.id, seed, n)
@@ -95,8 +94,8 @@ var (
 	deduplicated  = []byte(`"deduplicated"`)
 )
 
-// answerLength is how long the answer is that text begins with; 0: not all of it is there.
-// It is an error if it is not the answer to a new delivery, or one that it came too early.
+// answerLength is the length of the answer that text begins with; 0: it is incomplete. An answer must be that to a new delivery,
+// or to one beyond the rate limit.
 func answerLength(text []byte) (length int, limited bool, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {

@@ -21,8 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The names under which a binary starts itself to be one of the programs. Those with the
-// prefix exist only here; the others are what make build makes.
+// The names under which a binary starts itself to be one of the programs. Those with the prefix exist only here.
 const (
 	ownPrefix    = "bench-"
 	roleNATS     = ownPrefix + "nats"
@@ -35,11 +34,9 @@ const (
 	roleLocal    = "hookstart-local"
 )
 
-// BeProgram makes this process the program whose name it was started under, and says
-// whether there was one. Every main that calls Run calls it first.
+// BeProgram makes this process the program under whose name it was started, and says whether it is one. main calls it before Run.
 func BeProgram() bool {
-	// The bench's own programs have Go's defaults: what they are is the least that anybody
-	// would write.
+	// The bench's own programs have Go's defaults: they are the least that anybody would write.
 	own := func(run func(context.Context) error) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -95,8 +92,7 @@ func runRunner(ctx context.Context, natsURL string) error {
 	return errors.Join(err, ready)
 }
 
-// runNATS is a NATS server with its data in dir. At SIGUSR1 it gives back the memory that
-// is not in use.
+// runNATS is a NATS server with its data in dir. At SIGUSR1 it gives back unused memory.
 func runNATS(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir})
 	if err != nil {

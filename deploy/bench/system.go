@@ -309,8 +309,7 @@ func (s *system) settle(ctx context.Context) error {
 	return err
 }
 
-// unrecorded is how many messages are not recorded yet: starts, and, with a runner, what has not run and what
-// it reported.
+// unrecorded is how many messages are not recorded yet: starts, and, with a runner, what has not run and what it reported.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
 	if s.runs { // in this order: what has run is reported
@@ -328,8 +327,8 @@ func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	return waiting, nil
 }
 
-// empty throws away what a burst has left on the disk, so that no turn finds more than
-// another did. The server remembers the delivery IDs, as it would in reality.
+// empty deletes what a burst has left on the disk, so that no turn finds more than another. The server still remembers the
+// delivery IDs.
 func (s *system) empty(ctx context.Context) error {
 	for _, p := range s.processes {
 		if err := os.Truncate(p.log, 0); err != nil {

@@ -47,8 +47,7 @@ func post(ctx context.Context, client *http.Client, url, deliveryID string, body
 	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
-// send posts deliveries, each until it has an answer, until there are enough or the context ends or the
-// connection breaks.
+// send posts deliveries until there are enough, the context ends or the connection breaks.
 func send(ctx context.Context, b *book, url string, seed uint64, enough func() bool) {
 	var all sync.WaitGroup
 	for sender := range senders {
@@ -77,8 +76,7 @@ func send(ctx context.Context, b *book, url string, seed uint64, enough func() b
 	all.Wait()
 }
 
-// operate makes workflows, activates them and rotates their tokens until the context ends or
-// the power is gone.
+// operate makes workflows, activates them and rotates their tokens until the context ends or the power is gone.
 func operate(ctx context.Context, b *book, client *apiclient.Client, prefix string) {
 	for n := 1; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", prefix, n)

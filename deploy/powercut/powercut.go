@@ -1,16 +1,15 @@
 //go:build linux
 
-// Package powercut cuts the power of hookstart-local, again and again, under load: it runs on a
-// file system that forgets what was not synced ([disk.Disk], by FUSE), is killed, and is started again on what
-// a disk would have kept. Then it compares what senders and operators were told with what is there.
+// Package powercut cuts the power of hookstart-local, again and again, under load: it runs on a file system that forgets what was
+// not synced ([disk.Disk], by FUSE), is killed, and is started again on what a disk would have kept. Then what senders and
+// operators were told is compared with what is there.
 //
-// With --sync-always nothing may be missing. With the default sync, some of what was acknowledged
-// has to be: that is the control, which shows that the file system does forget. There, too, what is accepted after
-// the cut has to be recorded, and every execution has to come to an end.
+// With --sync-always nothing may be missing. With the default sync something has to be: that is the control, which shows that the
+// file system does forget. There, too, what is accepted after the cut has to be recorded, and every execution has to end.
 //
-// The file system is as ext4 and XFS are ([disk.Ordered]). On one that promises no more than POSIX does ([disk.Strict])
-// nats-server 2.15 loses what it has synced: it does not sync the folder of a new stream, nor that of a
-// new file of messages. What hookstart-local makes itself survives there, too.
+// The file system is as ext4 and XFS are ([disk.Ordered]). On one that promises no more than POSIX ([disk.Strict]), nats-server
+// 2.15 loses what it has synced: it syncs neither the folder of a new stream nor that of a new file of messages. What
+// hookstart-local makes itself survives there, too.
 package powercut
 
 import (
@@ -39,18 +38,15 @@ type Config struct {
 
 	// Out is where people read how it goes. nil: stdout.
 	Out io.Writer `kong:"-"`
-	// NoEnds does not wait until every execution has come to its end, which takes more than a
-	// minute in the control.
+	// NoEnds does not wait for the end of every execution, which takes more than a minute in the control.
 	NoEnds bool `kong:"-"`
-	// CutsPerDisk is how many cuts a disk lives through before there is a new one, whose folders
-	// and streams are made anew. 0: ten.
+	// CutsPerDisk is how many cuts a disk lives through before a new, empty one. 0: ten.
 	CutsPerDisk int `kong:"-"`
 	// worst leaves nothing of what was not synced, so that few cuts are enough for the control to lose.
 	worst bool
 }
 
-// How long hookstart-local may take to record what it has accepted, and to bring every
-// execution to its end.
+// How long hookstart-local may take to record what it has accepted, and to end every execution.
 const (
 	recordTimeout = 30 * time.Second
 	endTimeout    = 2 * time.Minute
@@ -60,15 +56,13 @@ const (
 type Result struct {
 	Mode                                             string
 	Cuts, Accepted, Lost, Unrecorded, Doubled, Stuck int
-	// Changes are those that the operators' API has confirmed, LostChanges the workflows that were not
-	// as they were confirmed.
+	// Changes are those that the operators' API has confirmed, LostChanges the workflows that were not so.
 	Changes, LostChanges int
 	// Strange are answers that nobody should get.
 	Strange []string
 }
 
-// Run cuts the power in both modes and prints a table. It is an error when something is
-// missing, and when nothing is missing from the control.
+// Run cuts the power in both modes and prints a table. It is an error when something is missing, or nothing from the control.
 func Run(ctx context.Context, c Config) (err error) {
 	if c.Out == nil {
 		c.Out = os.Stdout

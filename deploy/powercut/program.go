@@ -21,8 +21,7 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long hookstart-local may take until it is ready.
 const startTimeout = 60 * time.Second
 
-// BeProgram makes this process hookstart-local if it was started under that role, and says
-// whether it was. Every main that calls Run calls it first.
+// BeProgram makes this process hookstart-local if it was started as such, and says whether it was. main calls it before Run.
 func BeProgram() bool {
 	if os.Args[0] != roleLocal {
 		return false
@@ -89,6 +88,5 @@ func (p *process) awaitReady(ctx context.Context) error {
 // kill is SIGKILL. The process may go on until the call into its file system has an answer.
 func (p *process) kill() { _ = p.Signal(os.Kill) }
 
-// dataFolder is where hookstart-local keeps its data below a mounted disk: in folders that it has
-// to make itself.
+// dataFolder is where hookstart-local keeps its data on a mounted disk, in folders that it has to make itself.
 func dataFolder(mounted string) string { return filepath.Join(mounted, "srv", "hookstart", "data") }

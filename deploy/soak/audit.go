@@ -27,14 +27,11 @@ type audit struct {
 //
 //   - lost: acknowledged, and not stored.
 //   - unrecorded: stored, and not recorded.
-//   - doubled: an execution with two messages; a delivery with two executions; a delivery of
-//     which two answers say that they are the first. That only repeats were
-//     heard is fine: the first answer may have been lost.
-//   - a ghost: without a delivery ID, refused, and stored all the same. The sender, who was
-//     told no and cannot ask again, got an execution. Such a request is sent to the
-//     stream once; when the answer does not come in time, nobody knows whether it
-//     was stored.
-//   - wrong: a runner reported the end, and the record says something else.
+//   - doubled: an execution with two messages; a delivery with two executions, or with two answers that say that they are the
+//     first. None is fine: the first answer may have been lost.
+//   - a ghost: refused, without a delivery ID, and stored. Such a request is sent to the stream once; without an answer in time
+//     nobody knows whether it was stored.
+//   - wrong: the record has another end than the runner reported.
 func examine(b *book, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +102,7 @@ func examine(b *book, s stored, records map[string]record, incidents []incident)
 	return a
 }
 
-// examineEnds compares the first end that a runner reported of each execution with the
-// record. Where there are runners, every execution must have one.
+// examineEnds compares the first reported end of each execution with its record. With runners, every execution must have one.
 func (a *audit) examineEnds(s stored, records map[string]record, when func(marker string) string) {
 	for id, start := range s.starts {
 		end, isReported := s.ends[id]
@@ -124,8 +120,7 @@ func (a *audit) examineEnds(s stored, records map[string]record, when func(marke
 	}
 }
 
-// cause is the fault of a NATS node, or else any other, that began last before the
-// sender had its answer.
+// cause is the last fault that began before the sender had its answer; one of a NATS node before all others.
 func cause(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

@@ -17,8 +17,7 @@ const (
 // What CREATE INDEX holds, and what VACUUM FULL and many an ALTER TABLE hold.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the executions from another session. With lockTimeout, those who wait for it
-// are told no, over and over.
+// lockTable locks the executions from another session. With lockTimeout, those who wait for it are refused after a second.
 func (f *faults) lockTable(ctx context.Context, mode string, lockTimeout bool, lasts time.Duration) error {
 	if lockTimeout {
 		// It holds for new connections.
@@ -43,8 +42,7 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase leaves the database no more than that room. It may end by itself, and is then
-// started again.
+// fillDatabase leaves the database that much room. If it ends by itself, it is started again.
 func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

@@ -21,9 +21,8 @@ const (
 	longestHang  = 10 * time.Second
 	// recoverTimeout is how long a service may take to be ready.
 	recoverTimeout = time.Minute
-	// replicaTimeout is how long a node may take to have all of the stream again. A leader
-	// that cannot make a snapshot because somebody catches up, who needs that
-	// snapshot, forces one after more than a minute.
+	// replicaTimeout is how long a node may take to have all of the stream again. A leader makes no snapshot while a node
+	// catches up; if that node needs one, the leader forces it after more than a minute.
 	replicaTimeout = 3 * time.Minute
 )
 
@@ -41,8 +40,7 @@ type fault struct {
 // injection lets a fault happen, for that long.
 type injection func(ctx context.Context, lasts time.Duration) error
 
-// incident is a fault that happened. It ended when the cause was gone; recovery takes
-// longer.
+// incident is a fault that happened, until the cause was gone; recovery takes longer.
 type incident struct {
 	kind     string
 	from, to time.Time
@@ -73,8 +71,7 @@ func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, see
 	}
 }
 
-// deck is every kind of fault at every target, in random order. Nodes share one slot: two
-// of the three must be there.
+// deck is every kind of fault at every target, in random order. Nodes share one slot: two of the three must work.
 func (f *faults) deck() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -145,8 +142,7 @@ func (f *faults) addWays(add addFault) {
 	}
 }
 
-// addDatabase adds what can happen to the database, and to executors in the middle of
-// their work with it.
+// addDatabase adds the faults of the database, and of executors in their work with it.
 func (f *faults) addDatabase(add addFault) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDown, f.killDatabase)
@@ -227,8 +223,7 @@ func (f *faults) run(ctx, starting context.Context) {
 	}
 }
 
-// alone are more slots than a fault has that can happen beside others. What waits for all of
-// them is not overtaken, or it would wait for ever.
+// alone are more slots than a fault beside others has. A fault that needs that many is not overtaken: it would wait for ever.
 const alone = 4
 
 // choose takes the first fault whose slots are free out of the queue. mu is held.

@@ -11,19 +11,16 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// How long an executor is frozen: longer than it takes until its messages come to another
-// one.
+// How long an executor is frozen: longer than until its messages are delivered to another one.
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeOver is how long the others may take until they record all that the frozen one would
-	// have. aloneFrozen is how long it is frozen when that is judged.
+	// takeOver is how long the others may take to record everything; aloneFrozen, how long the executor is frozen to see that.
 	takeOver    = 20 * time.Second
 	aloneFrozen = takeOver + 10*time.Second
 )
 
-// freeze stops an executor in a transaction, or outside of any: it tries until it has caught
-// it so. meanwhile is called while it is frozen.
+// freeze stops an executor in a transaction, or outside of any, and tries until that succeeds. It calls meanwhile then.
 func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, meanwhile func() error) error {
 	defer func() { _ = s.signal(syscall.SIGCONT) }()
 	condition := "state LIKE 'idle in transaction%'"
@@ -50,8 +47,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 	return errors.New("it was never caught like that")
 }
 
-// freezeAlone freezes an executor in a transaction while all else is well: the other one must
-// go on recording.
+// freezeAlone freezes an executor in a transaction while all else is well: the other one must go on recording.
 func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
 		retry.Wait(ctx, takeOver)

@@ -61,8 +61,7 @@ type node struct {
 	disk      *disk // nil: it shares one with everybody
 }
 
-// service is an ingress, an executor or a runner. It reaches each node, and the database,
-// by a link of its own.
+// service is an ingress, an executor or a runner. It reaches each node, and the database, by a link of its own.
 type service struct {
 	*process
 	url, opsURL string // a runner has none
@@ -78,8 +77,7 @@ func (s *service) links() []*link.Link {
 	return append([]*link.Link{s.database}, s.nats...)
 }
 
-// install starts everything and makes the workflows. What it has started it ends again
-// when it fails; else close does.
+// install starts everything and makes the workflows. After an error nothing runs; else close ends it.
 func install(ctx context.Context, folder string, s shape) (*installation, error) {
 	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
@@ -198,8 +196,7 @@ func (i *installation) addNodes(count int, first *disk) error {
 		one.storeDir = filepath.Join(folder, name)
 		o := embednats.Options{Name: name, StoreDir: one.storeDir, Port: clients[n].Number, MonitorPort: monitors[n].Number}
 		if count > 1 {
-			// Nodes tell each other where the others listen. That must lead nowhere, or they
-			// would find a way around the links.
+			// Nodes tell each other where the others listen. That must lead nowhere, not around the links.
 			o.Cluster = &embednats.Cluster{Name: "soak", Port: routes[n].Number, Advertise: "127.0.0.1:1"}
 			for other := range count {
 				if other == n {
@@ -374,8 +371,7 @@ func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) er
 	return nil
 }
 
-// awaitReplicas waits until every node is in touch with the cluster and has all of every
-// stream.
+// awaitReplicas waits until every node is in touch with the cluster and has all of every stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
 	if err := i.awaitNodes(ctx, timeout); err != nil {
 		return err

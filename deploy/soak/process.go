@@ -13,12 +13,10 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// endTimeout is how long a program may take to end after SIGTERM: longer than it gives
-// its requests in flight.
+// endTimeout is how long a program may take to end after SIGTERM: longer than it drains.
 const endTimeout = 60 * time.Second
 
-// restartPause is how long a supervisor waits before it starts a program again that ended
-// by itself.
+// restartPause is how long a supervisor waits before it restarts a program that ended by itself.
 const restartPause = 500 * time.Millisecond
 
 // process is one of the programs, which can be started again under the same flags.
@@ -135,8 +133,7 @@ func (p *process) problem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// complaints are what went wrong with the process, and the first line of a panic or a
-// data race that it wrote.
+// complaints are what went wrong with the process, and the first line of a panic or a data race that it wrote.
 func (p *process) complaints() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/terminal"
 )
 
-// showProgress writes how it goes until the context ends: every second on a terminal, else
-// every ten seconds.
+// showProgress writes the status until the context ends: every second on a terminal, else every ten seconds.
 func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
 	line := terminal.NewLine(out)
 	defer line.Done()
@@ -17,14 +17,7 @@ func showProgress(ctx context.Context, out io.Writer, began time.Time, status fu
 	if line.Rewrites() {
 		every = time.Second
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			line.Show("%6s  %s", time.Since(began).Round(time.Second), status())
-		}
+	for retry.Wait(ctx, every); ctx.Err() == nil; retry.Wait(ctx, every) {
+		line.Show("%6s  %s", time.Since(began).Round(time.Second), status())
 	}
 }

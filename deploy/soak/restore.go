@@ -21,15 +21,12 @@ const (
 	settleTimeout = 90 * time.Second
 )
 
-// restore puts the stores of all nodes back to an earlier copy, as after a disaster, while
-// ingresses, executors and runners go on. What was accepted after the copy may be gone
-// from the stream. Everything else must hold:
+// restore puts the stores of all nodes back to an earlier copy, as after a disaster, while ingresses, executors and runners go
+// on. The stream may have lost what was accepted after the copy. It returns what else does not hold:
 //
 //   - the registry is that of the copy, for every ingress and every executor, and changes hold at once;
 //   - what is accepted from then on is stored and recorded once, has its end, and is deduplicated;
 //   - no record stays queued or running.
-//
-// It returns what does not.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
 	// The faults have broken connections that are still taken for idle ones.
 	s.client.CloseIdleConnections()

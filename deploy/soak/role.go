@@ -23,8 +23,7 @@ const (
 	roleRunner   = "soak-runner"
 )
 
-// BeProgram makes this process the program whose name it was started under, and says
-// whether there was one. Every main that calls Run calls it first.
+// BeProgram makes this process the program under whose name it was started, and says whether it is one. main calls it before Run.
 func BeProgram() bool {
 	switch os.Args[0] {
 	case roleIngress:

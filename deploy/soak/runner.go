@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner is a runner of the default queue until SIGTERM. Most of its reports come as
-// early as they can: before the start is recorded, when executors are slow.
+// runRunner is a runner of the default queue until SIGTERM. Most of its reports come before the start is recorded, if executors
+// are slow.
 func runRunner(natsURL string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -26,8 +26,7 @@ func runRunner(natsURL string) error {
 		return err
 	}
 	defer nc.Close()
-	// A process that is killed with an execution must not make that fail: how often that
-	// happens is up to the faults.
+	// However often runners are killed, their executions must not fail for that.
 	options := runner.Options{Group: runnerGroup, Concurrency: 50, Attempts: 1_000_000, AckWait: 5 * time.Second}
 	return runner.Run(ctx, nc, options, func(ctx context.Context, e runner.Execution) (any, error) {
 		if strings.HasSuffix(e.ID, "00") {

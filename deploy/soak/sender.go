@@ -16,8 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// What code-hosting services and payment providers do, with shorter pauses: ten seconds
-// for an answer, then again under the same ID, each time later.
+// As code-hosting services and payment providers, with shorter pauses: ten seconds for an answer, then again under the same ID.
 const (
 	answerTimeout = 10 * time.Second
 	firstPause    = 200 * time.Millisecond
@@ -25,8 +24,7 @@ const (
 	maxAttempts   = 12
 )
 
-// Of a hundred deliveries, so many are without an ID, are sent twice at the same time, and
-// are sent again after they were acknowledged.
+// How many of a hundred deliveries have no ID, are sent twice at the same time, and again after they were acknowledged.
 const (
 	withoutID = 20
 	twins     = 4
@@ -52,8 +50,8 @@ func newSenders(b *book, i *installation, run string) *senders {
 	return s
 }
 
-// post keeps count senders going at rate deliveries per second together. When starting
-// ends no delivery is begun any more; it returns when all are done, or when ctx ends.
+// post lets count senders make rate deliveries per second together until starting ends. It returns when all are done, or when ctx
+// ends.
 func (s *senders) post(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
@@ -123,8 +121,7 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// attempt sends one request and notes what came of it. final says that a sender does not
-// send it again.
+// attempt sends one request and notes the answer. final: a sender does not send it again.
 func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (a answer, final bool) {
 	s.book.sends()
 	a, err := s.request(ctx, d, url+path)

@@ -1,6 +1,5 @@
-// Package soak runs hookstart in the production shape, real processes on loopback, under
-// load and under faults, and then compares what senders were told with what is stored and
-// recorded.
+// Package soak runs hookstart in the production shape, real processes on loopback, under load and faults, and compares what
+// senders were told with what is stored and recorded.
 package soak
 
 import (
@@ -48,8 +47,7 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Run soaks. It is an error when something that was acknowledged is lost or there twice,
-// and when the context ends before.
+// Run soaks. It is an error when something acknowledged is lost or there twice, and when the context ends before.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -175,8 +173,7 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// load returns when the time is over, the last fault too, and every sender has its answer
-// or has given up.
+// load returns when the time and the last fault are over, and every sender has its answer or has given up.
 func load(ctx context.Context, c Config, i *installation, s *senders, f *faults) (untrue []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()

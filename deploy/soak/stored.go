@@ -115,8 +115,7 @@ func (all *stored) add(event stream.Event) error {
 	return nil
 }
 
-// awaitConsumers waits until executors and runners have dealt with all that is in the
-// streams.
+// awaitConsumers waits until executors and runners have dealt with everything in the streams.
 func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
 	return eventually(ctx, timeout, func(ctx context.Context) error { return behind(ctx, js) })
 }
@@ -182,8 +181,7 @@ func items[T any](ctx context.Context, fetch func(context.Context, apiclient.Pag
 
 const startSubjects = "executions.start."
 
-// readAside names the starts that executors put aside. All that is sent here can be
-// recorded.
+// readAside names the starts that executors put aside, though all can be recorded.
 func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range items(ctx, func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

@@ -9,8 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// livenessPath is what the deployment's liveness probe of a NATS server asks for
-// (deploy/nats/kubernetes.yaml).
+// livenessPath is that of the liveness probe of NATS servers in deploy/nats/kubernetes.yaml.
 const livenessPath = "/healthz"
 
 // The deployment asks more rarely, and is more patient.
@@ -19,8 +18,7 @@ const (
 	failuresToEnd = 5
 )
 
-// fillNode leaves a node no more than that room. Afterwards it is supervised as the deployment
-// does it.
+// fillNode leaves a node that much room. Afterwards it is supervised as in the deployment.
 func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
 	if err := n.disk.fill(room); err != nil {
 		return err

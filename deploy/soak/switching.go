@@ -13,18 +13,14 @@ import (
 
 const (
 	switchEvery = 300 * time.Millisecond
-	// switchTimeout is how long a call may take: longer than an executor is away without
-	// being ended.
+	// switchTimeout is how long a call may take: longer than an executor is away without being ended.
 	switchTimeout = time.Minute
-	// unsureFor is how long after a call without an answer that call may still have an effect: as
-	// long as a fault holds back what was sent.
+	// unsureFor is how long a call without an answer may still take effect: as long as a fault holds back what was sent.
 	unsureFor = 2 * longestFreeze
 )
 
-// switching activates and deactivates a workflow, each time by any executor that no fault is
-// at, and asks every ingress right after the answer whether it agrees. So an executor that
-// was away is asked as soon as it is back. It returns when starting ends, with what did not
-// hold.
+// switching activates and deactivates a workflow until starting ends, each time by any executor without a fault, also one that
+// has just come back. Right after the answer it asks every ingress whether it agrees, and returns what did not hold.
 func (i *installation) switching(ctx, starting context.Context, s *senders, f *faults, seed uint64) (untrue []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}

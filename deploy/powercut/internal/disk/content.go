@@ -10,8 +10,7 @@ import (
 // pageSize is how much a disk writes at a time, sectorSize what it never writes in part.
 const pageSize, sectorSize = 4096, 512
 
-// content is what a file holds: now, and what of it is durable. Both share the pages that
-// are the same.
+// content is what a file holds: now, and what of it is durable. Both share the pages that are the same.
 type content struct {
 	size, storedSize int64
 	pages, stored    [][]byte // nil: a hole, or behind the end
@@ -98,8 +97,7 @@ func (c *content) store(n int64, page []byte) {
 	c.stored[n] = page
 }
 
-// restore goes back to what is durable, and to what luck left of the rest: of a file nothing,
-// all, or some pages.
+// restore goes back to what is durable and what luck left of the rest: nothing, all, or some pages.
 func (c *content) restore(luck Luck) {
 	switch luck.IntN(3) {
 	case 0:
@@ -121,8 +119,8 @@ func (c *content) restore(luck Luck) {
 	c.stored = slices.Clone(c.pages)
 }
 
-// storeSome writes some of the pages, each whole or its first sectors. A file that became longer
-// ends with the last page that was written; what is missing before reads as zeros.
+// storeSome writes some pages, each whole or its first sectors. A file that grew ends with the last page written; missing ones read
+// as zeros.
 func (c *content) storeSome(luck Luck) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

@@ -2,11 +2,9 @@
 
 // Package disk is a file system in memory that knows what a power cut would leave of it.
 //
-// Whatever a program writes, names, renames or removes is there at once for every reader, as
-// the page cache makes it on a real machine, but is durable only after fsync. [Disk.Cut] goes
-// back to what is durable, and to a random part of what is not, since a disk may have
-// written some of it by itself: pages of a file in any order, the last of them perhaps only
-// in part.
+// Whatever a program writes, names, renames or removes is there at once for every reader, as with a page cache, but durable only
+// after fsync. After [Disk.Cut] there is what is durable, and a random part of the rest, which a disk may have written by itself:
+// pages of a file in any order, the last of them perhaps in part.
 package disk
 
 import (
@@ -19,12 +17,11 @@ import (
 type Model string
 
 const (
-	// Ordered is what ext4 and XFS do: all changes of names are in one journal, and the fsync of
-	// any file or folder writes the journal up to there. So a new file that is
-	// synced has its name, too. Data is durable only in the files that were synced.
+	// Ordered is what ext4 and XFS do: all changes of names are in one journal, which the fsync of any file or folder writes.
+	// So a synced new file has its name, too. Data is durable only in the files that were synced.
 	Ordered Model = "ordered"
-	// Strict is the least that POSIX promises: the fsync of a folder makes its names durable, and
-	// nothing else does. A synced file in a folder that was not synced is lost.
+	// Strict is the least that POSIX promises: only the fsync of a folder makes its names durable. A synced file in a folder
+	// that was not synced is lost.
 	Strict Model = "strict"
 )
 
@@ -151,9 +148,8 @@ func (d *Disk) sync(i *inode) {
 	}
 }
 
-// Cut cuts the power while killAll kills the programs that use the disk. Nothing that they
-// ask for is answered any more, until killAll has returned; from then on it fails. The disk has to be
-// unmounted, and is as it was found after the cut once Restore is called.
+// Cut cuts the power while killAll kills the programs that use the disk: their calls are answered only when it has returned, with
+// an error. Then the disk has to be unmounted; Restore makes it what a boot after the cut finds.
 func (d *Disk) Cut(killAll func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

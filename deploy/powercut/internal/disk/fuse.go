@@ -18,8 +18,7 @@ import (
 // Mounted is a disk that programs can use.
 type Mounted struct{ server *fuse.Server }
 
-// Probe says why no disk can be mounted here, if none can. It tries with an empty one, in a folder
-// that nobody uses.
+// Probe says why no disk can be mounted here, if none can. It tries with an empty one, in an unused folder.
 func Probe(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
@@ -31,8 +30,7 @@ func Probe(folder string) error {
 	return m.Unmount()
 }
 
-// Mount makes the disk's files appear in a folder. It needs /dev/fuse, and either the right to
-// mount or the program fusermount3.
+// Mount makes the disk's files appear in a folder. It needs /dev/fuse, and the right to mount or the program fusermount3.
 func (d *Disk) Mount(folder string) (*Mounted, error) {
 	// Only this mount changes the disk: what the kernel knows stays true.
 	always := time.Hour
@@ -50,8 +48,7 @@ func (d *Disk) Mount(folder string) (*Mounted, error) {
 	return &Mounted{server: server}, nil
 }
 
-// Unmount takes the files away, and with them all that the kernel remembers of them. No program may
-// use them any more.
+// Unmount takes the files away, and all that the kernel remembers of them. No program may use them any more.
 func (m *Mounted) Unmount() error {
 	if err := m.server.Unmount(); err != nil {
 		return fmt.Errorf("unmount: %w", err)
