@@ -1,5 +1,4 @@
-// Package bus connects a program to NATS the way every hookstart program must be
-// connected.
+// Package bus connects hookstart's programs to NATS.
 package bus
 
 import (
@@ -35,8 +34,7 @@ type Options struct {
 	Log logrus.FieldLogger
 }
 
-// Connect waits for a server and connects to it. The connection reconnects for ever,
-// and keeps nothing to send while it is away: with the default buffer, a message
+// Connect waits for a server and connects to it. The connection reconnects for ever, without a buffer for messages meanwhile: one
 // whose sender was told "no" would be stored after the reconnect.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
@@ -47,8 +45,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
-		// Without it, refused twice is closed for good. Credentials that a server does not know
-		// yet, or no more for a moment, must not end a process's connection.
+		// Without it, a connection that is refused twice is closed for good, even if credentials are unknown for a moment only.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
@@ -119,8 +116,7 @@ func credentials(file string) (nats.Option, error) {
 	return option, nil
 }
 
-// checkCA says what is wrong with a file that should hold certificates. The connection, which
-// reads it anew each time, would be tried again and again instead.
+// checkCA says what is wrong with a file of certificates: the connection would be tried again and again.
 func checkCA(file string) error {
 	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check asks whether the server answers. A connection that hangs looks like one that works, until
-// some pings are not answered.
+// Check asks whether the server answers. A connection that hangs looks well until some pings have no answer.
 func Check(part string, nc *nats.Conn) ops.Check {
 	return ops.Check{Part: part, Ask: func(ctx context.Context) error {
 		if !nc.IsConnected() {

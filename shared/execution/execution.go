@@ -1,5 +1,4 @@
-// Package execution is the domain: what an execution is, which states it goes
-// through, how it gets its ID, and how a body becomes a workflow's input. It
+// Package execution is the domain: an execution, its states, how it gets its ID, and how a body becomes a workflow's input. It
 // imports the standard library only.
 package execution
 
@@ -11,8 +10,7 @@ import (
 // Status is the state of an execution.
 type Status string
 
-// An execution is queued, then running, then succeeded or failed; or it is
-// rejected from the beginning. The last three are final.
+// An execution is queued, then running, then succeeded or failed; or rejected from the beginning. The last three are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"
@@ -94,8 +92,7 @@ type Start struct {
 	DeliveryDerived bool
 }
 
-// Rejection is a request that was refused because its workflow is not active.
-// It is recorded; no run starts.
+// Rejection is a request that was refused because its workflow is not active. It is recorded; no run starts.
 type Rejection struct {
 	ID         string // UUID, never that of a run
 	WorkflowID string
@@ -104,8 +101,7 @@ type Rejection struct {
 	Queue      string
 	DeliveryID string
 	At         time.Time
-	// Payload is the body, if it was read: else there is its type alone. Its kind is NoBody, too, when it
-	// is declared as JSON and is none.
+	// Payload is the body, or its type alone if it was not read. Its kind is NoBody, too, when it is declared as JSON and is none.
 	Payload      Payload
 	DeclaredSize int64 // of the body: its length, if it was read
 	Headers      Values
@@ -122,8 +118,7 @@ type Rejection struct {
 // Progress is what a runner reports of an execution.
 type Progress struct {
 	ID string
-	// Queue and WorkflowID are what the report was addressed to. A runner can report on its
-	// own queue only, but can name any execution there: the recorder compares them.
+	// Queue and WorkflowID are those of the subject. A runner can name any execution of its queue: the recorder compares them.
 	Queue      string
 	WorkflowID string
 	Status     Status // Running, Succeeded or Failed
@@ -142,8 +137,7 @@ const DefaultQueue = "default"
 // MaxDeliveryID is the length of the longest valid delivery ID, in bytes.
 const MaxDeliveryID = 255
 
-// ValidName says whether s can be the ID of a workflow, node or account, or a
-// queue: [A-Za-z0-9_-]{1,64}.
+// ValidName says whether s can be the ID of a workflow, node or account, or a queue: [A-Za-z0-9_-]{1,64}.
 func ValidName(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false

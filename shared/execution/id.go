@@ -5,39 +5,32 @@ import (
 	"encoding/hex"
 )
 
-// IDForDelivery is the ID of the execution that a delivery starts: always the
-// same for the same workflow, node and delivery ID, so that a repeat is
-// recognised without a look-up. It is a UUID of version 8 (RFC 9562) made of a
-// SHA-256.
+// IDForDelivery is the ID of the execution that a delivery starts: the same for the same workflow, node and delivery ID, so that a
+// repeat is recognised without a look-up. It is a UUID of version 8 (RFC 9562) made of a SHA-256.
 func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
 
-// DerivedDelivery is what stands for a delivery ID that is not a header's text, but was read in the
-// body or is a hash, where an execution's ID is made of it: no header has it.
+// DerivedDelivery stands for a delivery ID that was read in the body or is a hash, where an execution's ID is made: no header has it.
 func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
 
-// RejectedIDForDelivery is the ID under which a delivery to an inactive workflow
-// is recorded. It differs from IDForDelivery: the same delivery can still start
-// an execution once the workflow is active.
+// RejectedIDForDelivery is the ID of the record of a delivery to an inactive workflow. It differs from IDForDelivery: the same
+// delivery can still start an execution once the workflow is active.
 func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
 
-// IDForRequeue is the ID of the execution that an operator starts when a failed one is
-// requeued: always the same for the same one, so that requeueing twice starts one.
+// IDForRequeue is the ID of the execution that a requeue starts: the same for the same original, so that requeueing twice starts one.
 func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
-// IDForReplay is the ID of the execution that a replay with an idempotency key starts: always the same
-// for the same original and key, so that a repeated request starts nothing.
+// IDForReplay is the ID of the execution that a replay with an idempotency key starts: the same for the same original and key.
 func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// hashUUID hashes its parts. Only the last one, the delivery ID, can hold a NUL;
-// so no two lists of parts are joined to the same text.
+// hashUUID hashes its parts. Only the last one can hold a NUL, so no two lists of parts are joined to the same text.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {
 	text := make([]byte, 0, 512)
 	for _, part := range [...]string{"hookstart", kind, workflowID, nodeID} {

@@ -6,12 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// ValidJSON says whether text is one JSON text by RFC 8259: any value, with
-// white space around it, in UTF-8, without a byte order mark. Unlike
-// encoding/json it accepts any depth and refuses invalid UTF-8. It does not
-// recurse: a body of nothing but brackets costs one bit each. It is one loop, longer than
-// functions are here: split, it is slower. BenchmarkValidJSON: a third of the time of
-// json.Valid with utf8.Valid.
+// ValidJSON says whether text is one JSON text by RFC 8259: any value, with white space around it, in UTF-8, without a byte order
+// mark. Unlike encoding/json it accepts any depth and refuses invalid UTF-8. It does not recurse: a bracket costs one bit. It is one
+// long loop: split, it is slower. BenchmarkValidJSON: a third of the time of json.Valid with utf8.Valid.
 func ValidJSON(text []byte) bool {
 	var s jsonScanner
 	i := skipSpace(text, 0)
@@ -136,8 +133,7 @@ func memberName(text []byte, i int) int {
 	return skipSpace(text, i+1)
 }
 
-// scanString reads the string that begins at i; -1 when it is none. An escaped
-// lone surrogate is allowed: it is in the grammar.
+// scanString reads the string that begins at i; -1 when it is none. The grammar allows an escaped lone surrogate.
 func scanString(text []byte, i int) int {
 	for i++; i < len(text); {
 		if i = skipPlain(text, i); i == len(text) {

@@ -12,8 +12,7 @@ import (
 // BodyKind says how the input is made from the body.
 type BodyKind uint8
 
-// The kinds of a body. NoBody is that of a rejected execution whose body was not read, or
-// is declared as JSON and is none.
+// The kinds of a body. NoBody is that of a rejected execution whose body was not read, or is declared as JSON and is none.
 const (
 	NoBody BodyKind = iota
 	JSON
@@ -28,12 +27,10 @@ type Payload struct {
 	Body        []byte // as sent
 }
 
-// ErrNotJSON means that a body that was declared application/json is not one
-// JSON text.
+// ErrNotJSON means that a body that was declared application/json is not one JSON text.
 var ErrNotJSON = errors.New("the body is not one JSON text")
 
-// NewPayload decides what a body means. Only a body whose media type is exactly
-// application/json is read as JSON, and only that can fail, with ErrNotJSON.
+// NewPayload decides what a body means. Only one of the media type application/json is read as JSON, which can fail with ErrNotJSON.
 func NewPayload(contentType string, body []byte) (Payload, error) {
 	p := Payload{ContentType: contentType, Body: body}
 	switch {
@@ -50,8 +47,7 @@ func NewPayload(contentType string, body []byte) (Payload, error) {
 	return p, nil
 }
 
-// isJSON says whether the media type is application/json, in any case.
-// Parameters, even malformed ones, change nothing.
+// isJSON says whether the media type is application/json, in any case. Parameters, even malformed ones, change nothing.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")

@@ -20,13 +20,11 @@ const (
 type Check struct {
 	// Part is what /readyz and the log call it.
 	Part string
-	// Ask finds out whether it is there: nil, or what is wrong, in words for those who run the
-	// program. It must return when its context ends. It is called by one goroutine.
+	// Ask returns nil, or what is wrong, for operators. It must return when its context ends. One goroutine calls it.
 	Ask func(ctx context.Context) error
 }
 
-// Watch asks once a second, until stop is called, and says in o.Ready what is wrong. Each check
-// is asked by a goroutine of its own: one that does not answer holds up no other.
+// Watch asks once a second, until stop is called, and says in o.Ready what is wrong. Each check has a goroutine of its own.
 func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup

@@ -45,9 +45,8 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	return mux
 }
 
-// byAddress refuses requests for a host that is neither an address nor localhost. A page that
-// makes its own name resolve to this machine could otherwise have its visitor's browser read
-// profiles from a listener that is meant for this machine alone.
+// byAddress refuses requests for a host that is neither an address nor localhost: the page of a site whose name resolves to this
+// machine could let a visitor's browser read profiles.
 func byAddress(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

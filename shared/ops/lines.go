@@ -13,8 +13,7 @@ var stderr = &lineWriter{out: os.Stderr}
 // Flush writes what is left of the log. Whoever ends the process calls it.
 func Flush() { stderr.flush() }
 
-// lateBy is how long an event's line may wait for others, so that they are written at
-// once: a process that is killed has lost the lines of that time.
+// lateBy is how long an event's line may wait for others. A process that is killed loses the lines of that time.
 const lateBy = 5 * time.Millisecond
 
 // maxWaiting is how many bytes of lines wait at most.

@@ -19,12 +19,10 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// Seconds are the buckets of a duration between half a millisecond and 4 s, for those who do
-// not scrape native histograms.
+// Seconds are the buckets of a duration between half a millisecond and 4 s, for scrapes without native histograms.
 var Seconds = prometheus.ExponentialBuckets(0.0005, 2, 14)
 
-// Histogram is a histogram of both kinds: a native one, within 10 % and of bounded size,
-// and one of the given buckets.
+// Histogram is a histogram of both kinds: a native one, within 10 % and of bounded size, and one of the given buckets.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

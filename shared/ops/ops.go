@@ -1,5 +1,4 @@
-// Package ops is what every hookstart program offers those who run it: metrics,
-// health, readiness, profiles and the log's level on a listener of its own, and a log.
+// Package ops is a program's log, and its listener for operations: metrics, health, readiness, profiles and the log's level.
 package ops
 
 import (
@@ -21,8 +20,7 @@ import (
 // Version is stamped by the build.
 var Version = "dev"
 
-// Readiness collects what keeps a program from being ready. It is safe for
-// concurrent use.
+// Readiness collects what keeps a program from being ready. It is safe for concurrent use.
 type Readiness struct {
 	mu      sync.Mutex
 	waiting map[string]string
@@ -70,8 +68,7 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// Begin gives a service its log and its Ops. Those that are given belong to whoever gave
-// them; otherwise the service has its own, and serves them on addr until stop.
+// Begin returns a service's log and Ops: those given, which stay the caller's, or new ones, which are served on addr until stop.
 func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {
 		if log, err = NewLog(service, level); err != nil {
@@ -113,9 +110,8 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 	return listener.Addr().String(), stop, nil
 }
 
-// Listen is net.Listen for TCP with an error that says what to do. flag is the name
-// of the flag that sets the address. An empty one, which an unset variable in a compose
-// file gives, is refused: net would listen on every interface.
+// Listen is net.Listen for TCP with an error that says what to do, naming the flag of the address. An empty address, as from an unset
+// variable of a compose file, is refused: net would listen on every interface.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if addr == "" {
 		return nil, fmt.Errorf("%s is empty; name an address like 127.0.0.1:8080, or leave it out for the default", flag)
@@ -138,8 +134,7 @@ func rootCause(err error) error {
 
 const levels = "error, warn, info or debug"
 
-// NewLog writes to stderr: JSON lines, or lines for people when that is a terminal. Those
-// of Event may be some milliseconds late, so who ends the process calls Flush.
+// NewLog writes to stderr: JSON lines, or lines for people on a terminal. Those of Event may be late: call Flush before the exit.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// ServerLog takes the lines of an http.Server: of connections, not of requests. What others
-// do wrong with theirs is for debugging; that no more can be accepted is a warning.
+// ServerLog takes an http.Server's lines about connections. Those about clients' mistakes are for debugging; that no more can be
+// accepted is a warning.
 func ServerLog(log logrus.FieldLogger) *stdlog.Logger { return stdlog.New(serverLog{log}, "", 0) }
 
 type serverLog struct{ log logrus.FieldLogger }

@@ -1,5 +1,4 @@
-// Package program is how every hookstart program begins and ends: flags and their
-// environment variables, signals, one line on stderr when something is wrong.
+// Package program begins and ends every hookstart program: flags and environment variables, signals, errors and exit codes.
 package program
 
 import (
@@ -16,8 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// EnvPrefix begins the environment variable of every flag: --nats-url is
-// HOOKSTART_NATS_URL.
+// EnvPrefix begins the environment variable of every flag: --nats-url is HOOKSTART_NATS_URL.
 const EnvPrefix = "HOOKSTART"
 
 // Main fills a C, a struct with kong's tags, from the command line and the environment, and calls
@@ -51,8 +49,7 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	}
 }
 
-// Parse fills config as Main does, from these flags and no environment: without any, it is
-// what its defaults say.
+// Parse fills config as Main does, from these flags and no environment: without any, with the defaults.
 func Parse(config any, flags ...string) error {
 	parser, err := kong.New(config, Files)
 	if err != nil {

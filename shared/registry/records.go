@@ -12,8 +12,7 @@ import (
 // Times are UTC; a zero time is not set. The tag "audit" is for package edit: it is the field's name in the audit, with
 // ",hidden" if the audit must not show its value; fields with "-" are not in the audit.
 
-// RateLimit lets Requests requests through at once from idle, then one every
-// Window/Requests. The zero value is none.
+// RateLimit lets Requests requests through at once from idle, then one every Window/Requests. The zero value is none.
 type RateLimit struct {
 	Requests int64         `audit:"requests"`
 	Window   time.Duration `audit:"windowSeconds"` // whole seconds

@@ -4,8 +4,7 @@
 // The records live in a JetStream KV bucket, the source of truth. Package edit changes them. Package
 // agree delivers every change, in order, to every process, and waits until all of them have applied it.
 //
-// The tokens themselves, and the sample payloads, are in a second bucket that
-// ingress may not read. In the first there are only hashes.
+// The first bucket has hashes only. Tokens and sample payloads are in a second one, which an ingress may not read.
 package registry
 
 import (
@@ -58,8 +57,7 @@ type Change struct {
 	DeletedAPIKey   string
 }
 
-// DecodeChange reads a message of the bucket's stream: its subject, whether it is a deletion, its
-// sequence, when it was stored, and the record.
+// DecodeChange reads a message of the bucket's stream: its subject, whether it is a deletion, its sequence, time and record.
 func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (c Change, err error) {
 	c = Change{Revision: revision, At: at}
 	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")

@@ -17,8 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// hangGrace is how long a handler may take to return after its context has ended. Then the
-// runner abandons it: its place is free for others, and its execution gets another attempt.
+// hangGrace is how long a handler may run after its context has ended. Then it is abandoned, and its execution attempted again.
 const hangGrace = time.Second
 
 // maxError bounds the reason in a report.
@@ -27,8 +26,8 @@ const maxError = 4000
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 << 10
 
-// run handles one message. When it returns, the handler has returned or was abandoned. The
-// message is acknowledged when its report is stored; then run calls done.
+// run handles one message, until the handler has returned or was abandoned. done is called when the report is stored and the
+// message acknowledged.
 func (r *runner) run(msg jetstream.Msg, done func()) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -129,8 +128,7 @@ func protect(ctx context.Context, handler Handler, e Execution) (output []byte, 
 	return output, nil
 }
 
-// end reports a final state, and acknowledges the message when the stream has confirmed the
-// report. Without the confirmation the execution runs again: better twice than never.
+// end reports a final state, and acknowledges the message when the report is confirmed. Else the execution runs again.
 func (r *runner) end(m *message, start *execution.Start, attempt int, began time.Time, p execution.Progress, reason error, done func()) {
 	report, err := r.progress(start, p)
 	if err != nil {
@@ -159,9 +157,8 @@ func (r *runner) handBack(m *message, after time.Duration, done func()) {
 	done()
 }
 
-// reportRunning publishes that the handler, which was called at a time, runs, once it has worked for
-// ReportRunningAfter, unless stop is called first. There is no confirmation: the final report makes up for a lost
-// one. One that is sent while the handler returns may come after the final report, and then changes nothing.
+// reportRunning publishes that a handler has worked for ReportRunningAfter, unless stop is called first. Nothing confirms it: the
+// final report makes up for a lost one. One that comes after the final report changes nothing.
 func (r *runner) reportRunning(start *execution.Start, called time.Time) (stop func()) {
 	report := func() {
 		if msg, err := r.progress(start, execution.Progress{Status: execution.Running, At: called}); err == nil {

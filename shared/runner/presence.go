@@ -9,8 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sayPresent lets executors know that this process takes the group's work, until the context ends. A
-// server that forbids it, or nobody who listens, does no harm.
+// sayPresent tells executors that this process takes the group's work, until the context ends. Without an effect it does no harm.
 func (r *runner) sayPresent(ctx context.Context) {
 	subject := r.group().PresenceSubject(nuid.Next())
 	tick := time.NewTicker(stream.RunnerHeartbeat)

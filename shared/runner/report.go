@@ -69,9 +69,8 @@ func (u *underway) remove(m *message) {
 	delete(u.messages, m)
 }
 
-// publish publishes a report, and repeats it until the stream confirms it; repeated reports are
-// harmless. It calls published once: with nil after the confirmation, or with an error when there is
-// none within AckWait.
+// publish publishes a report, and repeats it until the stream confirms it; repeated reports are harmless. It calls published once:
+// with nil, or with an error when there is no confirmation within AckWait.
 func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
 	m.report, m.began, m.published = report, time.Now(), published

@@ -56,8 +56,7 @@ import (
 
 // Execution is what a handler gets.
 type Execution struct {
-	// Start holds the IDs, the headers, the query, the delivery ID, and in its Payload the
-	// body's bytes as sent.
+	// Start holds the IDs, the headers, the query, and in its Payload the body's bytes as sent.
 	execution.Start
 	// Input is the JSON document that the workflow works on.
 	Input []byte
@@ -90,8 +89,7 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
-// MaxOutput is the size in bytes, as JSON, of the longest output that a report takes over the connection.
-// It depends on max_payload of the NATS servers.
+// MaxOutput is the maximum size of an output in bytes, as JSON. It depends on max_payload of the NATS servers.
 func MaxOutput(nc *nats.Conn) int64 { return nc.MaxPayload() - reportOverhead }
 
 // Options configure a runner. Only Group is required.
@@ -108,8 +106,7 @@ type Options struct {
 	Concurrency int
 	// Attempts is the number of attempts before an execution fails. 0 means 5.
 	Attempts int
-	// Backoff is how long to wait after the given attempt failed. nil means 1 s, doubled
-	// each time, at most 1 min.
+	// Backoff is the pause after the given attempt. nil means 1 s, doubled each time, at most 1 min.
 	Backoff func(attempt int) time.Duration
 	// Timeout is how long one attempt may take. 0 means 5 min.
 	Timeout time.Duration
@@ -199,8 +196,7 @@ type runner struct {
 	nc       *nats.Conn
 	handler  Handler
 	underway *underway
-	// unconfirmed bounds the reports that the stream has not confirmed yet, and so what
-	// would run again if this process died, although its handler has returned.
+	// unconfirmed bounds the reports without a confirmation: their executions would run again if this process died.
 	unconfirmed chan struct{}
 	// unacknowledged are the messages that were begun.
 	unacknowledged sync.WaitGroup
@@ -208,9 +204,8 @@ type runner struct {
 	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
 }
 
-// Run runs executions until the context ends, then lets handlers finish, and returns nil.
-// It continues after lost connections. At the start it waits up to 30 s for the stream, which the
-// executor creates.
+// Run runs executions until the context ends, then lets handlers finish, and returns nil. It continues after lost connections. At
+// the start it waits up to 30 s for the stream, which the executor creates.
 func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -257,8 +252,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 // waitAtStart is how long Run waits for what the executor creates.
 const waitAtStart = 30 * time.Second
 
-// ensureConsumer creates the group's consumer, or waits until the executor has. Where runners
-// have an account of their own, only the executor may create it.
+// ensureConsumer creates the group's consumer. Runners with an account of their own may not, and wait until the executor has.
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Consumer, error) {
 	config := o.group().ConsumerConfig(o.AckWait)
 	if o.OnlyNew {
@@ -277,8 +271,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	return consumer, nil
 }
 
-// take hands executions to handlers until the context ends, and returns when they have
-// returned. It calls stop when it fails: handlers may take as long to finish as always.
+// take hands executions to handlers until the context ends, and returns after them. It calls stop when it fails: they may finish.
 func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
 	// Fetch no more messages than there are free handlers: the rest is for the other members.
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullHeartbeat(5*time.Second))
@@ -287,8 +280,7 @@ func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consu
 	}
 	defer context.AfterFunc(ctx, messages.Drain)()
 	defer messages.Stop()
-	// As many take from the channel as there are places; they keep their stacks from one
-	// execution to the next.
+	// One goroutine for each place: they keep their stacks from one execution to the next.
 	var places sync.WaitGroup
 	taken := make(chan jetstream.Msg)
 	free := make(chan struct{}, r.Concurrency)

@@ -21,8 +21,7 @@ func (o Options) tracer() trace.Tracer {
 	return tracing.Tracer(provider, "shared/runner")
 }
 
-// startSpan begins an attempt's span, below the span that the message carries. What the
-// handler does, and what is reported of it, comes below this one.
+// startSpan begins an attempt's span, below the message's. The spans of the handler and of the reports are below this one.
 func (r *runner) startSpan(msg jetstream.Msg, start *execution.Start, attempt int) (context.Context, trace.Span) {
 	ctx, span := tracing.StartProcess(r.working, r.tracer(), "process", r.consumer(), start.Trace, msg.Subject(), start.ID,
 		trace.WithAttributes(tracing.WorkflowID.String(start.WorkflowID), tracing.NodeID.String(start.NodeID), tracing.Attempt.Int(attempt)))

@@ -35,10 +35,9 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 	return state, nil
 }
 
-// Change gives EXECUTIONS the age, the dedup window and the size of these settings, and PROGRESS their age, while
-// everything runs. A shorter age deletes what is older at once. A longer dedup window holds for deliveries that
-// the server still remembers and for later ones. It can be repeated; executors that start afterwards must be
-// configured to the same.
+// Change sets the age, the dedup window and the size of EXECUTIONS, and the age of PROGRESS, while everything runs. A shorter age
+// deletes older messages at once. A longer dedup window holds for deliveries that the server still remembers, and later ones. It
+// can be repeated. Executors that start afterwards must have the same settings.
 func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err

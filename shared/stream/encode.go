@@ -11,10 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// encodeStart is proto.Marshal of a start, written out: it needs one allocation where
-// that, with the messages in between, needs about three for each header. A test holds it
-// against the generated code. It is written into buffer, or into a new one if that is
-// too small.
+// encodeStart is proto.Marshal of a start, written out: it needs one allocation, not about three for each header. A test compares
+// it with the generated code. It writes into buffer, or into a new one if that is too small.
 func encodeStart(buffer []byte, s *execution.Start) []byte {
 	b := buffer[:0]
 	if size := 256 + len(s.Payload.Body) + len(s.Payload.ContentType) + valuesSize(s.Headers) + valuesSize(s.Query); cap(b) < size {
@@ -128,8 +126,7 @@ func appendTime(b []byte, field protowire.Number, t time.Time) []byte {
 	return b
 }
 
-// appendValues writes a hookstart.v1.NamedValues for each name. Every string has a tag
-// of one byte.
+// appendValues writes a hookstart.v1.NamedValues for each name. Every string has a tag of one byte.
 func appendValues(b []byte, field protowire.Number, values execution.Values) []byte {
 	for name, list := range values {
 		size := 0

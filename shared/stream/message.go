@@ -24,24 +24,20 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// HeaderNonce is the header by which an ingress recognises the message of one request, if the stream calls it a
-// duplicate after an earlier attempt had no answer. Messages with a Nats-Msg-Id have it; it means nothing to
-// anybody else.
+// HeaderNonce is how an ingress recognises the message of its own request when the stream calls it a duplicate, after an attempt
+// without an answer. Messages with a Nats-Msg-Id have it.
 const HeaderNonce = "Hookstart-Nonce"
 
-// HeaderActor is the header of a start that an operator asked for. It says who that was, for the audit; it means nothing
-// to runners.
+// HeaderActor says, for the audit, which operator asked for a start.
 const HeaderActor = "Hookstart-Actor"
 
 // contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 
-// StartMessage is the message that starts an execution. Only one with a delivery ID
-// has a Nats-Msg-Id: its execution ID, which is a hash of the delivery.
+// StartMessage is the message that starts an execution. With a delivery ID its Nats-Msg-Id is the execution ID, a hash of that.
 func StartMessage(s execution.Start) (*nats.Msg, error) { return new(StartRoom).Message(s) }
 
-// StartRoom is room for the message of one start at a time, used again for the next one: its data, its headers and
-// their values. The zero value is ready to use.
+// StartRoom is room for the message of one start at a time: its data, its headers and their values. Its zero value is ready to use.
 type StartRoom struct {
 	msg    nats.Msg
 	values *headerValues // those of msg.Header
@@ -124,8 +120,7 @@ func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progre
 // headerValues are the values of the headers that every message has: execution, workflow, node, Content-Type, trace.
 type headerValues [5]string
 
-// headers builds a nats.Header by hand: Header.Set is no better here, and slower. All
-// values are in one array: one allocation instead of five.
+// headers builds a nats.Header whose values are in one array: one allocation, not the five of Header.Set.
 func headers() (nats.Header, *headerValues) {
 	values := new(headerValues)
 	return nats.Header{

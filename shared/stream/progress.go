@@ -9,8 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ProgressName is the stream on which runners report. It is apart from EXECUTIONS, so that no
-// report uses up a delivery's Nats-Msg-Id or the room that starts need.
+// ProgressName is the stream of runners' reports. On EXECUTIONS they could use up a delivery's Nats-Msg-Id, or the room of starts.
 const ProgressName = "PROGRESS"
 
 // minProgressBytes is the smallest bound that is tried where the disk has little room.
@@ -24,16 +23,13 @@ const (
 
 // ProgressConfig is the configuration of the stream of reports. The reasons behind it:
 //
-// It drops the oldest when it is full. Most of what it holds is recorded already, and is kept
-// only for those who want to look; a stream that refused new reports instead would stay full
-// until its oldest ones are past their age, and runners would run everything again and again
-// meanwhile. A report is lost only if it is pushed out before it is recorded: while the
-// database is away for longer than it takes runners to report that much.
+// When it is full it drops its oldest messages, most of which are recorded. If it refused new ones, runners would run everything
+// again and again until its oldest ones are past their age. A report is lost only if it is pushed out before it is recorded: while
+// the database is away for longer than it takes runners to report that much.
 //
-// It knows no Nats-Msg-Id: two reports that carry the same one are two reports. The server has
-// no setting for that; zero means two minutes, and the smallest window is 100 ms. Only a stream
-// that has a source may have none (stream.go of nats-server 2.15.2, checkStreamCfg), so it has
-// one from which nothing ever comes.
+// It knows no Nats-Msg-Id: two reports with the same one are two reports. The server has no setting for that: a window of zero means
+// two minutes, and the smallest is 100 ms. Only a stream with a source may have none (stream.go of nats-server 2.15.2,
+// checkStreamCfg), so it has one from which nothing ever comes.
 func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	maxBytes := s.ProgressMaxBytes
 	if maxBytes == 0 {
@@ -54,8 +50,7 @@ func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureProgress creates the stream of reports if it does not exist, once no other stream has
-// its subjects any more.
+// ensureProgress creates the stream of reports if it does not exist, once no other stream has its subjects.
 func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.ProgressConfig()
 	existing, err := js.Stream(ctx, ProgressName)
@@ -65,8 +60,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another executor was first, perhaps with another bound
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressBytes:
-			// The server reserves the bound. A small disk gets a smaller stream, not none, which leaves
-			// room for others.
+			// The server reserves the bound. A small disk gets a smaller stream, which leaves room for others.
 			want.MaxBytes /= 4
 			existing, err = nil, jetstream.ErrStreamNotFound
 		}
@@ -87,17 +81,15 @@ func tooLarge(err error) bool {
 	return is && (uint16(api.ErrorCode) == codeStorageExceeded || uint16(api.ErrorCode) == codeInsufficientResources)
 }
 
-// hasProgress says whether EXECUTIONS still has the reports' subjects, as it did until reports
-// got a stream of their own.
+// hasProgress says whether EXECUTIONS still has the reports' subjects, as before they had a stream of their own.
 func hasProgress(have, want jetstream.StreamConfig) bool {
 	before := append(slices.Clone(want.Subjects), progressPrefix+"*.*.*")
 	return slices.Equal(have.Subjects, before)
 }
 
-// releaseProgress takes the reports' subjects from EXECUTIONS. The reports that it holds stay,
-// and are recorded from there. It changes nothing else of the stream. Several executors may do
-// it at once, and one that ends in between leaves what the next one completes: until the new
-// stream is there, a runner that reports hears that nobody takes it, and tries again.
+// releaseProgress takes the reports' subjects from EXECUTIONS. The reports in it stay, and are recorded from there. Several executors
+// may call it at once, and the next one completes what one that ends leaves: until the new stream is there, runners find nobody
+// who takes their reports, and try again.
 func releaseProgress(ctx context.Context, js jetstream.JetStream, config, want jetstream.StreamConfig) error {
 	config.Subjects, config.Description = want.Subjects, want.Description
 	if _, err := js.UpdateStream(ctx, config); err != nil {

@@ -17,8 +17,7 @@ import (
 // RefusalsSubject is the subject of the counts of refused requests.
 const RefusalsSubject = "reports.refusals"
 
-// RefusalCount is how often requests to one workflow were refused with one code, within
-// one minute.
+// RefusalCount is how often requests to one workflow were refused with one code, within one minute.
 type RefusalCount struct {
 	WorkflowID string // "": no workflow has that ID, or the ingress counts no further workflows
 	Code       string

@@ -22,9 +22,8 @@ type Replication struct {
 // Done reports whether all replicas hold everything.
 func (r Replication) Done() bool { return r.Current == r.Want }
 
-// SetReplicas changes the number of replicas of existing streams, one after the other,
-// and waits until they hold everything. It calls progress twice a second. A stream that
-// already has that many is not changed. An interrupted call loses nothing and can be repeated.
+// SetReplicas changes the number of replicas of existing streams, one after the other, and waits until they hold everything. It calls
+// progress twice a second. An interrupted call loses nothing and can be repeated.
 func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(Replication)) error {
 	for _, name := range names {
 		s, err := js.Stream(ctx, name)

@@ -14,8 +14,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// ReportsName is the stream on which ingresses send their counts to the executors. It is
-// internal; runners do not use it.
+// ReportsName is the internal stream on which ingresses send their counts to the executors.
 const ReportsName = "REPORTS"
 
 // DuplicatesSubject is the subject of the counts of suppressed repeats.

@@ -12,8 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunnerAckWait is the ack wait of a runner group's consumer by default: when a runner dies, another
-// member of its group gets its work after that time.
+// RunnerAckWait is the default ack wait of a group's consumer: when a runner dies, another member gets its work after that time.
 const RunnerAckWait = 15 * time.Second
 
 // RunnerGroup is a group of workflow runners: its members share a queue's executions.
@@ -37,8 +36,7 @@ const RunnerConsumerPrefix = "runner-"
 // Consumer is the name of the group's durable consumer.
 func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
 
-// ConsumerConfig is the configuration of the group's consumer. A new group starts with the
-// oldest message that the stream holds.
+// ConsumerConfig is that of the group's consumer. A new group starts with the oldest message in the stream.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
@@ -50,8 +48,7 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 	}
 }
 
-// EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist.
-// It never changes the configuration of an existing one.
+// EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist. It never changes one.
 func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	consumer, err := js.Consumer(ctx, Name, config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -66,9 +63,8 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstrea
 	return consumer, nil
 }
 
-// RunnerPresence begins the subjects on which runners say that they are there: core NATS, at most once
-// delivered. The rest is {queue}.{group}.{instance}; the instance is any name, as long as it is one
-// process's alone. A message has no data, but for the last one of a process: RunnerLeaves.
+// RunnerPresence begins the subjects on which runners say that they are there, by core NATS. The rest is {queue}.{group}.{instance};
+// the instance is a name of one process. A message has no data, but for the last one of a process: RunnerLeaves.
 const RunnerPresence = "hookstart.runners."
 
 // RunnerLeaves is the data of a runner's last message of its presence.

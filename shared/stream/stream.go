@@ -1,5 +1,4 @@
-// Package stream is the contract on JetStream: the streams EXECUTIONS and PROGRESS, their
-// subjects, and how starts, rejections and reports are encoded as messages.
+// Package stream is the contract on JetStream: the streams, their subjects, and the encoding of starts, rejections and reports.
 package stream
 
 import (
@@ -51,17 +50,15 @@ type Settings struct {
 	MaxAge      time.Duration // how long messages stay, consumed or not
 	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
 	MaxBytes    int64         // when EXECUTIONS is this large, it refuses new messages; 0: no limit
-	// ProgressMaxBytes limits PROGRESS, which drops its oldest messages beyond it; 0: as in
-	// DefaultSettings. It applies when that stream is created.
+	// ProgressMaxBytes limits PROGRESS, which then drops its oldest messages, from its creation. 0: as in DefaultSettings.
 	ProgressMaxBytes int64
 }
 
 // DefaultSettings are the settings of an installation that configures nothing.
 var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour, ProgressMaxBytes: 1 << 30}
 
-// Config is the configuration of EXECUTIONS. The server rebuilds the dedup window after a
-// restart from the stored messages. Therefore nothing may remove a message before its age
-// (limits retention, DiscardNew).
+// Config is the configuration of EXECUTIONS. After a restart the server rebuilds the dedup window from the stored messages, so nothing
+// may remove one before its age: limits retention, DiscardNew.
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
@@ -101,14 +98,12 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// ErrMismatch means that a stream exists with other settings than the configured ones. Ensure
-// does not change them: shortening an age would delete messages.
+// ErrMismatch means that a stream exists with other settings. Ensure does not change them: a shorter age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
-// Ensure creates the streams EXECUTIONS and PROGRESS, or checks that existing ones have the
-// configured settings. A different number of replicas is not a mismatch: an explicit command
-// changes it on a running installation. If reports still travel on EXECUTIONS, Ensure moves their
-// subjects to PROGRESS: see releaseProgress.
+// Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones. Another number of replicas is no
+// mismatch: a command changes it on a running installation. If reports still travel on EXECUTIONS, Ensure moves their subjects to
+// PROGRESS: see releaseProgress.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)

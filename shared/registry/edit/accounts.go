@@ -25,8 +25,7 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	return e.follower.Wait(ctx, revision)
 }
 
-// PutAccount creates an account or replaces it, and says whether it is new. A change
-// of plan is in force when it returns.
+// PutAccount creates an account or replaces it, and says whether it is new. A change of plan is in force when it returns.
 func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *registry.Account, created bool, err error) {
 	if err := errors.Join(checkID("id", id), checkText("name", name)); err != nil {
 		return nil, false, err
@@ -52,9 +51,8 @@ func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *regi
 	return a, created, err
 }
 
-// DeleteAccount deletes an account that has no workflows and no keys; else it fails with
-// ErrAccountNotEmpty. Of a workflow that is put into it at the same time, either the account stays, or
-// PutWorkflow fails.
+// DeleteAccount deletes an account without workflows and keys; else it fails with ErrAccountNotEmpty. If a workflow is put into it at
+// the same time, one of the two fails.
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
 	err := e.change(ctx, func() (uint64, error) {
@@ -80,8 +78,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	}))
 }
 
-// checkOwner says that a workflow's account was deleted while the workflow was put into it; a new one is
-// deleted, too.
+// checkOwner fails if a workflow's account was deleted while the workflow was put into it; a new workflow is deleted, too.
 func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, exists := e.directory.Account(w.AccountID); exists {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// EnsureBuckets creates the buckets that do not exist yet. It leaves existing ones
-// as they are.
+// EnsureBuckets creates the buckets that do not exist yet. It leaves existing ones as they are.
 func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, bucket := range []struct{ name, description string }{
 		{registry.Bucket, "hookstart: accounts, plans, workflows"},
@@ -52,16 +51,14 @@ func deepen(ctx context.Context, js jetstream.JetStream, stream string) error {
 	return err
 }
 
-// Under these names deploy/nats/accounts.conf lets the account of the copy reach the
-// original: its API, and where the original's messages are delivered.
+// The names under which deploy/nats/accounts.conf exports the original's API and messages to the account of the copy.
 const (
 	originalAPI     = "HOOKSTART.API"
 	originalDeliver = "feed.deliver"
 )
 
-// EnsureCopy creates the registry's copy, a mirror of the bucket in an account of its own,
-// which ingresses read where they may not touch the original. js must have the API prefix
-// under which that account's API is imported. A copy that exists is left as it is.
+// EnsureCopy creates the registry's copy, a mirror of the bucket in an account of its own, for ingresses that may not read the
+// original. js must have the API prefix under which that account's API is imported. An existing copy is left as it is.
 func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -13,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Directory holds the registry's records whole and in order, for the operators' API.
-// The records that it returns are shared: nobody may change them.
+// Directory holds the registry's records in order, for the operators' API. The records that it returns must not be changed.
 type Directory struct {
 	*registry.Snapshot
 
@@ -176,8 +175,7 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// Workflows lists at most limit workflows by ID, from the one after the given ID; of
-// one account, or of all when accountID is empty.
+// Workflows lists at most limit workflows by ID, from the one after the given ID; of one account, or of all when accountID is empty.
 func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Workflow {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -37,8 +37,7 @@ func (e *Editor) SealWith(keys *seal.Keys) *Editor {
 	return e
 }
 
-// NewEditor works on the buckets, which must exist. directory is what follower
-// fills, and lease is follower's.
+// NewEditor works on the buckets, which must exist. directory is what follower fills, and lease is follower's.
 func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *agree.Follower, lease *agree.Lease, roll *agree.Roll) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrNotFound means that there is no such account, workflow or trigger node. The error that
-// says so is a *NotFoundError.
+// ErrNotFound means that there is no such account, workflow or trigger node, which the *NotFoundError names.
 var ErrNotFound = errors.New("not found")
 
 // NotFoundError says what there is not.
@@ -33,8 +32,7 @@ var ErrAccountNotEmpty = errors.New("it has workflows or keys")
 // ErrChangedSince means that a workflow is not the one any more that was to be replaced.
 var ErrChangedSince = errors.New("it was changed meanwhile")
 
-// ErrTooManyTokens means that so many old tokens of a node still work that no new one
-// is made.
+// ErrTooManyTokens means that a node has the maximum number of valid tokens.
 var ErrTooManyTokens = errors.New("too many old tokens still work")
 
 // ErrTooManySecrets means that so many secrets of a sender still work that no new one is taken.

@@ -13,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// DefaultPlans is the catalog of an installation that configures none, as a
-// catalog file.
+// DefaultPlans is the catalog file of an installation that configures none.
 //
 //go:embed plans.json
 var DefaultPlans []byte
@@ -31,8 +30,7 @@ type planFile struct {
 	} `json:"rateLimit"`
 }
 
-// ParsePlans reads a catalog file: a JSON list of plans in the form of the
-// operators' API.
+// ParsePlans reads a catalog file: a JSON list of plans in the form of the operators' API.
 func ParsePlans(file []byte) (registry.Plans, error) {
 	var list []planFile
 	decoder := json.NewDecoder(bytes.NewReader(file))

@@ -195,9 +195,8 @@ type secretsOf struct {
 	sample []byte // nil: none was given
 }
 
-// secure stores the secrets of new nodes again, now that the workflow's record has the nodes. A
-// concurrent deletion of an earlier node of the same name may still delete its secrets. If it came
-// first, this write restores them; if it comes later, its revision no longer matches and it fails.
+// secure stores the secrets of new nodes again, now that the workflow's record has the nodes. A concurrent deletion of an earlier node
+// of that name may delete them: this write restores them, or lets that deletion fail, as its revision no longer matches.
 func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
 	for _, node := range added {
 		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *registry.TriggerSecrets) {

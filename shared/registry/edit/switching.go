@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan
-// or ErrPlanLimit, also for a workflow that is active and past its plan's limit.
+// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit, also for an active workflow past
+// its plan's limit.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, true)
 }

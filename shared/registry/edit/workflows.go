@@ -62,9 +62,8 @@ func (s *WorkflowSpec) check() error {
 	return errors.Join(problems...)
 }
 
-// PutWorkflow creates a workflow, inactive, or replaces one, and says whether it is
-// new. A node that stays keeps its tokens, and its sample payload if none is given;
-// a node that is new gets a token.
+// PutWorkflow creates a workflow, inactive, or replaces one, and says whether it is new. A node that stays keeps its tokens, and its
+// sample payload if none is given; a new node gets a token.
 func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registry.Workflow, created bool, err error) {
 	if err := spec.check(); err != nil {
 		return nil, false, err
@@ -121,8 +120,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 	return w, created, err
 }
 
-// mergeTriggers gives w the nodes of specs, with the tokens that they have or new ones. It
-// returns the secrets of those that are new.
+// mergeTriggers gives w the nodes of specs, with their tokens or new ones. It returns the secrets of new nodes.
 func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs []TriggerSpec) (added []secretsOf, err error) {
 	nodes := make([]registry.Trigger, 0, len(specs))
 	for _, spec := range specs {
