@@ -2,8 +2,6 @@
 package embednats
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +20,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hookstart/hookstart/shared/durable"
-	"github.com/hookstart/hookstart/shared/retry"
 )
 
 // ErrLocked is in the error of Start when another server uses the store folder.
@@ -238,24 +235,21 @@ func checkPorts(o Options) error {
 // the sockets of its parent until its program runs.
 const busyFor = 500 * time.Millisecond
 
-func checkPort(what, host string, port int) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), busyFor)
-	defer cancel()
-	retry.Until(ctx, 10*time.Millisecond, func() bool {
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil { //nolint:noctx // it does not block
-			err = l.Close()
+func checkPort(what, host string, port int) error {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(busyFor); ; <-again.C {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))) //nolint:noctx // it does not block
+		switch {
+		case err == nil:
+			return l.Close()
+		case !errors.Is(err, syscall.EADDRINUSE):
+			return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
+		case time.Now().After(end):
+			return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
+				what, port, host, syscall.EADDRINUSE)
 		}
-		return !errors.Is(err, syscall.EADDRINUSE)
-	})
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s %d of the NATS server is used by another program on %s; choose another port or stop that program: %w",
-			what, port, host, syscall.EADDRINUSE)
-	case err != nil:
-		return fmt.Errorf("the NATS server cannot use %s %d on %s: %w", what, port, host, err)
 	}
-	return nil
 }
 
 func (o Options) natsOptions() (*server.Options, error) {
@@ -299,21 +293,24 @@ func (o Options) natsOptions() (*server.Options, error) {
 // awaitRoutes waits for the listener for other nodes, the only thing that the server opens in the background, and returns what
 // was fatal.
 func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), routesTimeout)
-	defer cancel()
-	failure, opened := "", false
-	retry.Until(ctx, time.Millisecond, func() bool {
-		select {
-		case failure = <-fatal:
-		default:
-			opened = o.Cluster == nil || ns.ClusterAddr() != nil
-		}
-		return opened || failure != ""
-	})
-	if opened {
-		return nil
+	failed := func(line string) error {
+		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
 	}
-	return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, cmp.Or(failure, "its cluster port did not open in "+routesTimeout.String()))
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(routesTimeout); ; <-tick.C {
+		select {
+		case line := <-fatal:
+			return failed(line)
+		default:
+		}
+		switch {
+		case o.Cluster == nil || ns.ClusterAddr() != nil:
+			return nil
+		case time.Now().After(end):
+			return failed("its cluster port did not open in " + routesTimeout.String())
+		}
+	}
 }
 
 // ClientURL is where clients connect, nats://host:port; "" with NoListener.
