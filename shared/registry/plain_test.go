@@ -1,0 +1,76 @@
+package registry
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// FuzzDecodePlainWorkflow: what is read of a plain workflow is what proto.Unmarshal reads.
+func FuzzDecodePlainWorkflow(f *testing.F) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	for _, w := range []*Workflow{
+		{},
+		plainWorkflow(at),
+		{ID: "wf", Triggers: []Trigger{{NodeID: "a", Sender: &Sender{Preset: "github"}}, {NodeID: "b", unknown: unknown{0x98, 0x06, 0x01}}}},
+		{ID: "wf", ActivatedAt: time.Unix(0, 0), UpdatedAt: time.Unix(-1, 999_999_999), unknown: unknown{0x98, 0x06, 0x01}},
+	} {
+		data, err := w.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(append(data, data...)) // the last one of a field counts, and messages are merged
+	}
+	f.Add([]byte("\x0a\x01\xff"))             // no UTF-8
+	f.Add([]byte("\x4a\x04\x1a\x02\x0a\x00")) // a hash that is none
+	f.Fuzz(func(t *testing.T, data []byte) {
+		plain := decodePlainWorkflow(data)
+		if plain == nil {
+			return
+		}
+		if want, err := decodeAnyWorkflow(data); err != nil || !reflect.DeepEqual(plain, want) {
+			t.Errorf("%x\ngot  %+v\nwant %+v, %v", data, plain, want, err)
+		}
+	})
+}
+
+func plainWorkflow(at time.Time) *Workflow {
+	return &Workflow{
+		ID: "wf", AccountID: "a", Name: "Ä", Queue: "q", Active: true, ActivatedAt: at, Transition: 7,
+		RateLimit: RateLimit{Requests: 5, Window: time.Minute}, CreatedAt: at, UpdatedAt: at,
+		Triggers: []Trigger{
+			{NodeID: "one", Name: "One", Tokens: []NodeToken{{Hash: HashToken("x"), ExpiresAt: at.UnixNano()}, {Hash: HashToken("y")}}},
+			{NodeID: "two", Tokens: []NodeToken{}},
+		},
+	}
+}
+
+// Most workflows are plain: a field that is added to the record belongs into decodePlainWorkflow, too.
+func TestAWorkflowWithoutSendersIsPlain(t *testing.T) {
+	t.Parallel()
+	want := plainWorkflow(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
+	data, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := decodePlainWorkflow(data); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func BenchmarkDecodeWorkflow(b *testing.B) {
+	w := plainWorkflow(time.Now())
+	w.Triggers = w.Triggers[:1]
+	w.Triggers[0].Tokens = w.Triggers[0].Tokens[1:]
+	data, err := w.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeWorkflow(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
