@@ -12,12 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problemType is the URL of a problem type's explanation, an anchor of the README; the code is the
-// fragment.
+// problemType is the URL of a problem type's explanation, without its fragment, the code: an anchor of the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problem is the sender's answer to a refusal. The table problems is the only place that maps a
-// code to a status.
+// problem is the answer to a refusal. Only the table problems maps a code to a status.
 type problem struct {
 	status    int
 	title     string

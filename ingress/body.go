@@ -44,9 +44,8 @@ func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 	return r.Body
 }
 
-// readBody reads the whole body into the request's buffers, within the bounds on requests in
-// flight and on bytes in memory, the account's share of both, and the time that a body may
-// take.
+// readBody reads the whole body into the request's buffers, within the bounds on requests in flight, on bytes in memory, on the
+// account's share of both, and on the time of a body.
 func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string) (body []byte, d reading, refusal *admission.Refusal) {
 	d = reading{h: h, accountID: accountID, reserved: -1}
 	declared := r.ContentLength // at most maxBody: that was checked first of all

@@ -51,8 +51,7 @@ type Config struct {
 	Listener net.Listener `kong:"-"`
 	// Log replaces the program's own log. Its level wins over LogLevel.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, which serves it. With it, the ingress
-	// has no ops listener of its own.
+	// Ops is shared with other services of this process, which serves it: the ingress has no ops listener then.
 	Ops *ops.Ops `kong:"-"`
 	// OnReady is called once, when requests are accepted. It may be nil.
 	OnReady func(Listening) `kong:"-"`
@@ -64,8 +63,7 @@ type Listening struct {
 	OpsAddr string // empty: Ops is shared
 }
 
-// allDeliveryIDHeaders are the headers that may hold the delivery ID, in order. The first
-// two are always there.
+// allDeliveryIDHeaders are the headers that may hold the delivery ID, in order. The first two are always there.
 func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }

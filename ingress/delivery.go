@@ -120,8 +120,7 @@ func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return refused(webhook.WorkflowNotFound, 0)
 	}
-	// A process that was frozen, or cut off from NATS, must neither accept nor refuse from its
-	// old copy of the registry: a sender does not retry after 404 or 403.
+	// With an old copy of the registry nothing is accepted or refused: a sender does not retry after 404 or 403.
 	if !h.lease.Valid(d.e.start) {
 		return refused(webhook.Unavailable, retryUnavailable)
 	}

@@ -10,32 +10,26 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// hiddenToken stands where a header or a parameter repeats a token: a proxy may put the
-// whole URL into one.
+// hiddenToken replaces a token in a header or a parameter: a proxy may put the whole URL into one.
 const hiddenToken = "[token]"
 
-// hider takes tokens out of what travels on or is shown: whatever looks like one of
-// hookstart's, and the value of every parameter "token", right or wrong. It finds them
-// however they are escaped: a URL in a parameter of another URL is escaped twice.
+// hider takes tokens out of what travels on or is shown: whatever looks like one of hookstart's, and the value of every parameter
+// "token". It finds them however they are escaped: a URL in a parameter of another URL is escaped twice.
 type hider struct {
-	// more are the values of parameters that the pattern of hookstart's tokens does not find,
-	// as sent and unescaped.
+	// more are the values that the pattern of hookstart's tokens does not find, as sent and unescaped.
 	more []string
 }
 
 const (
 	// minTokenLength is how many characters after its prefix make a text a token; a token has 43.
 	minTokenLength = 20
-	// shortestHidden is the length of the shortest other value that is hidden in what travels on.
-	// A shorter one is no secret, and a message must not become longer than the request.
+	// shortestHidden is the length from which other values are hidden: a message must not become longer than the request.
 	shortestHidden = len(hiddenToken)
-	// maxHidden is how many other values are looked for: a request must not cost more than in
-	// proportion to its length.
+	// maxHidden bounds the other values, so that the cost of a request is proportional to its length.
 	maxHidden = 16
 )
 
-// newHider hides the tokens of a raw query. Of those that are not of hookstart's form, it
-// hides the ones that are at least as long as said.
+// newHider hides the tokens of a raw query. Those of another form than hookstart's must have a minimum length.
 func newHider(rawQuery string, shortest int) hider {
 	var h hider
 	for rawQuery != "" && len(h.more) < maxHidden {
@@ -70,8 +64,7 @@ func (h hider) hide(text string) string {
 	return text
 }
 
-// replace puts hiddenToken in the place of what match finds: it returns where that ends, 0
-// for nothing. Its time is proportional to the text's length if match's is to what it finds.
+// replace puts hiddenToken in the place of what match finds: match returns its end, 0 for nothing. It takes linear time if match does.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
@@ -89,8 +82,7 @@ func replace(text string, match func(at int) int) string {
 	return clean.String()
 }
 
-// matchToken returns where a token that begins at a position ends: the prefix, and at least as
-// many characters of base64url. 0: there is none.
+// matchToken returns the end of a token that begins at a position, 0 for none: the prefix, and enough characters of base64url.
 func matchToken(text string, at, atLeast int) (end int) {
 	for i := range len(registry.TokenPrefix) {
 		c, next := character(text, at)
@@ -114,8 +106,7 @@ func matchToken(text string, at, atLeast int) (end int) {
 // comparedEscaped is how much of a value must be there for an escaped form to be hidden.
 const comparedEscaped = 64
 
-// matchEscaped returns where a value that begins at a position in an escaped form ends, 0 for
-// none. Of a long one the beginning decides, so that looking for it takes little time.
+// matchEscaped returns the end of an escaped value that begins at a position, 0 for none. The beginning of a long one decides.
 func matchEscaped(text string, at int, secret string) (end int) {
 	for i := range len(secret) {
 		c, next := character(text, at)
@@ -130,8 +121,7 @@ func matchEscaped(text string, at int, secret string) (end int) {
 	return at
 }
 
-// character reads one character, escaped any number of times or not at all, and returns
-// where the next one begins: where it began when there is none.
+// character reads one character, however often it is escaped, and returns where the next one begins.
 func character(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at
@@ -168,8 +158,7 @@ func isBase64URL(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// forwardedQuery are a raw query's parameters as a runner gets them. There are as many as
-// the sender wrote: 32 KB of request line and headers are the bound.
+// forwardedQuery are a raw query's parameters as a runner gets them. The 32 KB of request line and headers bound them.
 func (h hider) forwardedQuery(raw string) execution.Values {
 	query := otherParameters(raw)
 	for name, values := range query {

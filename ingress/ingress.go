@@ -1,6 +1,5 @@
-// Package ingress is the webhook endpoint: it validates a request and puts an
-// execution-start message into the stream. It answers 200 only when the stream has
-// confirmed that the message is stored.
+// Package ingress is the webhook endpoint: it validates a request and puts an execution-start message into the stream. It answers
+// 200 only when the stream has confirmed that the message is stored.
 package ingress
 
 import (
@@ -27,8 +26,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// The bounds of a connection. Go's server reads 4 KB more than MaxHeaderBytes, so the
-// request line and the headers together may be 32 KB.
+// The bounds of a connection. Go's server reads 4 KB more than MaxHeaderBytes: 32 KB of request line and headers.
 const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
@@ -36,8 +34,7 @@ const (
 	answerTimeout     = 10 * time.Second // for a client to read the answer
 )
 
-// Run serves until the context ends, then drains the requests in flight and returns nil.
-// Its errors are for people: one line that says what to do.
+// Run serves until the context ends, then drains the requests in flight and returns nil. Its errors are for people, on one line.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err

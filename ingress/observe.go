@@ -50,8 +50,7 @@ func (h *handler) begin(e *event, r *http.Request, route string) {
 	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
-// end writes the request's log line, and drains the rest of the body, so that the connection can be
-// used again. It also recovers from panics.
+// end writes the request's log line, drains the rest of the body to keep the connection, and recovers from panics.
 func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

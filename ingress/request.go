@@ -91,8 +91,7 @@ func unescape(s string) string {
 	return strings.ToValidUTF8(plain, "\uFFFD")
 }
 
-// headerText reads bytes that are not UTF-8 as ISO 8859-1, the traditional encoding of
-// HTTP headers.
+// headerText reads bytes that are not UTF-8 as ISO 8859-1, the traditional encoding of HTTP headers.
 func headerText(s string) string {
 	if utf8.ValidString(s) {
 		return s

@@ -11,8 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// shake answers a handshake of the node's sender. It starts nothing, leaves no record, and counts
-// against no limit.
+// shake answers a handshake of the node's sender. It starts nothing, leaves no record, and counts against no limit.
 func (h *handler) shake(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil {

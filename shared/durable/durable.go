@@ -1,5 +1,4 @@
-// Package durable makes folders and files that survive a power cut: what is new is
-// synced, and so is each folder that has a new name in it.
+// Package durable makes folders and files that survive a power cut: they are synced, with the folders that have new names.
 package durable
 
 import (
@@ -40,8 +39,7 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	return nil
 }
 
-// WriteFile is os.WriteFile, and after a power cut the file is as it was before or as it is
-// now. It is in place before any other process sees it.
+// WriteFile is os.WriteFile, by a rename: other processes, and a boot after a power cut, find the old file or the new one.
 func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

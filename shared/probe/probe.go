@@ -1,10 +1,8 @@
-// Package probe is how an executor finds out whether a URL leads to an ingress of its own
-// installation: it asks with a header on a request that starts nothing, and an ingress
-// adds one to the answer that it gives anyway.
+// Package probe is how an executor finds out whether a URL leads to an ingress of its installation: by a header on a request that
+// starts nothing, and one on the usual answer.
 //
-// Each ingress makes a key and tells it to the executors over NATS. Questions and answers
-// are signed with it, so only an executor can ask, only an ingress of this installation
-// can answer, and to anybody else an ingress shows nothing of this.
+// Each ingress makes a key and tells it to the executors over NATS. It signs questions and answers: only an executor can ask, only an
+// ingress of this installation can answer, and strangers see nothing of this.
 package probe
 
 import (
@@ -20,8 +18,7 @@ import (
 // Header has the question in a request, and the answer in its answer.
 const Header = "Hookstart-Probe"
 
-// maxKeys is how many ingresses are asked at once: whichever of them the URL leads to can
-// answer. With more of them, ask again.
+// maxKeys is how many ingresses are asked at once: the one that the URL leads to answers. With more of them, ask again.
 const maxKeys = 50
 
 // NewKey is a key for one ingress.
@@ -65,8 +62,7 @@ type Answerer struct {
 	next  int
 }
 
-// remembered is the number of nonces that are kept to refuse replays. Someone who has seen a
-// question could replay it after that many others.
+// remembered is the number of nonces that are kept to refuse replays of questions.
 const remembered = 1000
 
 // NewAnswerer returns an Answerer for questions that are signed with the key.
@@ -75,8 +71,7 @@ func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
 // longest is the length of a question to maxKeys.
 const longest = 2 << 10
 
-// Answer answers a question. It returns "" for a question that is malformed, was not asked with
-// this ingress's key, or was asked before.
+// Answer answers a question; "" if it is malformed, was not asked with this ingress's key, or was asked before.
 func (a *Answerer) Answer(question string) string {
 	if question == "" || len(question) > longest {
 		return ""

@@ -26,8 +26,7 @@ type Answer struct {
 // Handshake is a request with which a provider checks a URL. It starts nothing.
 type Handshake struct {
 	Answer Answer
-	// Verdict says whether it is the provider's, where that can be known. Not OK: the request is
-	// refused by it.
+	// Verdict says whether it is the provider's, where that can be known. Not OK: it refuses the request.
 	Verdict Verdict
 	// Secret is one that the provider brought, and that is to be kept; empty for none.
 	Secret string

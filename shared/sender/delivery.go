@@ -19,8 +19,7 @@ type idSource struct {
 // Delivery is a delivery ID out of the sender's own sources.
 type Delivery struct {
 	ID string // empty: the request has none
-	// Derived says that the ID is of the body, or a hash: it must never be taken for the same text
-	// in a header. See execution.DerivedDelivery.
+	// Derived: the ID is of the body, or a hash, and differs from the same text in a header. See execution.DerivedDelivery.
 	Derived bool
 }
 

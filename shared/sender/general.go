@@ -5,8 +5,7 @@ import (
 	"net/textproto"
 )
 
-// methods are the entry's ways to verify. Those of a general preset are made of its settings; what
-// it takes the secret from in clear is dropped.
+// methods are the entry's ways to verify. Those of a general preset are made of its settings; headers with the secret are dropped.
 func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []string, err error) {
 	header := settings["header"]
 	if e.General != "" && !validHeaderName(header) {

@@ -56,8 +56,7 @@ type methodSpec struct {
 	by string  // list separator of the general hmac
 }
 
-// splitSpec takes a value apart: items between By; with Assign, NAME Assign VALUE, of which those
-// named Take are signatures.
+// splitSpec takes a value apart: items between By; with Assign, NAME Assign VALUE, where those named Take are signatures.
 type splitSpec struct {
 	By     string `json:"by"`
 	Assign string `json:"assign"`
@@ -189,12 +188,10 @@ type candidate struct {
 	hash string
 }
 
-// maxSignatures bounds how many signatures of one request are verified with a public key, which
-// takes time.
+// maxSignatures bounds the signatures of a request that are verified with a public key, which takes time.
 const maxSignatures = 16
 
-// candidates are the signatures of a value, decoded, and the part of it that is the time. What
-// cannot be decoded is no signature.
+// candidates are the decodable signatures of a value, and the part of it that is the time.
 func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
 	items := []string{value}
 	if by := m.spec.separator(); by != "" {
@@ -265,8 +262,7 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify decides whether a request is the sender's. A request that is both wrong and too old is
-// wrong: who cannot sign learns nothing of the time.
+// Verify decides whether a request is the sender's. One that is both wrong and too old is wrong: strangers learn nothing of the time.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}

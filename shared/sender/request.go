@@ -38,8 +38,7 @@ func (r *Request) header(canonical string) string {
 	return ""
 }
 
-// json is the body as a document: of a form with a field payload, that field. What is no JSON text
-// is a document that does not exist.
+// json is the body as a document; of a form, its field payload. Without JSON there is no document.
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
 		text := r.Body
@@ -101,8 +100,7 @@ func (r *Request) readForm() form {
 	}
 }
 
-// parseForm reads application/x-www-form-urlencoded. Pairs that cannot be unescaped are left out,
-// and the form is then not ok.
+// parseForm reads application/x-www-form-urlencoded. Not ok: there are pairs that cannot be unescaped, which are left out.
 func parseForm(text string) form {
 	f := form{ok: true}
 	for text != "" {

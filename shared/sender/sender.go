@@ -1,9 +1,8 @@
-// Package sender knows who calls a webhook: how providers sign their requests, where their delivery
-// IDs are, which handshakes they begin with, and which answers they expect. What is known of each
-// provider is one entry of one table, presets.json; the engine is the same for all of them.
+// Package sender knows how providers sign requests, where their delivery IDs are, which handshakes they begin with, and which answers
+// they expect. Each is one entry of one table, presets.json; the engine is the same for all of them.
 //
-// It is pure: a request as a value and the time go in, a verdict comes out. It speaks neither HTTP
-// nor NATS, and no error, reason or answer of it holds a secret or an expected signature.
+// It is pure: a request as a value and the time go in, a verdict comes out. No error, reason or answer holds a secret or an expected
+// signature.
 package sender
 
 import (
@@ -45,8 +44,7 @@ func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
 // Verdict is whether a request is the sender's.
 type Verdict struct {
-	// Code is empty when the request is the sender's; else SignatureMissing, SignatureInvalid or
-	// SignatureExpired.
+	// Code is empty when the request is the sender's; else SignatureMissing, SignatureInvalid or SignatureExpired.
 	Code webhook.Code
 	// Reason says in words why, for the node's operators; never for the caller.
 	Reason string
@@ -177,8 +175,7 @@ func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 // Capturing says that there is no secret yet: the first handshake that brings one is to be kept.
 func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 0 }
 
-// GivesUpOn4xx says that the provider drops deliveries, or the hook, after answers of 4xx: what
-// may be accepted later must be refused with 503.
+// GivesUpOn4xx: the provider drops deliveries, or the hook, after 4xx. What may be accepted later must be refused with 503.
 func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
 // Drop are the canonical names of headers that hold the secret itself: they never travel on.

@@ -36,8 +36,7 @@ func validHeaderName(name string) bool {
 
 var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource reads a source. In the table, own, there are more kinds, and the pointer's token *
-// means every element.
+// parseSource reads a source. In the table, own, there are more kinds, and a pointer's token * means every element.
 func parseSource(text string, own bool) (source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -87,8 +86,7 @@ func parsePointer(text string) ([]string, error) {
 	return tokens, nil
 }
 
-// values are all values of a source: of a header, all that are not empty; of a pointer through an
-// array, one for each element, or none at all where an element has none.
+// values of a header are all that are not empty; of a pointer through an array, one for each element, none if an element has none.
 func (s source) values(r *Request) []string {
 	switch s.kind {
 	case fromHeader:
@@ -132,8 +130,7 @@ func (s source) value(r *Request) string {
 	return ""
 }
 
-// present says that there is something at a source, also what is no text; null only if that
-// counts.
+// present says that there is something at a source, also what is no text; null only if that counts.
 func (s source) present(r *Request, null bool) bool {
 	if s.kind != fromPointer {
 		return s.value(r) != ""

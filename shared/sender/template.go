@@ -28,8 +28,7 @@ const (
 	partSource
 )
 
-// parseTemplate reads a template. The table's own may have {payload}, {secret}, {ptr:…} and
-// {form:…}, too; id is what {id} stands for.
+// parseTemplate reads a template. The table's own may have {payload}, {secret}, {ptr:…} and {form:…}, too; id stands for {id}.
 func parseTemplate(text string, own bool, id *source) (template, error) {
 	var t template
 	for text != "" {

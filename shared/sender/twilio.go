@@ -52,8 +52,7 @@ func (r *Request) queryOfURL(name string) string {
 	return ""
 }
 
-// sortedFields are the names, sorted by their bytes, each with its values, which are sorted and
-// there once.
+// sortedFields are the names, sorted by their bytes, each with its sorted, distinct values.
 func sortedFields(fields []field) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b field) int {

@@ -1,5 +1,4 @@
-// Package terminal shows people how far something is: one line that changes on a terminal,
-// plain lines in a file or a pipe.
+// Package terminal shows progress: one line that changes on a terminal, plain lines in a file or a pipe.
 package terminal
 
 import (

@@ -1,14 +1,11 @@
-// Package tracing is how hookstart's spans look, whichever program makes them, and how a
-// span travels in a message: in its header traceparent. It knows OpenTelemetry's API
-// only, and so does whoever imports it; shared/tracing/otlp is what sends spans away.
+// Package tracing is the form of hookstart's spans, and how a span travels in a message: in its header traceparent. It links
+// OpenTelemetry's API only; shared/tracing/otlp sends spans.
 //
 // # What a span says
 //
-// Names and attributes are those of OpenTelemetry's semantic conventions. What they do not
-// know begins with hookstart. No span's name has more values than there are kinds of
-// messages and methods. No span ever has what a stranger chose or what is secret: no URL,
-// path or query (the token is there), no header, no body, no output. IDs of workflows and
-// executions are attributes once they are known to be such.
+// Names and attributes are those of OpenTelemetry's semantic conventions; others begin with hookstart. Span names are as many as kinds
+// of messages and methods. No span has what a stranger chose or what is secret: no URL, path or query (the token is there), no
+// header, no body, no output. IDs of workflows and executions are attributes once they are known to be such.
 package tracing
 
 import (
@@ -46,8 +43,7 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 // traceparent is the header's name for OpenTelemetry's propagator.
 const traceparent = "traceparent"
 
-// WithParent puts the span that a traceparent names into ctx, as one of another process.
-// What is no traceparent changes nothing.
+// WithParent puts the span of a traceparent into ctx, as another process's. An invalid traceparent changes nothing.
 func WithParent(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
 }
@@ -68,8 +64,7 @@ func StartSend(ctx context.Context, tracer trace.Tracer, subject, executionID st
 	))
 }
 
-// StartProcess begins the span of doing what a message asks for, below the span that the
-// message carries. operation says what is done: it is the beginning of the span's name.
+// StartProcess begins the span of processing a message, below the message's. The span's name begins with operation.
 func StartProcess(ctx context.Context, tracer trace.Tracer, operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return tracer.Start(WithParent(ctx, parent), operation+" "+template(subject), append(options,
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -79,8 +74,7 @@ func StartProcess(ctx context.Context, tracer trace.Tracer, operation, consumer,
 		))...)
 }
 
-// StartBatch begins the span of doing what many messages ask for. It is in no message's
-// trace; links names the messages' spans.
+// StartBatch begins the span of processing many messages, in no message's trace; links names their spans.
 func StartBatch(ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int, links []trace.Link, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return tracer.Start(ctx, operation+" "+stream, append(options, trace.WithNewRoot(), trace.WithLinks(links...),
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -90,16 +84,14 @@ func StartBatch(ctx context.Context, tracer trace.Tracer, operation, stream, con
 		))...)
 }
 
-// Fail marks a span as failed. kind is one of few; why is for people, and only its first
-// line is kept: a panic's stack is none.
+// Fail marks a span as failed. kind is one of few; why is for people, cut to its first line, without a panic's stack.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 }
 
-// template is a subject with names in the place of IDs: executions.start.default.wf.node is
-// executions.start.{queue}.{workflowId}.{nodeId}.
+// template is a subject with names for its IDs: executions.start.{queue}.{workflowId}.{nodeId}.
 func template(subject string) string {
 	parts := strings.SplitN(subject, ".", 3)
 	if len(parts) < 3 {

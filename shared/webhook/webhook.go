@@ -1,6 +1,5 @@
-// Package webhook is what the endpoint and those who speak about it agree on: the codes of
-// refusals, the names of headers, and limits. The ingress, the operators' API, the console and
-// the command line use these names, so that they cannot differ.
+// Package webhook is what the ingress, the operators' API, the console and the command line have in common: the codes of refusals, the
+// names of headers, and limits.
 package webhook
 
 // Code says why a request was refused. It is part of the contract with senders.
@@ -64,8 +63,7 @@ func DefaultDeliveryIDHeaders() []string {
 	}
 }
 
-// SecretHeaders never travel on to a runner: they are credentials, or secrets that a sender sends
-// in clear.
+// SecretHeaders never travel on to a runner: they are credentials, or secrets that a sender sends in clear.
 func SecretHeaders() []string {
 	return []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token", "X-Goog-Channel-Token"}
 }

@@ -1,5 +1,4 @@
-// Package reach finds out whether the public URL, which operators give to senders, leads
-// to an ingress of this installation.
+// Package reach finds out whether the public URL, which operators give to senders, leads to an ingress of this installation.
 package reach
 
 import (
@@ -115,8 +114,7 @@ func (c *Checker) Check(ctx context.Context) Result {
 	return c.last
 }
 
-// ask sends what starts nothing: a POST without a token. The answer is the same as ever,
-// but for the header that an ingress of this installation adds.
+// ask sends a POST without a token, which starts nothing. An ingress of this installation adds a header to its usual answer.
 func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	if base == "" {
 		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."

@@ -1,6 +1,5 @@
-// Package admission decides whether a request may start an execution. It is pure:
-// what it knows of a request and the time go in, a verdict comes out. It speaks
-// neither HTTP nor NATS.
+// Package admission decides whether a request may start an execution. It is pure: the request's facts and the time go in, a verdict
+// comes out; no HTTP, no NATS.
 package admission
 
 import (
@@ -83,8 +82,7 @@ func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
-	// By the registry's ID: the sender's is a part of the request line, which would stay in
-	// memory, token and all.
+	// The registry's ID: the sender's would keep the request line, with its token, in memory.
 	if wait := a.limits.take(of.Workflow.ID, of.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
@@ -103,8 +101,7 @@ func (a Admitted) Inactive(d Delivery) *Refusal {
 // bytesPerDay is the limit of the account's plan, which is known.
 func (a Admitted) bytesPerDay() int64 { return a.view.Plan.BytesPerDay }
 
-// CountBody counts a body of an admitted request, or as much of it as was read, against the
-// bytes of the account's day.
+// CountBody counts an admitted request's body, as far as it was read, against the bytes of the account's day.
 func (a *Admission) CountBody(of Admitted, bytes int, at time.Time) {
 	a.limits.AddBytes(of.Workflow.AccountID, of.bytesPerDay(), int64(bytes), at)
 }
@@ -118,8 +115,7 @@ func (a *Admission) Known(workflowID string) string {
 	return view.Workflow.ID // not the sender's string, which would keep the whole request in memory
 }
 
-// ExecutionID is the ID of the execution that an admitted request starts: a hash of
-// its delivery, so that a repeat has the same, or a random one.
+// ExecutionID is the ID of the execution that an admitted request starts: a hash of its delivery, or a random one.
 func (a Admitted) ExecutionID(d Delivery) string {
 	if d.ID == "" {
 		return newID()

@@ -16,8 +16,7 @@ func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// byteCost is what bytes cost of a day in which so many are allowed; at most two days, which
-// is more than a limit counts.
+// byteCost is what bytes cost of a day in which so many are allowed; at most two days, which is more than a limit counts.
 func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
@@ -27,10 +26,8 @@ func byteCost(n, perDay int64) time.Duration {
 	return time.Duration(cost)                       //nolint:gosec // at most two days
 }
 
-// waitForBytes returns 0 when a body of an account may be read, or how long to wait until it
-// may. Nothing is counted: what is read then is, by AddBytes. A body of unknown length, n < 0,
-// needs room for one byte; one that is longer than all of a day needs a day that nothing was
-// used of.
+// waitForBytes returns 0 when a body of an account may be read, or how long to wait. AddBytes counts what is read. A body of unknown
+// length, n < 0, needs room for one byte; one that is longer than a day's bytes needs an unused day.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.account(accountID)

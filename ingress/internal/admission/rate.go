@@ -11,15 +11,13 @@ import (
 
 // debt is a workflow's state in GCRA, the generic cell rate algorithm.
 type debt struct {
-	// tat is the theoretical arrival time: when the workflow is idle again if nothing more
-	// comes, on the clock of now.
+	// tat is the theoretical arrival time: when the workflow is idle again if nothing more comes, on the clock of now.
 	tat time.Duration
 	// limit is the one under which tat came about.
 	limit registry.RateLimit
 }
 
-// under is the state under a limit. One that was changed begins from idle: what the old
-// one counted must not keep back a request that the new one lets through.
+// under is the state under a limit. A changed limit begins from idle: what the old one counted must not refuse a request.
 func (d debt) under(l registry.RateLimit) debt {
 	if d.limit == l {
 		return d
@@ -30,9 +28,8 @@ func (d debt) under(l registry.RateLimit) debt {
 // perRequest is what one request costs.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// take asks for one request. From idle, l.Requests requests are accepted at once; after
-// that, one every l.Window/l.Requests. It returns the new state; or, when the request
-// comes too early, how long to wait. A request that is refused changes nothing.
+// take asks for one request. From idle, l.Requests are accepted at once, then one every l.Window/l.Requests. It returns the new state,
+// or how long to wait. A refused request changes nothing.
 func take(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
@@ -45,9 +42,8 @@ func take(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time
 	return d, 0
 }
 
-// add counts what other ingresses admitted. It may go beyond what the limit allows: then
-// nothing is accepted until that is made up for, so that all ingresses together keep the
-// limit. One burst more is the bound, whatever the others say.
+// add counts what other ingresses admitted. Beyond the limit nothing is accepted until that is made up for, so that all ingresses
+// together keep it. One burst more is the bound, whatever the others say.
 func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
@@ -63,8 +59,7 @@ type Usage struct {
 // sweepEvery is how often idle workflows are forgotten.
 const sweepEvery = time.Minute
 
-// Limits knows how much each workflow that was busy lately has used of its rate limit, and
-// each account of the bytes of its day, here and, as far as they have told, at the other ingresses.
+// Limits is what busy workflows have used of their rate limits, and accounts of their bytes per day, here and at other ingresses.
 type Limits struct {
 	origin   time.Time
 	seed     maphash.Seed
@@ -98,8 +93,7 @@ func (l *Limits) shard(workflowID string) *limitShard[Usage] {
 // hash is the number of a shard.
 func (l *Limits) hash(id string) uint64 { return maphash.String(l.seed, id) % uint64(len(l.shards)) }
 
-// take counts a request of a workflow, and returns 0, or how long the workflow has to
-// wait until one more is accepted.
+// take counts a request of a workflow, and returns 0, or how long to wait until one more is accepted.
 func (l *Limits) take(workflowID string, limit registry.RateLimit, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.shard(workflowID)
@@ -132,8 +126,7 @@ func (l *Limits) TakeUsage() map[string]Usage {
 	return usage
 }
 
-// AddUsage counts what another ingress admitted of a workflow, unless it was under another
-// limit than the given one, which is in force now.
+// AddUsage counts what another ingress admitted of a workflow under the given limit, unless another one is in force.
 func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimit, at time.Time) {
 	interval := perRequest(limit)
 	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
@@ -146,8 +139,7 @@ func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimi
 	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost, interval*time.Duration(limit.Requests))
 }
 
-// sweep forgets what is idle: for them the past makes no difference. Those
-// that are not move to a new map, because one never gives memory back.
+// sweep forgets what is idle. The rest moves to a new map, because a map never gives memory back.
 func (s *limitShard[Used]) sweep(now time.Duration) {
 	if now-s.swept < sweepEvery {
 		return

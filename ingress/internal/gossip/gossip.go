@@ -1,8 +1,6 @@
-// Package gossip lets the ingresses tell each other what they admitted, so that the rate
-// limit of a workflow, and that of an account's bytes, hold for all of them together.
+// Package gossip lets ingresses tell each other what they admitted: the limits of rates and bytes hold for all of them together.
 //
-// It promises little, on purpose: messages are at most once, nobody waits for them, and
-// an ingress that hears nothing limits what it sees itself.
+// It promises little, on purpose: messages come at most once, nobody waits for them, and an ingress without any limits what it sees.
 package gossip
 
 import (
@@ -47,8 +45,7 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start tells what limits admits, and adds to it what others admit of the workflows in
-// the registry.
+// Start tells what limits admits, and adds to it what others admit of the workflows in the registry.
 func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log logrus.FieldLogger) (*Gossip, error) {
 	g := &Gossip{
 		nc: nc, self: uuid.NewString(), limits: limits, registry: registry, log: log,

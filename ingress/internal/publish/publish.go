@@ -1,5 +1,4 @@
-// Package publish publishes messages to the stream. Its results say exactly what is known: stored,
-// not stored, or perhaps stored.
+// Package publish publishes messages to the stream. Its results say what is known: stored, not stored, or perhaps stored.
 package publish
 
 import (
@@ -25,25 +24,20 @@ var (
 	ErrUnavailable = errors.New("the stream is unavailable")
 	// ErrOverloaded means that the stream has too much to do. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
-	// ErrStorageFull means that the stream takes no more until something is removed. Nothing
-	// was stored.
+	// ErrStorageFull means that the stream takes no more until something is removed. Nothing was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
-	// ErrTooLong means that the message is longer than the server takes. Nothing was stored, nor
-	// will it be when it is sent again.
+	// ErrTooLong means that the message is longer than the server takes. Nothing was stored, nor will it be.
 	ErrTooLong = errors.New("the message is too long")
 )
 
-// attemptTimeout is how long one attempt of a message that may be sent again is waited
-// for. A change of leader takes about a quarter of a second.
+// attemptTimeout bounds an attempt that may be repeated. A change of leader takes about a quarter of a second.
 const attemptTimeout = time.Second
 
-// reconnectGrace is how long a message waits for a lost connection before its sender
-// is told to come back: a server that restarts is often back by then.
+// reconnectGrace is how long a message waits for a lost connection: a server that restarts is often back by then.
 const reconnectGrace = time.Second
 
-// lookUpAtLeast is how long it is asked, at least, whether the message that is stored is this
-// request's own. Together with the default --publish-timeout it stays below the ten seconds that
-// senders wait.
+// lookUpAtLeast is the least time to find out whether the stored message is this request's own. With the default --publish-timeout it
+// stays below the ten seconds that senders wait.
 const lookUpAtLeast = 2 * time.Second
 
 // Ack says that a message is stored.
@@ -68,13 +62,11 @@ type trouble struct {
 	reconnects uint64 // of the connection until then
 }
 
-// troubleFor is how long a message that was not stored keeps an ingress from being ready: then
-// it is tried by the next request whether the stream takes messages again.
+// troubleFor is how long a message that was not stored keeps an ingress from being ready. Then the next request tries again.
 const troubleFor = 15 * time.Second
 
-// Trouble says why the stream did not store the last message that it was sent; nil: it did,
-// or that is long ago, or on another connection. No message can be made up to ask: it would
-// be recorded.
+// Trouble says why the stream did not store the last message; nil: it did, or that is long ago, or on another connection. A message
+// made up to ask would be recorded.
 func (p *Publisher) Trouble(now time.Time) error {
 	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor && t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
@@ -88,8 +80,7 @@ func (p *Publisher) note(err error) error {
 	return err
 }
 
-// unavailable remembers it only if the stream was sent the message and kept silent: that there is
-// no connection, or no stream, can be found out otherwise.
+// unavailable is remembered only if the stream kept silent: a missing connection or stream shows otherwise.
 func (p *Publisher) unavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
@@ -98,8 +89,7 @@ func (p *Publisher) unavailable(err error) error {
 	return because
 }
 
-// New publishes over one connection; more were measured to gain nothing. The stream
-// must exist. timeout is how long a sender has to wait for an answer at most.
+// New publishes over one connection; measured, more gain nothing. The stream must exist. timeout bounds a sender's wait for an answer.
 func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -118,8 +108,7 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 // Close ends publishing. What is still on its way fails.
 func (p *Publisher) Close() { p.acks.Close() }
 
-// Publish stores a message. A nil error means that the stream has confirmed it. Its
-// errors are those of this package.
+// Publish stores a message. A nil error means that the stream has confirmed it. Its errors are those of this package.
 //
 // A message with a Nats-Msg-Id is sent again under the same ID whenever what became of
 // it is not known, until there is an answer or the time is up. Publish gives it a header of its own,

@@ -15,12 +15,10 @@ import (
 // refusalsInterval is how often refusals are sent.
 const refusalsInterval = time.Second
 
-// maxRefusals bounds the memory, and keeps a report below the size of a NATS message:
-// what is past it is counted by its code alone.
+// maxRefusals bounds the memory and the size of a report: past it only the code is counted.
 const maxRefusals = 2000
 
-// Refusals counts refused requests by workflow, code and minute. It is safe for
-// concurrent use.
+// Refusals counts refused requests by workflow, code and minute. It is safe for concurrent use.
 type Refusals struct {
 	*sender
 
@@ -46,8 +44,7 @@ func NewRefusals(js jetstream.JetStream, log logrus.FieldLogger) *Refusals {
 	return r
 }
 
-// Count counts one refusal. The workflow must exist; for a request to none it is "". So
-// strangers cannot make up what there is to count.
+// Count counts one refusal, of a workflow that exists, else of "": strangers cannot make up what is counted.
 func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest) {
 	key := refusalKey{workflowID, code, request.At.Unix() / 60}
 	r.mu.Lock()

@@ -1,5 +1,4 @@
-// Package report counts what ingresses see and executors show, suppressed repeats and
-// refusals, and tells the executors, in batches. Nobody who counts waits for NATS: while
+// Package report counts suppressed repeats and refusals, and tells the executors in batches. Nobody who counts waits for NATS: while
 // it is away, counts gather here, within bounds.
 package report
 
@@ -18,8 +17,7 @@ import (
 // interval is how often repeats are sent.
 const interval = 200 * time.Millisecond
 
-// maxExecutions bounds the memory: repeats of further executions are not counted
-// until a report has been sent.
+// maxExecutions bounds the memory: repeats of further executions are not counted until a report has been sent.
 const maxExecutions = 10_000
 
 // Duplicates counts repeats by execution. It is safe for concurrent use.

@@ -26,8 +26,7 @@ func (i *Ingress) Apply(c registry.Change) {
 	i.Snapshot.Apply(c)
 }
 
-// StartIngress announces an ingress with a body limit of 7 bytes. It follows the registry until the
-// test ends; to end the announcer is up to the test.
+// StartIngress announces an ingress with a body limit of 7 bytes, which follows the registry. The test ends the announcer.
 func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Announcer) {
 	tb.Helper()
 	return StartSealedIngress(tb, nc, nil)

@@ -25,8 +25,7 @@ type Registry struct {
 	JetStream jetstream.JetStream
 }
 
-// Start creates the streams and buckets if they are not there, puts the default plans in
-// force and announces an executor. It ends with the test.
+// Start creates missing streams and buckets, puts the default plans in force and announces an executor. It ends with the test.
 func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
 	return StartSealed(tb, nc, nil)
@@ -72,8 +71,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// Workflow creates a workflow with one trigger node, "node", in an account that is
-// named after its plan, and returns the node's token.
+// Workflow creates a workflow with the trigger node "node" in an account named after its plan, and returns the node's token.
 func (r *Registry) Workflow(tb testing.TB, id, plan string, active bool) (token string) {
 	tb.Helper()
 	ctx := tb.Context()

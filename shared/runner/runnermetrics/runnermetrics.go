@@ -12,8 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// New registers the metrics of a runner, and is what counts its attempts. It panics when
-// they are registered already: one for all runners of a process is enough.
+// New registers the metrics of a process's runners, and counts their attempts. It panics when they are registered already.
 func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_runner_attempts_total", Help: "Attempts by what became of them.",

@@ -1,5 +1,4 @@
-// Package runnertest stands in for hookstart in the tests of a runner: it starts
-// executions as an ingress does, and says what the runner reported.
+// Package runnertest stands in for hookstart in tests of runners: it starts executions as an ingress does, and reads the reports.
 package runnertest
 
 import (
@@ -34,8 +33,7 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	return &Ingress{js: js}
 }
 
-// Post is what a sender would post. Its zero value is an empty body to the workflow
-// "workflow" on the default queue.
+// Post is what a sender would post. Its zero value is an empty body to the workflow "workflow" on the default queue.
 type Post struct {
 	WorkflowID  string
 	NodeID      string
@@ -93,8 +91,7 @@ func (i *Ingress) Await(tb testing.TB, executionID string) execution.Progress {
 	return states[len(states)-1]
 }
 
-// States waits for the final state of an execution, half a minute at most, and returns
-// all states that were reported until then.
+// States waits for the final state of an execution, half a minute at most, and returns all states that were reported.
 func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)

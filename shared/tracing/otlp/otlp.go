@@ -1,7 +1,5 @@
-// Package otlp sends a program's spans to a collector. It is told by OpenTelemetry's
-// standard variables alone (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE,
-// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_…), which the SDK reads by
-// itself; here it is decided whether there is any tracing at all.
+// Package otlp sends a program's spans to a collector, if OpenTelemetry's standard variables ask for it. The SDK reads them by itself:
+// OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE, OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_….
 package otlp
 
 import (
@@ -23,13 +21,11 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// stopWait is how long what is not sent yet may take at the end: a collector that is away
-// must not hold up the exit.
+// stopWait bounds the last sending: a collector that is away must not hold up the exit.
 const stopWait = 2 * time.Second
 
-// Start is the provider of a process's spans, nil while tracing is off. stop sends what
-// is left. Spans wait in memory in bounded number; past it they are dropped, nobody
-// waits.
+// Start is the provider of a process's spans, nil while tracing is off. stop sends what is left. Past a bound, waiting spans are
+// dropped; nobody waits.
 func Start(ctx context.Context, service string, log logrus.FieldLogger) (provider trace.TracerProvider, stop func(), err error) {
 	on, err := wanted(os.Getenv) //nolint:forbidigo // OpenTelemetry's variables are no flags of ours
 	if err != nil || !on {
@@ -58,8 +54,7 @@ func Start(ctx context.Context, service string, log logrus.FieldLogger) (provide
 	return p, stop, nil
 }
 
-// wanted decides by OpenTelemetry's variables whether spans are made. It is off when none is
-// set: OpenTelemetry's own default, a collector on this machine, is hardly ever there.
+// wanted says whether OpenTelemetry's variables ask for spans. Its own default, a collector on this machine, is hardly ever there.
 func wanted(getenv func(string) string) (bool, error) {
 	var given string // the endpoint variable in force
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
