@@ -12,8 +12,7 @@ type Plan struct {
 	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes the bodies of the account may have in a day, in total. null: any number." example:"1000000000"`
 }
 
-// RateLimit accepts, from idle, Requests requests at once, then one every
-// WindowSeconds/Requests seconds.
+// RateLimit accepts, from idle, Requests requests at once, then one every WindowSeconds/Requests seconds.
 type RateLimit struct {
 	Requests      int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
 	WindowSeconds int64 `json:"windowSeconds" minimum:"1" maximum:"86400" example:"60"`

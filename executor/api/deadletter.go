@@ -9,8 +9,7 @@ const (
 	DeadLetterRefused     = "refused"
 )
 
-// DeadLetter is an execution that failed and was not requeued, or a message that could not be
-// decoded or recorded.
+// DeadLetter is an execution that failed and was not requeued, or a message that could not be decoded or recorded.
 type DeadLetter struct {
 	ID             string    `json:"id" doc:"failed: the execution's ID. refused, undecodable: message-, or report- for a runner's report, and the stream sequence."`
 	Kind           string    `json:"kind" enum:"failed,refused,undecodable" doc:"failed: its runners gave up; a requeue starts it again. refused: the database refused its contents; a requeue records it. undecodable: the message cannot be decoded as what its subject says; a requeue works only if this version can decode it."`
@@ -24,8 +23,7 @@ type DeadLetter struct {
 	NodeID         string    `json:"nodeId,omitempty" doc:"Absent: undecodable." example:"webhook"`
 }
 
-// SelectDeadLetters says which dead letters are to be requeued or dismissed: those of some IDs, or all
-// that match a filter. An empty object: all.
+// SelectDeadLetters selects dead letters by their IDs, or by a filter. An empty object: all.
 type SelectDeadLetters struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"IDs of dead letters. What is none any more is passed over. Not together with the others."`
 	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Only this account's; messages that were put aside belong to none."`

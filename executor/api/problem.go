@@ -2,8 +2,7 @@ package api
 
 import "strconv"
 
-// Problem is the body of every answer that is not a success:
-// application/problem+json (RFC 9457).
+// Problem is the body of every answer that is not a success: application/problem+json (RFC 9457).
 type Problem struct {
 	Type       string       `json:"type" format:"uri" example:"https://github.com/hookstart/hookstart#not_found"`
 	Title      string       `json:"title" example:"Not found"`

@@ -1,5 +1,4 @@
-// Command executor records hookstart's executions and serves the operators' API and
-// the console.
+// Command executor records hookstart's executions and serves the operators' API and the console.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Package changes tells those who watch that execution records changed, whichever
-// executor recorded them. What must not be missed is in the store; a watch that may have
-// missed something ends, so that its client looks there.
+// Package changes tells watchers that execution records changed, whichever executor recorded them. A watch that may have missed a
+// change ends, so that its client looks into the store.
 package changes
 
 import (
@@ -51,8 +50,7 @@ func New(nc *nats.Conn) (*Changes, error) {
 	return c, nil
 }
 
-// endAfterGaps ends every watch after a time in which changes may have been missed: when a lost
-// connection is back, and when this process was too slow to take what came.
+// endAfterGaps ends every watch when changes may have been missed: after a lost connection, and when this process was too slow.
 func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
 	defer close(c.done)
 	for {
@@ -104,8 +102,7 @@ func (c *Changes) next() time.Time {
 	return at
 }
 
-// Tell says that records changed. When that fails, the watches of this process end: it is the
-// only one that can know.
+// Tell says that records changed. When that fails, the watches of this process end: only it can know.
 func (c *Changes) Tell(ids []string) error {
 	err := c.tell(ids)
 	if err != nil {
@@ -131,13 +128,11 @@ func (c *Changes) tell(ids []string) error {
 
 // Watching is a watch.
 type Watching struct {
-	// Before are the batches since the time from which the watch was asked for, and a few that are older:
-	// clocks differ, and whoever comes back may come from another process.
+	// Before are the batches since the requested time, and a few older ones: the clocks of processes differ.
 	Before []Batch
 	// Complete means that nothing is missing in Before.
 	Complete bool
-	// Changed gets all further ones. It is closed when the watcher is too slow, when changes may have been
-	// missed, or when Changes stops.
+	// Changed gets all further ones. It is closed when changes may have been missed, or when Changes stops.
 	Changed <-chan Batch
 	// Cancel must be called.
 	Cancel func()

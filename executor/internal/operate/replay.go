@@ -17,10 +17,9 @@ import (
 // maxIdempotencyKey bounds the key of a call, in bytes.
 const maxIdempotencyKey = 255
 
-// ReplayExecution starts a new execution on the body, headers and query of one that has ended, or was
-// rejected. With a key, a repeated call answers the execution of the first, and starts nothing; without
-// one ("") each call starts another. Account and queue are the workflow's of now; neither its plan nor
-// whether it is active matters.
+// ReplayExecution starts a new execution on the body, headers and query of one that has ended, or was rejected. A repeated call with a
+// key answers the execution of the first; without one ("") each call starts another. Account and queue are the workflow's of now;
+// neither its plan nor whether it is active matters.
 func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if err := validKey(key); err != nil {

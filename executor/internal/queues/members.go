@@ -12,8 +12,7 @@ import (
 const (
 	// forgetMember is when a runner that says nothing is taken for gone: a killed one says nothing.
 	forgetMember = 4 * stream.RunnerHeartbeat
-	// maxMembers bounds how many are remembered of one group, and maxGroups how many groups: a program on
-	// NATS can make names up.
+	// maxMembers bounds the members of a group, maxGroups the groups: a program on NATS can make names up.
 	maxMembers = 1_000
 	maxGroups  = 10_000
 )

@@ -11,8 +11,7 @@ import (
 
 const (
 	lookEvery = 5 * time.Second
-	// maxSeries bounds the queues with metrics: their names are configured, but by whoever may change a
-	// workflow.
+	// maxSeries bounds the queues with metrics, whose names come from whoever may change a workflow.
 	maxSeries = 1_000
 )
 

@@ -20,8 +20,7 @@ import (
 // Queue is what waits in a queue, and who takes it.
 type Queue struct {
 	Name string
-	// Waiting is how many starts the group that is furthest ahead has not been given. Without a group: all
-	// starts of the queue that the stream holds, which is what a new group begins with.
+	// Waiting is how many starts the group furthest ahead was not given; without a group, all starts of the queue in the stream.
 	Waiting uint64
 	Oldest  time.Time // when the oldest of those was accepted; zero: none waits
 	Groups  []Group   // by name
@@ -30,8 +29,7 @@ type Queue struct {
 // Group is a group of runners.
 type Group struct {
 	Name string
-	// Members are the processes that were heard in the last seconds. Of runners that do not say that they
-	// are there, it is how many requests for work are waiting.
+	// Members are the processes that were heard in the last seconds; of silent runners, the waiting requests for work.
 	Members  int
 	Waiting  uint64    // not given to a member; without members also what was given, and is not done
 	LastSeen time.Time // when a member was there last, or took something; zero: not known

@@ -10,8 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// maxBackoff is the longest pause between two attempts while the database fails. Each of the
-// recorder's loops makes one attempt at a time.
+// maxBackoff is the longest pause of a loop between two attempts while the database fails.
 const maxBackoff = 5 * time.Second
 
 // backoff is the pause after a number of consecutive failures.

@@ -19,8 +19,7 @@ type source struct {
 	consumer jetstream.ConsumerConfig
 }
 
-// sources are the streams that feed the batches. Their messages are recorded in the same
-// transactions, starts first.
+// sources are the streams that feed the batches. A transaction records messages of all, starts first.
 func (r *Recorder) sources() []source {
 	consumer := jetstream.ConsumerConfig{
 		Durable:       Durable,

@@ -9,8 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Recovering is the batch that records a message of the stream that was put aside, and takes
-// it off the dead letters. It fails with stream.ErrUnreadable.
+// Recovering is the batch that records a message that was put aside, no dead letter then. It fails with stream.ErrUnreadable.
 func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
 	if err != nil {

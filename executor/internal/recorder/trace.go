@@ -10,9 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// trace leaves a span for a batch that is committed, and one for each of its messages
-// whose trace is sampled, in that trace. The two are linked: one transaction belongs to
-// many traces. The batch's links are bounded by the SDK, a message's one link is not.
+// trace makes a span for a committed batch, and one for each message whose trace is sampled, in that trace. They are linked, because
+// one transaction belongs to many traces. The SDK bounds the batch's links.
 func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return

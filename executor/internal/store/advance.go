@@ -8,8 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Move is what a batch's progress changes in one record. Zero times, an empty Error and
-// a nil Output leave what is there, and so does a StartedAt where there is one.
+// Move is what a batch's progress changes in one record. Zero fields, and a StartedAt where there is one, change nothing.
 type Move struct {
 	ID         string
 	Status     execution.Status
@@ -36,11 +35,9 @@ type Standing struct {
 	WorkflowID string
 }
 
-// Advance applies steps in order to records that stand as given by ID, as Batch.Progress
-// promises. It returns one move per record that changes, by ID, the IDs that are not
-// recorded, and those of steps that were addressed to another queue or workflow than the
-// record's, each once. Drivers call it inside their transaction, with the records locked,
-// so that the rule exists once.
+// Advance applies steps in order to the current records, by ID, as Batch.Progress promises. It returns one move per record that
+// changes, the IDs that are not recorded, and those of steps that were addressed to another queue or workflow than the record's,
+// each once. Drivers call it inside their transaction, with the records locked, so that the rule exists once.
 func Advance(standing map[string]Standing, steps []execution.Progress) (moves []Move, unknown, foreign []string) {
 	moving := make(map[string]*Move)
 	missing, alien := make(map[string]bool), make(map[string]bool)
@@ -107,8 +104,7 @@ func (m *Move) startedBy(step execution.Progress) {
 	}
 }
 
-// Changed is Applied.Changed: the records that a batch inserted and those it moved on,
-// each once.
+// Changed is Applied.Changed: the records that a batch inserted and those it moved on, each once.
 func Changed(inserted []Record, moves []Move) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {

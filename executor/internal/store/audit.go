@@ -25,8 +25,7 @@ type AuditFilter struct {
 	Until      time.Time // At before
 }
 
-// AuditPosition is a place in the list of entries, after the one of that time and ID. The zero
-// AuditPosition is the beginning.
+// AuditPosition is the place in the list after the entry of that time and ID. Its zero value is the beginning.
 type AuditPosition struct {
 	At time.Time
 	ID string

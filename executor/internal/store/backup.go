@@ -37,8 +37,7 @@ type AppliedReport struct {
 	At time.Time
 }
 
-// partRows and partBytes bound a part: it is one line of a backup, one request of a restore, and one
-// transaction.
+// partRows and partBytes bound a part: one line of a backup, one request of a restore, one transaction.
 const (
 	partRows  = 500
 	partBytes = 1 << 20

@@ -8,8 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Refusal is how often requests to one workflow were refused with one code, within one
-// minute.
+// Refusal is how often requests to one workflow were refused with one code, within one minute.
 type Refusal struct {
 	WorkflowID string // "": none that exists, or more were called than are counted
 	Code       string
@@ -38,8 +37,7 @@ type WorkflowRefusalSum struct {
 	RefusalSum
 }
 
-// RefusalPosition is a place in the list of all refusals, after the sum of that last time,
-// workflow and code. The zero RefusalPosition is the beginning.
+// RefusalPosition is the place in the list after the sum of that last time, workflow and code. Its zero value is the beginning.
 type RefusalPosition struct {
 	LastAt           time.Time
 	WorkflowID, Code string
@@ -62,12 +60,10 @@ const (
 	KindRefused = "refused:"
 )
 
-// MaxRefusals is about how many rows of refusals are kept: strangers who know many
-// workflows' IDs can make one for each, code and minute.
+// MaxRefusals is about how many rows of refusals are kept: strangers can make one for each workflow's ID, code and minute.
 const MaxRefusals = 200_000
 
-// AcceptedMinutes are the counts of those records that a request started, in the order of
-// minutes.
+// AcceptedMinutes are the counts of the records that a request started, in the order of minutes.
 func AcceptedMinutes(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
@@ -121,8 +117,7 @@ func sortMinutes(counts []MinuteCount) []MinuteCount {
 	return counts
 }
 
-// StorableRefusals are refusals with every value as it is stored, each workflow, code and
-// minute once, in the order of keys.
+// StorableRefusals are refusals as they are stored, each workflow, code and minute once, in the order of keys.
 func StorableRefusals(refusals []Refusal) []Refusal {
 	type key struct {
 		workflow, code string

@@ -2,11 +2,9 @@ package store
 
 import "errors"
 
-// DataError is returned by a method that failed because of the data it was given: the
-// database will refuse the same data again. Drivers return it only for errors that name the
-// data as the cause (a value out of range, a broken constraint, a row that is too large).
-// Every other error is the database's: the same call can succeed later, and nothing may be
-// given up because of it.
+// DataError means that the database will refuse the same data again. Drivers return it only for errors that name the data as the cause:
+// a value out of range, a broken constraint, a row that is too large. After any other error the same call can succeed later, and
+// nothing may be given up.
 type DataError struct {
 	Err error // of the driver
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// DeadLetter is what nobody works on any more and an operator has to look at: exactly one
-// field is set.
+// DeadLetter is what nobody works on any more and an operator has to look at: exactly one field is set.
 type DeadLetter struct {
 	Record  *Record     // failed, and neither requeued nor dismissed
 	Message *Unreadable // could not be decoded, or recorded
@@ -36,9 +35,8 @@ func (d DeadLetter) At() time.Time {
 	return d.Message.At
 }
 
-// DeadLetters returns at most limit dead letters after one, the newest first: by At; at
-// one time, records come before messages. last is the last dead letter of the previous page, of
-// which only the fields that determine the order are needed. The zero DeadLetter gives the first page.
+// DeadLetters returns at most limit dead letters after last, the newest first: by At; at one time, records come before messages. Of
+// last, only the fields that determine the order are needed. The zero DeadLetter gives the first page.
 func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
 	var ofRecords Position
 	var ofMessages UnreadablePosition

@@ -6,29 +6,24 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Bounds of the progress that is kept for executions that are not recorded yet. A report comes
-// before its start for seconds, or for as long as the starts of an outage take to be recorded;
-// what is kept for longer is about executions that never come.
+// Bounds of the progress that is kept for executions that are not recorded yet. A report comes seconds before its start, or as long as
+// the starts of an outage take to be recorded; older ones are about executions that never come.
 const (
-	// MaxEarly is how many steps are kept in all, when each has at most a few KB: one that has
-	// more counts as several. Past it the oldest are dropped.
+	// MaxEarly is how many steps of a few KB are kept in all; a larger one counts as several. Past it the oldest are dropped.
 	MaxEarly = 100_000
-	// MaxEarlyOfOne is how many are kept of one execution, past which more are dropped. A runner
-	// reports two; more come from those that report on what they were not given.
+	// MaxEarlyOfOne is how many are kept of one execution. A runner reports two; further ones are dropped.
 	MaxEarlyOfOne = 8
 
 	earlyUnit = 4 << 10
 )
 
-// Early is a step that is kept until its execution is recorded. Positions say in which order
-// steps came, and grow with the size of what is kept, so that they bound it.
+// Early is a step that is kept until its execution is recorded. Positions are in the order of arrival, and grow with the sizes.
 type Early struct {
 	Position int64
 	execution.Progress
 }
 
-// EarlyIDs are the IDs, as they are stored, of the steps that need a record which the batch
-// itself does not hold.
+// EarlyIDs are the stored IDs of the steps that need a record which the batch does not hold.
 func EarlyIDs(batch Batch) []string {
 	ids := StepIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -58,8 +53,7 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	return inserted
 }
 
-// Again are the records that were not inserted: their messages came again. Of two of one ID it is
-// the first.
+// Again are the records that were not inserted: their messages came again. Of two of one ID it is the first.
 func Again(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
@@ -78,8 +72,7 @@ func Again(records, inserted []Record) []Record {
 	return again
 }
 
-// Steps are what a batch's records are advanced by: first what was kept for them, in the order
-// in which it came, then the batch's own steps.
+// Steps are what a batch's records are advanced by: what was kept for them, in the order of arrival, then the batch's own.
 func Steps(kept []Early, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own

@@ -2,8 +2,7 @@ package store
 
 import "github.com/hookstart/hookstart/shared/execution"
 
-// Origin is what the records of one trigger node, token and sender have in common. Drivers keep each
-// once, and a small number of it in each record.
+// Origin is what the records of one trigger node, token and sender have in common. Drivers keep each once, and its number in records.
 type Origin struct {
 	AccountID, WorkflowID, NodeID, Queue string
 	Source                               execution.Source

@@ -11,9 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Text is s as it is stored, by every driver: PostgreSQL refuses NUL and what is not
-// UTF-8, so both become U+FFFD. Error texts come from runners and can hold anything.
-// Keys are looked up as Text too: what was stored under a name is found under it.
+// Text is s as every driver stores it: NUL and what is not UTF-8 become U+FFFD, because PostgreSQL refuses both, and runners' error
+// texts can hold anything. Keys are looked up as Text, too.
 func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -32,8 +31,7 @@ func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Bound is the first storable time that is not before t: stored times are before t, or
-// not, just as they are before Bound(t), or not.
+// Bound is the first storable time that is not before t: stored times before one are before the other.
 func Bound(t time.Time) time.Time {
 	cut := Time(t)
 	if cut.Before(t) {
@@ -98,13 +96,11 @@ func (r Record) storable() Record {
 	return r
 }
 
-// SubjectPattern is the LIKE pattern of the subjects of one workflow's messages. All
-// subjects of the stream have five parts, so each % is a part; the escape is \.
+// SubjectPattern is the LIKE pattern of the subjects of one workflow's messages: five parts, so each % is one; the escape is \.
 func SubjectPattern(workflowID string) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(Text(workflowID))
 	return "%.%.%." + escaped + ".%"
 }
 
-// LastWithPrefix sorts after every text that begins with a prefix, and before all others that sort
-// after those.
+// LastWithPrefix sorts after every text that begins with a prefix, and before all others that sort after those.
 func LastWithPrefix(prefix string) string { return prefix + string(utf8.MaxRune) }

@@ -28,8 +28,7 @@ type Server struct {
 	process  *child.Process // nil while it is stopped
 }
 
-// StartServer starts a server that no other test uses, with further settings such as
-// "fsync=on" (it is off: the data need not outlive the machine). The test's end stops it.
+// StartServer starts a server for one test, which stops it at its end, with settings such as "fsync=on" (by default it is off).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := create(installed(t), "", settings)
