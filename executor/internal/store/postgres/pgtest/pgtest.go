@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -19,21 +18,54 @@ var shared struct {
 	server *Server
 	users  int
 	keep   bool // Main stops it, not the last user
-}
 
-var databases atomic.Int64
+	databases int      // that were created
+	empty     []string // those of them that no test uses
+}
 
 // Start returns the URL of an empty database. Tests of one binary that run at the same time share a server; with Main, all do.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)
-	name := fmt.Sprint("test_", databases.Add(1))
-	server.exec(t, t.Context(), "CREATE DATABASE "+name)
+	name := takeDatabase()
+	if name == "" {
+		name = server.createDatabase(t)
+	}
 	t.Cleanup(func() {
-		server.exec(t, context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
+		server.emptyDatabase(t, name)
 		release(t)
 	})
 	return server.url(name)
+}
+
+func takeDatabase() (name string) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if last := len(shared.empty) - 1; last >= 0 {
+		name, shared.empty = shared.empty[last], shared.empty[:last]
+	}
+	return name
+}
+
+func (s *Server) createDatabase(t testing.TB) (name string) {
+	t.Helper()
+	shared.mu.Lock()
+	shared.databases++
+	name = fmt.Sprint("test_", shared.databases)
+	shared.mu.Unlock()
+	s.exec(t, t.Context(), "postgres", "CREATE DATABASE "+name)
+	return name
+}
+
+// emptyDatabase empties a database for the next test: a new one has 300 files, which costs more than most tests.
+func (s *Server) emptyDatabase(t testing.TB, name string) {
+	t.Helper()
+	s.exec(t, context.Background(), name,
+		"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+		"DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.empty = append(shared.empty, name)
 }
 
 // Main runs the tests with one server, started by the first that needs it: func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
@@ -78,7 +110,7 @@ func release(t testing.TB) {
 	if err := shared.server.Remove(); err != nil {
 		t.Error(err)
 	}
-	shared.server = nil
+	shared.server, shared.empty = nil, nil
 }
 
 // installed is the folder of PostgreSQL's programs. Without one it ends the test.
@@ -96,10 +128,10 @@ func installed(t testing.TB) string {
 	return ""
 }
 
-// exec runs one statement in the server's own database.
-func (s *Server) exec(t testing.TB, ctx context.Context, statement string) { //nolint:revive // t first, as in all test helpers
+// exec runs statements in a database.
+func (s *Server) exec(t testing.TB, ctx context.Context, database string, statements ...string) { //nolint:revive // t first, as in all test helpers
 	t.Helper()
-	if _, err := s.Query(ctx, statement); err != nil {
+	if _, err := s.query(ctx, database, statements); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -43,7 +43,11 @@ func (s *Server) Running() bool {
 // Query runs statements one after another on a connection of their own, and returns the first value of the last one as text; ""
 // if it has none.
 func (s *Server) Query(ctx context.Context, statements ...string) (value string, err error) {
-	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	return s.query(ctx, "postgres", statements)
+}
+
+func (s *Server) query(ctx context.Context, database string, statements []string) (value string, err error) {
+	conn, err := pgx.Connect(ctx, s.url(database))
 	if err != nil {
 		return "", fmt.Errorf("pgtest: %w", err)
 	}
