@@ -44,7 +44,7 @@ func buildProgram(t *testing.T, of string) (path string) {
 		return path
 	}
 	path = filepath.Join(programs.dir, filepath.Base(of))
-	args := []string{"build", "-buildvcs=false", "-o", path}
+	args := []string{"build", "-buildvcs=false", "-ldflags=-w", "-o", path}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, setting := range info.Settings {
 			if setting.Key == "-race" && setting.Value == "true" {
