@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unique"
 
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
@@ -77,6 +76,7 @@ func (a *account) allows(w *Webhook) bool {
 
 // owner is what the writer needs to know of an account.
 type owner struct {
+	id     string
 	known  bool // its record is there; without it there are only workflows
 	plan   string
 	active []*Webhook // in no order
@@ -102,6 +102,7 @@ type tables struct {
 	loading bool
 	plans   Plans
 	owners  map[string]*owner // by account
+	texts   map[string]string // that many records share: see shared
 	// unusable has the workflows with an unusable sender, and why it is (see Node.Unusable).
 	unusable map[string]error
 	keys     *seal.Keys // open senders' secrets
@@ -119,6 +120,7 @@ func newTables(keys *seal.Keys) *tables {
 	t := &tables{
 		loading:  true,
 		owners:   map[string]*owner{},
+		texts:    map[string]string{},
 		unusable: map[string]error{},
 		keys:     keys,
 	}
@@ -222,7 +224,7 @@ func (t *tables) apply(c Change) {
 		t.refreshAll()
 	case c.Account != nil:
 		of := t.owner(c.Account.ID)
-		of.known, of.plan = true, c.Account.Plan
+		of.known, of.plan = true, t.shared(c.Account.Plan)
 		t.refresh(c.Account.ID)
 	case c.DeletedAccount != "":
 		t.owner(c.DeletedAccount).known = false
@@ -287,7 +289,7 @@ func (t *tables) deactivate(w *Webhook) {
 func (t *tables) owner(accountID string) *owner {
 	of := t.owners[accountID]
 	if of == nil {
-		of = &owner{}
+		of = &owner{id: accountID}
 		t.owners[accountID] = of
 	}
 	return of
@@ -312,7 +314,7 @@ func (t *tables) refresh(accountID string) {
 	if t.loading || !of.known {
 		return
 	}
-	a := &account{id: accountID, plan: t.plans.Find(of.plan)}
+	a := &account{id: of.id, plan: t.plans.Find(of.plan)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
 		a.limited = true
 		if allowed := min(len(of.active), int(a.plan.MaxActive)); allowed > 0 {
@@ -324,22 +326,24 @@ func (t *tables) refresh(accountID string) {
 
 // webhookOf makes a Webhook of a workflow's record.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token: they take one allocation. Strings that many workflows share are stored
-	// once.
+	// Most workflows have one node with one token: they take one allocation.
 	whole := &struct {
 		Webhook
 		node  [1]Node
 		token [1]NodeToken
 	}{}
 	whole.Webhook = Webhook{
-		ID: r.ID, AccountID: shared(r.AccountID), Queue: shared(r.Queue),
+		ID: r.ID, AccountID: r.AccountID, Queue: t.shared(r.Queue),
 		Active: r.Active, Transition: r.Transition, RateLimit: r.RateLimit,
 		Nodes: whole.node[:0],
 	}
 	w, tokens := &whole.Webhook, whole.token[:0]
+	if of := t.owners[w.AccountID]; of != nil {
+		w.AccountID = of.id
+	}
 	delete(t.unusable, w.ID)
 	for _, trigger := range r.Triggers {
-		node := Node{ID: shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
+		node := Node{ID: t.shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
 		tokens = nil // the room is for the first node
 		if trigger.Sender != nil {
 			// Compiled once per revision, and not per request.
@@ -352,5 +356,17 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	return w
 }
 
-// shared interns a string.
-func shared(text string) string { return unique.Make(text).Value() }
+// maxTexts bounds the texts that are kept to be shared. Where each workflow has node IDs of its own, to keep all of them
+// would take more memory than it saves.
+const maxTexts = 10_000
+
+// shared returns an equal text, so that one that many records have is in memory once.
+func (t *tables) shared(text string) string {
+	if same, found := t.texts[text]; found {
+		return same
+	}
+	if len(t.texts) < maxTexts {
+		t.texts[text] = text
+	}
+	return text
+}
