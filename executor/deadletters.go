@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 const (
@@ -28,16 +29,9 @@ func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
 
 // watch counts now and then, until the context ends.
 func (d *deadLetters) watch(ctx context.Context, records store.Store) {
-	tick := time.NewTicker(countLetters)
-	defer tick.Stop()
-	for {
+	retry.Every(ctx, countLetters, func() {
 		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {
 			d.number.Set(float64(n))
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

@@ -65,9 +65,8 @@ func (e *executor) pruning(ctx context.Context, what string, batch func(ctx cont
 
 // pruning deletes in batches, regularly, until the context ends.
 func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error)) {
-	tick := time.NewTicker(pruneEvery)
-	defer tick.Stop()
-	for limit := pruneBatch; ; {
+	limit := pruneBatch
+	retry.Every(ctx, pruneEvery, func() {
 		deleted := 0
 		for more := true; more && ctx.Err() == nil; {
 			began := time.Now()
@@ -84,10 +83,5 @@ func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch fun
 		if deleted > 0 {
 			log.WithField(what, deleted).Info("old " + what + " deleted")
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

@@ -48,7 +48,7 @@ func (m *machine) cut() error {
 	if m.process == nil {
 		return nil
 	}
-	m.disk.Cut(m.process.kill)
+	m.disk.Cut(func() { _ = m.process.Signal(os.Kill) }) // it may go on until its call into the file system has an answer
 	<-m.process.Exited()
 	m.process = nil
 	if err := m.mounted.Unmount(); err != nil {

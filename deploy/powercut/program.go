@@ -85,8 +85,5 @@ func (p *process) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// kill is SIGKILL. The process may go on until the call into its file system has an answer.
-func (p *process) kill() { _ = p.Signal(os.Kill) }
-
 // dataFolder is where hookstart-local keeps its data on a mounted disk, in folders that it has to make itself.
 func dataFolder(mounted string) string { return filepath.Join(mounted, "srv", "hookstart", "data") }

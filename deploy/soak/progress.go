@@ -17,7 +17,5 @@ func showProgress(ctx context.Context, out io.Writer, began time.Time, status fu
 	if line.Rewrites() {
 		every = time.Second
 	}
-	for retry.Wait(ctx, every); ctx.Err() == nil; retry.Wait(ctx, every) {
-		line.Show("%6s  %s", time.Since(began).Round(time.Second), status())
-	}
+	retry.Every(ctx, every, func() { line.Show("%6s  %s", time.Since(began).Round(time.Second), status()) })
 }

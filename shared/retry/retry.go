@@ -37,6 +37,14 @@ func Until(ctx context.Context, every time.Duration, done func() bool) {
 	}
 }
 
+// Every calls do at once, and then once in every interval, until the context ends.
+func Every(ctx context.Context, interval time.Duration, do func()) {
+	Until(ctx, interval, func() bool {
+		do()
+		return false
+	})
+}
+
 // Wait waits for that long, or until the context ends.
 func Wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

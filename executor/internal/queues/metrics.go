@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 const (
@@ -28,16 +29,7 @@ var (
 
 // Run looks at the queues every few seconds, until the context ends.
 func (w *Watch) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		_, _ = w.Look(ctx) // whoever asks is told, and that NATS does not answer is said elsewhere
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) }) // whoever asks is told; an outage of NATS is said elsewhere
 }
 
 // Describe implements prometheus.Collector.

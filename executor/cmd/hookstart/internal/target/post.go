@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -134,7 +133,7 @@ func (p *Post) describe(header http.Header, e runner.Execution) {
 	}
 	set("Content-Type", contentType)
 	set("User-Agent", "hookstart")
-	set("Hookstart-Query", queryOf(e.Query))
+	set("Hookstart-Query", url.Values(e.Query).Encode())
 	set("Traceparent", e.Trace)
 	for name, value := range attributes(e) {
 		set("Hookstart-"+name, value)
@@ -157,5 +156,3 @@ func forwardable(name string) bool {
 	}
 	return !slices.Contains(notForwarded, name)
 }
-
-func queryOf(values execution.Values) string { return url.Values(values).Encode() }
