@@ -8,8 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// Decode is json.Unmarshal for the API's answers. Inputs, outputs and sample payloads may be nested deeper than encoding/json
-// accepts: they are cut out before.
+// Decode is json.Unmarshal for the API's answers. Inputs, outputs and sample payloads may be nested too deeply for it: they are cut out.
 func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:

@@ -14,8 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/api"
 )
 
-// jsonFormat writes inputs, outputs and sample payloads byte by byte as they came. encoding/json would rewrite them, and
-// refuse a nesting deeper than 10,000.
+// jsonFormat writes inputs, outputs and sample payloads as they came. encoding/json would rewrite them, and nest 10,000 deep at most.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
 // readJSON is json.Unmarshal, but reads any number when huma validates the form of a body: a number in a sample payload may
@@ -41,8 +40,7 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// wholeNumber explains why encoding/json refuses 1.0 and 1e2, which are whole numbers by JSON Schema. huma has found all
-// other wrong types before.
+// wholeNumber explains why encoding/json refuses 1.0 and 1e2, whole numbers by JSON Schema. huma has found all other wrong types.
 func wholeNumber(err error) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field, wrong.Value)

@@ -7,8 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// Config has the parts that the console uses. A field without a documented default is required. The console owns none of
-// the parts, and does not stop them.
+// Config has the parts that the console uses, and does not own. A field without a documented default is required.
 type Config struct {
 	// Operate answers what pages show.
 	Operate *operate.Service

@@ -34,8 +34,7 @@ func askList[T any](r *http.Request, query url.Values, invalid []string, ask fun
 	return list.Items, at, err
 }
 
-// askPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the first page, and says so in
-// ignored, for people.
+// askPage fetches the page of a list after a cursor; after an invalid one the first page, which ignored tells people.
 func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})
 	if isInvalid(err) && after != "" {

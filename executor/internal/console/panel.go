@@ -162,8 +162,7 @@ func (p panel) Events() string {
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll is the request of a button that replays all rejected executions of the filters; nil: there is none, because the
-// call has no such filter.
+// ReplayAll is the request of a button that replays all rejected executions of the filters; nil: the call has no such filter.
 func (p panel) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" || p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
 		return nil

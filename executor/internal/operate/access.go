@@ -10,8 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Caller is the authenticated caller of a method. Every method takes one, so that none can be called without; the zero
-// Caller is refused.
+// Caller is the authenticated caller of a method. Every method takes one; the zero Caller is refused.
 type Caller struct {
 	Kind Kind
 	// ID is the key's, or the user's at their identity provider. "": the admin token.
@@ -74,9 +73,8 @@ type rule struct {
 // needs is the rule for callers with at least a role who may see the call's subject.
 func needs(role Role, about subject) rule { return rule{role, about} }
 
-// subject checks whether a call is about the caller's account, by.AccountID. It is called only for callers who see one
-// account; its error refuses the call. The error about another account's object is the same as about one that does not
-// exist.
+// subject checks whether a call is about the account of a caller who sees only one; its error refuses the call. The error about
+// another account's object is the same as about one that does not exist.
 type subject func(ctx context.Context, s *Service, by Caller) error
 
 // ofNone: nothing that the call returns or changes belongs to an account.
@@ -137,8 +135,7 @@ func ofExecution(id string) subject {
 	}
 }
 
-// ofDeadLetter: the call is about one dead letter. The account of a message that was put aside is not reliable, so a caller
-// of one account does not see such messages.
+// ofDeadLetter: the call is about one dead letter. A caller of one account sees no message that was put aside: its account is unreliable.
 func ofDeadLetter(id string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
@@ -208,8 +205,7 @@ func read[T any](ctx context.Context, s *Service, by Caller, r rule, call func(c
 	return checked(ctx, s, by, r, call)
 }
 
-// change runs a call that changes something, within a time. It continues when the client disconnects: otherwise a change
-// could be stored and not confirmed.
+// change runs a call that changes something, within a time, even if the client disconnects: each stored change is to be confirmed.
 func change[T any](ctx context.Context, s *Service, by Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()

@@ -31,8 +31,7 @@ type bulk struct {
 	by     Caller
 	enough time.Time // no further batch begins after it
 	as     func(of store.Record) execution.Start
-	// requeue marks the originals as requeued, and counts those that this call marked. Without it, the count is that of the
-	// starts that this call stored.
+	// requeue marks the originals as requeued, and counts those. Without it, the starts that this call stored are counted.
 	requeue bool
 
 	started int

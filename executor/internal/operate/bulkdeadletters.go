@@ -48,9 +48,8 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see RequeueExecution. It skips
-// those that are no longer dead letters, and counts those that this call requeued. Repeated and concurrent calls requeue
-// each once.
+// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see RequeueExecution. It counts those that this
+// call requeued. Repeated and concurrent calls requeue each once.
 func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Requeued, error) {
 	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
 		if err := selected.check(); err != nil {

@@ -12,8 +12,7 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// The prefixes of the IDs of dead letters that are messages: of a start or a rejection, and of a report, which is in
-// another stream.
+// The prefixes of the IDs of messages: of a start or a rejection, and of a report, which is in another stream.
 const (
 	messagePrefix = "message-"
 	reportPrefix  = "report-"

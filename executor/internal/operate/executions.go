@@ -60,8 +60,7 @@ func (s *Service) Execution(ctx context.Context, by Caller, id string) (Executio
 	})
 }
 
-// ExecutionDetail returns one record with its input. If the stream cannot be reached, that is an error, because the input
-// may still be there.
+// ExecutionDetail returns one record with its input. It is an error if the stream cannot be reached: the input may still be there.
 func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (ExecutionDetail, error) {
 	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
 		record, err := s.record(ctx, id)

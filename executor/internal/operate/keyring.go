@@ -152,8 +152,7 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 // useName is the name of a key among the uses of tokens. Names of tokens are hexadecimal.
 func useName(id string) string { return "key." + id }
 
-// Run stores the last uses of keys, and deletes keys that expired some time ago, until the context ends. A crash loses the
-// uses of the last seconds.
+// Run stores the last uses of keys, and deletes expired keys, until the context ends. A crash loses the uses of the last seconds.
 func (k *Keyring) Run(ctx context.Context) {
 	note, tidy := time.NewTicker(noteUsesEvery), time.NewTicker(tidyEvery)
 	defer note.Stop()

@@ -20,8 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Config has the parts that a Service uses. A field without a documented default is required. The service owns none of
-// the parts, and does not stop them.
+// Config has the parts that a Service uses, and does not own. A field without a documented default is required.
 type Config struct {
 	// Editor makes the changes.
 	Editor *edit.Editor
@@ -31,8 +30,7 @@ type Config struct {
 	Roll *agree.Roll
 	// Store has the records.
 	Store store.Store
-	// AuditCaughtUp waits until the audit has the changes that were made so far, or its context ends. nil: lists of the audit
-	// do not wait.
+	// AuditCaughtUp waits until the audit has the changes made so far, or its context ends. nil: lists of the audit do not wait.
 	AuditCaughtUp func(context.Context)
 	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.
 	JetStream jetstream.JetStream
@@ -45,8 +43,7 @@ type Config struct {
 	// Keyring has the keys. nil: there are none.
 	Keyring *Keyring
 
-	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: the setting of a live ingress, else
-	// http://127.0.0.1:8080.
+	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: that of a live ingress, else http://127.0.0.1:8080.
 	PublicURL string
 	// Reach checks where the public URL leads.
 	Reach *reach.Checker

@@ -52,8 +52,7 @@ func list[R, T any](kind string, found []R, p Page, item func(R) T, position fun
 	return page
 }
 
-// timePosition encodes a position in a list that is ordered by time, and by rest where times are equal. Stored times are
-// whole microseconds, and rest has no spaces.
+// timePosition encodes a position in a list ordered by time, then by rest. Stored times are whole microseconds; rest has no spaces.
 func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }

@@ -42,8 +42,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// NobodyTakes returns the queues of workflows for which the last poll, a few seconds ago, found no runner. It makes no
-// remote call.
+// NobodyTakes returns the queues of workflows without a runner at the last poll, a few seconds ago. It makes no remote call.
 func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Queue, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
 		idle := map[string]api.Queue{}

@@ -79,8 +79,7 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 	})
 }
 
-// startAgain starts an execution with another one's body, headers and query, once: its ID is also the message ID. It
-// reports whether this call stored it.
+// startAgain starts an execution with another one's request, once: its ID is the message ID. It reports whether this call stored it.
 func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) (stored bool, err error) {
 	original, err := s.request(ctx, of)
 	switch {

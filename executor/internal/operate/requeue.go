@@ -10,10 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution requeues a dead letter. A message that was put aside is recorded, if the database accepts it now. A
-// failed execution is started again with its body, once: the new ID is derived from the original's, and is the message
-// ID, too. So a repeated call, a concurrent one, and one after a crash between publishing and marking all return the same
-// execution.
+// RequeueExecution requeues a dead letter. A message that was put aside is recorded, if the database accepts it now. A failed execution
+// is started again with its body, once: the new ID, made of the original's, is the message ID, too. So repeated and concurrent calls,
+// and one after a crash between publishing and marking, return the same execution.
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if key, isMessage := messageKey(id); isMessage {

@@ -47,8 +47,7 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 	})
 }
 
-// triggerOf returns the trigger node of an execution that is to run again. The workflow may have moved to another account
-// meanwhile, which the caller does not see.
+// triggerOf returns the trigger node of an execution that is to run again. The workflow may have moved to an account unseen by the caller.
 func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err == nil && !by.sees(trigger.Workflow.AccountID) {
@@ -109,8 +108,7 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 	return true, nil
 }
 
-// inProcess is the server's error code for a message while another one with its ID is being stored: a cluster does not know
-// yet whether that succeeds.
+// inProcess is the server's error code for a message while another one with its ID is being stored, perhaps without success.
 const inProcess = 10158
 
 // publish puts a message into the stream. It waits while another one with its ID is being stored.
@@ -123,8 +121,7 @@ func (s *Service) publish(ctx context.Context, msg *nats.Msg) (ack *jetstream.Pu
 	return ack, err
 }
 
-// isStart reports whether a message is the start of an execution. A message that cannot be read now counts as one, because
-// it has the ID.
+// isStart reports whether a message is the start of an execution. One that cannot be read now counts: it has the ID.
 func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool {
 	_, event, err := s.message(ctx, sequence)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 // Batch is one notification of a watch.
 type Batch = changes.Batch
 
-// Watching is a watch of changed records. Its IDs are of all accounts; Changed returns only the records that the caller
-// sees.
+// Watching is a watch of changed records. Its IDs are of all accounts; Changed returns only the records that the caller sees.
 type Watching struct {
 	changes.Watching
 	// Ended is closed when the caller's key is revoked, or expires. nil: never.

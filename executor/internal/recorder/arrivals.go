@@ -59,8 +59,7 @@ func (a *arrivals) end() {
 	a.hasMoved()
 }
 
-// gather waits for a message and returns those that have arrived, at most maxBatch; none after end. The messages that it
-// returned before count as done.
+// gather waits for a message and returns those that have arrived, at most maxBatch; none after end. The last ones count as done.
 func (a *arrivals) gather() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()

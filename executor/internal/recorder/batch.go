@@ -46,8 +46,7 @@ const (
 	suspected // the database refused it; it is tried again before it is put aside
 )
 
-// decode reads messages, and sorts them into the order in which they are applied: a start precedes the progress of its
-// execution.
+// decode reads messages, and sorts them into the order in which they are applied: starts before their progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.Time(now)
 	entries := make([]*entry, 0, len(messages))

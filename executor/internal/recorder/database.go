@@ -73,8 +73,7 @@ func (d *database) isFailing() bool {
 	return !d.since.IsZero()
 }
 
-// expect makes the recorder not ready if a transaction takes longer than a time. The caller calls done at the
-// transaction's end.
+// expect makes the recorder not ready if a transaction takes longer than a time, until done is called at its end.
 func (d *database) expect(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false

@@ -74,8 +74,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Also one that was just made: a server that could not read a consumer's settings makes it with the state
-	// that it finds in its folder.
+	// Also a new one: a server that could not read a consumer's settings makes it with the state in its folder.
 	if err := r.rewind(ctx, from, consumer); err != nil {
 		return err
 	}

@@ -26,8 +26,7 @@ const Durable = "executor"
 const (
 	// maxBatch is how many messages one transaction may hold, about: the larger, the less each one costs.
 	maxBatch = 1_000
-	// ackWait is the time after which another executor gets the messages that this one has not acknowledged: the delay of a
-	// record whose executor was killed.
+	// ackWait is the time after which another executor gets unacknowledged messages: the delay of records after a kill.
 	ackWait = 5 * time.Second
 	// finishWait is how long Run may take to record the messages that have arrived when its context ends.
 	finishWait = 5 * time.Second
@@ -76,8 +75,7 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 	}
 }
 
-// Run records until the context ends. It survives failures of NATS and of the database: the stream keeps what is not
-// recorded yet.
+// Run records until the context ends. It survives failures of NATS and the database: the stream keeps what is not recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
 	// Messages that have arrived are still recorded after ctx has ended.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))

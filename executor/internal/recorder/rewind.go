@@ -24,8 +24,7 @@ import (
 // stream was taken back, the consumer is rewound to the first message that is not recorded. What is recorded
 // already is recorded once.
 //
-// If it is not recorded, and no record shows that the stream was taken back, then the database was lost or restored: the
-// consumer is left as it is.
+// If no record shows that the stream was taken back, the database was lost or restored: the consumer is left as it is.
 
 // marks are the last messages that this process has acknowledged, one for each time that it was connected:
 // while it was not, the stream may have been taken back, and have grown again.
@@ -105,8 +104,7 @@ func (r *Recorder) rewind(ctx context.Context, from source, consumer jetstream.C
 	return nil
 }
 
-// firstPassedOver is the first message that a consumer would skip if it has acknowledged all messages up to floor;
-// 0: none.
+// firstPassedOver is the first message that a consumer which has acknowledged all up to floor would skip; 0: none.
 func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floor uint64) (first uint64, err error) {
 	state := s.CachedInfo().State
 	if floor > state.LastSeq {
@@ -209,8 +207,7 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	return age - min(time.Minute, age/10)
 }
 
-// isRecordedAt reports whether the message of a sequence is recorded. A message that was deleted, or is older than the
-// retention of records, counts as recorded.
+// isRecordedAt reports whether the message of a sequence is recorded, deleted, or older than the retention of records.
 func (r *Recorder) isRecordedAt(ctx context.Context, s jetstream.Stream, sequence uint64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -249,8 +246,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	return err == nil, err
 }
 
-// isApplied reports whether progress would change nothing. The store keeps progress of an execution that is not recorded
-// yet.
+// isApplied reports whether progress would change nothing. The store keeps progress of an execution that is not recorded yet.
 func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, error) {
 	record, err := r.store.Get(ctx, p.ID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -127,8 +127,7 @@ func NewEntry(actor Actor, action string) Entry {
 	return Entry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
-// entryOf makes the entry of a change of the record under a key. after is nil for a deletion. It returns false for a change
-// without an entry.
+// entryOf makes the entry of a change of the record under a key; after is nil for a deletion. false: the change has no entry.
 func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record) (entry Entry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
 	var before registry.Record
@@ -219,8 +218,7 @@ type value struct {
 	hidden string // what tells secret values apart
 }
 
-// fieldsOf are the fields of a record, by the names of their "audit" tags, which are those of the operators' API. Fields
-// that are not set are left out.
+// fieldsOf are the set fields of a record, by the names of their "audit" tags, which are those of the operators' API.
 func fieldsOf(record registry.Record) map[string]value {
 	fields := map[string]value{}
 	if record != nil {

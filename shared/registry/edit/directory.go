@@ -46,8 +46,7 @@ func (r *records) count(w *registry.Workflow, by int) {
 	}
 }
 
-// Versioned is a record with its revision. An update must name the revision that it is based on, so that it overwrites
-// no concurrent change.
+// Versioned is a record with its revision, which an update must name, so that it overwrites no concurrent change.
 type Versioned[T any] struct {
 	Record   T
 	Revision uint64
@@ -62,8 +61,7 @@ func NewDirectory(keys *seal.Keys) *Directory {
 	return &Directory{Snapshot: registry.NewSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
 }
 
-// Apply implements Sink. It updates the snapshot before the records, so that a record that can be read is counted. An
-// activation relies on that.
+// Apply implements Sink. It updates the snapshot first: activations rely on it that a record that can be read is counted.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()

@@ -1,5 +1,4 @@
-// Package edit changes the registry: accounts, workflows, tokens, plans. The executor links it, and tests; an
-// ingress only reads.
+// Package edit changes the registry: accounts, workflows, tokens, plans. Only the executor and tests link it.
 //
 // An Editor's method returns when its change is in force at every process, see package agree. It checks a change against a
 // Directory, the registry's records in memory. The directory of a process that was frozen, or disconnected from NATS, may

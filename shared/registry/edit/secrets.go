@@ -167,8 +167,7 @@ func (e *Editor) storeSampleOfNew(ctx context.Context, workflowID, nodeID string
 	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken creates a token and stores it, together with the earlier tokens whose hashes are still in the registry. It
-// deletes the others.
+// addToken creates a token and stores it with the earlier tokens whose hashes are still in the registry, without the others.
 func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []registry.NodeToken) (registry.Token, error) {
 	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 	keep := map[registry.TokenHash]bool{}
@@ -283,8 +282,7 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 // forgetTimeout bounds the deletion of secrets after a change whose context has ended.
 const forgetTimeout = 5 * time.Second
 
-// forget deletes the secrets of nodes that a change has removed, also if the change is stored but not confirmed: a
-// repeated call would find nothing to do.
+// forget deletes the secrets of nodes that a change has removed, even if it is not confirmed: a repeated call would do nothing.
 func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
 	var lagging *agree.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
@@ -298,8 +296,7 @@ func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string
 	return err
 }
 
-// deleteSecrets deletes the secrets of removed nodes. A node that another process has created again meanwhile keeps its
-// secrets.
+// deleteSecrets deletes the secrets of removed nodes, but not of one that another process has created again meanwhile.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	for _, nodeID := range nodeIDs {
 		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)
@@ -309,8 +306,7 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if revision == 0 {
 			continue
 		}
-		// If the node was created again, either its record is visible now, or its secrets will get another revision, so that
-		// this deletion fails: see secure.
+		// A node that was created again is visible now, or its secrets will get another revision: see secure.
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

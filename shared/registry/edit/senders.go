@@ -17,8 +17,7 @@ import (
 // SenderSpec is what an operator says of a node's sender.
 type SenderSpec struct {
 	Preset string // an ID, or an alias
-	// Secrets are in clear, the newest first. nil: those that are there stay. One that is there already keeps
-	// its ID.
+	// Secrets are in clear, the newest first. nil: those that are there stay. One that is there already keeps its ID.
 	Secrets []string
 	// Settings replace those that are there; secret ones that are not named stay.
 	Settings map[string]string
@@ -62,8 +61,7 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 	return senderInfo(w.Record, node, e.now()), nil
 }
 
-// OpenSender returns a node's sender with its secrets in clear, to sign as it would; nil: it has none. It fails with
-// ErrNotFound, or as seal.Keys.Open does.
+// OpenSender returns a node's sender with its secrets in clear; nil: it has none. It fails with ErrNotFound, or as seal.Keys.Open does.
 func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*sender.Config, error) {
 	if err := e.Current(ctx); err != nil {
 		return nil, err
@@ -102,8 +100,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	return info
 }
 
-// PutSender gives a node a sender, or replaces it, and says whether it is new. It fails with an InvalidError,
-// ErrTooManySecrets, or seal.ErrNoKey.
+// PutSender creates or replaces a node's sender, and says which. It fails with an InvalidError, ErrTooManySecrets, or seal.ErrNoKey.
 func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
 	replaced := ""
 	info, err = e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
@@ -186,9 +183,8 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 	return err
 }
 
-// CaptureSenderSecret takes a secret that a node's provider brought, sealed as registry.AboutCaptured, if its
-// sender waits for one. Nothing happens if it does not, or if the box cannot be opened: the provider can be asked to
-// send it again.
+// CaptureSenderSecret takes a secret that a node's provider brought, sealed as registry.AboutCaptured, if its sender waits for one.
+// Nothing happens if the box cannot be opened: the provider can be asked to send it again.
 func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID string, box []byte) error {
 	text, err := e.keys.Open(box, registry.AboutCaptured(workflowID, nodeID))
 	if err != nil {
@@ -320,8 +316,7 @@ func (s *senderEdit) keep() {
 	}
 }
 
-// shows says that secrets which are kept would become readable by another preset: whoever may change a sender need
-// not know its secrets.
+// shows: kept secrets would become readable by another preset. Whoever may change a sender need not know its secrets.
 func (s *senderEdit) shows(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID && sender.SecretInBody(s.preset.ID)
 }
@@ -357,8 +352,7 @@ func (s *senderEdit) endOthers(at time.Time) {
 	}
 }
 
-// finish compiles the new sender, so that what could not work is refused here and never at a delivery, and
-// returns its record.
+// finish compiles the new sender and returns its record: what could not work is refused here, never at a delivery.
 func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil, fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds", ErrTooManySecrets, sender.MaxSecrets)
@@ -384,8 +378,7 @@ func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error
 	return after, s.sealSettings(after, config.Settings)
 }
 
-// mergeSettings are the settings of the new sender: those given, and the secret ones that stay. An empty value
-// is as none.
+// mergeSettings are the settings of the new sender: those given that are not empty, and the secret ones that stay.
 func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)
@@ -421,8 +414,7 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 	return record, err
 }
 
-// sealSettings puts the settings into the record, the secret ones sealed. A box whose content stays is taken over,
-// so that a repeated call changes nothing.
+// sealSettings puts the settings into the record, the secret ones sealed. Unchanged boxes stay: a repeated call changes nothing.
 func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]

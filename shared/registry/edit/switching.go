@@ -14,8 +14,7 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.switchTo(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks. If another active workflow of the account was past the plan's limit, it takes the
-// place.
+// Deactivate stops a workflow's webhooks. Another active workflow of the account that was past the plan's limit takes the place.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, false)
 }

@@ -110,8 +110,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 // CanSeal says whether there is a key.
 func (k *Keys) CanSeal() bool { return k != nil }
 
-// Seal makes a box of a secret of one record. about names the record, the same for Open. Without a key it fails
-// with ErrNoKey.
+// Seal makes a box of a secret of one record, which about names, as for Open. Without a key it fails with ErrNoKey.
 func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
