@@ -1,5 +1,4 @@
-// Package pgtest is a temporary PostgreSQL for tests of several processes: a server made
-// by initdb, without a network port.
+// Package pgtest is a temporary PostgreSQL for tests of several processes: a server made by initdb, without a network port.
 package pgtest
 
 import (
@@ -11,8 +10,7 @@ import (
 // Server is a PostgreSQL that can be killed and started again.
 type Server = pgtest.Server
 
-// StartServer starts a server, which the test's end removes. Where no PostgreSQL is
-// installed the test is skipped; with HOOKSTART_TEST_REQUIRE=postgres it fails.
+// StartServer starts a server for one test. Without PostgreSQL the test is skipped, or fails with HOOKSTART_TEST_REQUIRE=postgres.
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return pgtest.StartServer(t, settings...)

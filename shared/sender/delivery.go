@@ -23,8 +23,7 @@ type Delivery struct {
 	Derived bool
 }
 
-// parseIDSource reads a source of a delivery ID. In the table, own, it may have several parts: all of
-// them together, joined by " + "; after a "!" what must not be there.
+// parseIDSource reads a source of a delivery ID. In the table, own, it may have several parts, joined by " + "; "!" is for what must be absent.
 func parseIDSource(text string, own bool) (idSource, error) {
 	texts := []string{text}
 	if own {
@@ -103,8 +102,7 @@ func (s *Sender) DeliveryInBody() bool {
 	return false
 }
 
-// Delivery is the ID of the first source that has one. One longer than execution.MaxDeliveryID, or that
-// is no printable text, is hashed: the sender cannot help it.
+// Delivery is the ID of the first source that has one. A long or unprintable one is hashed: the sender cannot help it.
 func (s *Sender) Delivery(r *Request) Delivery {
 	for i := range s.delivery {
 		if text := s.delivery[i].value(r); text != "" {

@@ -1,8 +1,6 @@
-// Package store keeps what became of every execution. It is the contract that the
-// drivers, sqlite and postgres, fulfil; storetest is the suite that both pass.
+// Package store keeps what became of every execution: the contract of the drivers sqlite and postgres, which pass the suite storetest.
 //
-// A record is small. It holds the sequence of its message in the stream; headers
-// and input are read from there.
+// A record is small. It holds the sequence of its message in the stream, from which headers and input are read.
 package store
 
 import (
@@ -60,8 +58,7 @@ type Record struct {
 	Output         []byte // what the run returned: a JSON text, or nil
 }
 
-// IsRequeue says whether it runs on the body of the execution that it is a rerun of, in
-// that one's place.
+// IsRequeue says whether it runs in the place of the execution that it is a rerun of, on its body.
 func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }
@@ -78,11 +75,9 @@ type Batch struct {
 	// WorkflowID is not the record's: no runner reports of what it was not given. A step whose
 	// execution is not recorded is kept, and applied when that is.
 	Progress []execution.Progress
-	// Unreadable are messages that are put aside. One whose stream sequence and subject are kept
-	// already is left as it is.
+	// Unreadable are messages that are put aside. One whose stream sequence and subject are kept is left as it is.
 	Unreadable []Unreadable
-	// Recovered are the unreadable messages that the rest of the batch records: they are no longer
-	// kept as unreadable.
+	// Recovered are the unreadable messages that the rest of the batch records: they are no longer kept as unreadable.
 	Recovered []MessageKey
 	// Audit are entries of the audit about what the batch records. One whose ID is there already is left as it is.
 	Audit []AuditEntry
@@ -92,14 +87,12 @@ type Batch struct {
 type Applied struct {
 	// Changed are the IDs of the records that are new or moved on, each once.
 	Changed []string
-	// Unknown are the IDs that Progress named and that are not recorded (yet): their steps are
-	// kept for them, in this transaction.
+	// Unknown are the IDs in Progress that are not recorded (yet): their steps are kept, in this transaction.
 	Unknown []string
 	// Dropped is how many steps of unknown executions are kept no longer, or were not kept,
 	// because there are too many: see MaxEarly and MaxEarlyOfOne.
 	Dropped int
-	// Foreign are the IDs of records that Progress named with a queue or a workflow that
-	// is not theirs.
+	// Foreign are the IDs of records that Progress named with another queue or workflow.
 	Foreign []string
 }
 
@@ -109,12 +102,10 @@ type Lost struct {
 	StreamSequence uint64
 }
 
-// RefusedReason begins the Reason of a message that could be decoded and that the database
-// refused.
+// RefusedReason begins the Reason of a decoded message that the database refused.
 const RefusedReason = "the database refuses it: "
 
-// Unreadable is a message of the stream that could not be decoded, or that the database
-// refused for what it holds.
+// Unreadable is a message of the stream that could not be decoded, or that the database refused for what it holds.
 type Unreadable struct {
 	StreamSequence uint64
 	Subject        string
@@ -122,8 +113,7 @@ type Unreadable struct {
 	At             time.Time
 }
 
-// MessageKey names an unreadable message. Progress has a stream of its own, so that a message of it and
-// one of a start may have the same sequence.
+// MessageKey names an unreadable message. Messages of progress, in a stream of its own, and of starts may have the same sequence.
 type MessageKey struct {
 	StreamSequence uint64
 	Progress       bool
@@ -147,8 +137,7 @@ type Filter struct {
 	DeadLetter     bool      // failed, and neither requeued nor dismissed
 }
 
-// Position is a place in a list, after the record of that time and ID. The zero
-// Position is the beginning.
+// Position is a place in a list, after the record of that time and ID. The zero Position is the beginning.
 type Position struct {
 	AcceptedAt time.Time
 	ID         string
@@ -167,8 +156,7 @@ type Requeue struct {
 	ID, As string
 }
 
-// UnreadablePosition is a place in the list of unreadable messages, after the one of that
-// time and sequence. The zero UnreadablePosition is the beginning.
+// UnreadablePosition is the place in the list after the unreadable message of that time and sequence. Its zero value is the beginning.
 type UnreadablePosition struct {
 	At             time.Time
 	StreamSequence uint64
@@ -193,9 +181,8 @@ type Store interface {
 	// record that it is about never miss each other, also when two processes apply them at once.
 	Apply(ctx context.Context, batch Batch) (Applied, error)
 
-	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once,
-	// however often it comes. The count of an execution that is not recorded yet is kept
-	// for it.
+	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once, however often it comes. The count of an
+	// execution that is not recorded yet is kept for it.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
 	// AddRefusals counts refused requests by workflow, code and minute, and by code and
@@ -287,12 +274,10 @@ type Store interface {
 	// than limit means that nothing is left to do.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
-	// PruneEarly deletes what is kept of executions that are not recorded and came before a
-	// time, and returns how many steps that were.
+	// PruneEarly deletes the steps of unrecorded executions that came before a time, and returns how many.
 	PruneEarly(ctx context.Context, before time.Time) (int, error)
 
-	// EndLost ends records as failed for a reason, and returns the IDs of those that it ended.
-	// One that is final, or whose StreamSequence is another one by now, is left as it is.
+	// EndLost ends records as failed for a reason, and returns their IDs. It leaves those that are final, or whose StreamSequence changed.
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
 
 	// AddAudit keeps entries of the audit, in one transaction. One whose ID is there already is left as it is.
