@@ -99,89 +99,102 @@ func (g *generator) close() {
 func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	r := result{latencies: make([]time.Duration, 0, 1<<17)}
-	idle := slices.Clone(g.connections)
-	began := time.Now()
-	issued, total, gap := 0, 0, time.Duration(0)
+	l := &load{generator: g, burst: burst, idle: slices.Clone(g.connections), began: time.Now()}
+	l.latencies = make([]time.Duration, 0, 1<<17)
 	if rate > 0 {
-		total, gap = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
-		if err := g.tick(gap); err != nil {
-			return r, err
+		l.total, l.gap = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
+		if err := g.tick(l.gap); err != nil {
+			return l.result, err
 		}
 		defer func() { _ = g.tick(0) }()
 	}
-	// next sends with c, or puts it aside.
-	next := func(c *connection, now time.Time) error {
-		switch since := now.Sub(began); {
-		case rate == 0 && since < burst:
-			c.began = now
-		case rate > 0 && issued < total && time.Duration(issued)*gap <= since:
-			c.began = began.Add(time.Duration(issued) * gap)
-		default:
-			idle = append(idle, c)
-			return nil
-		}
-		issued++
-		return g.send(c)
+	if err := l.wake(); err != nil {
+		return l.result, err
 	}
-	wake := func() error {
-		waiting := idle
-		idle = idle[:0:0]
-		now := time.Now()
-		for _, c := range waiting {
-			if err := next(c, now); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := wake(); err != nil {
-		return r, err
-	}
-	for r.count < issued || issued < total {
+	for l.count < l.issued || l.issued < l.total {
 		n, err := unix.EpollWait(g.epoll, g.events, 100)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return r, err
+			return l.result, err
 		}
-		now := time.Now()
-		if now.Sub(began) > burst+patience {
-			return r, fmt.Errorf("%d requests have no answer after %s", issued-r.count, patience)
+		if time.Since(l.began) > burst+patience {
+			return l.result, fmt.Errorf("%d requests have no answer after %s", l.issued-l.count, patience)
 		}
 		for _, event := range g.events[:max(n, 0)] {
 			if event.Fd < 0 {
-				if err := errors.Join(g.tock(), wake()); err != nil {
-					return r, err
-				}
-				continue
+				err = errors.Join(g.tock(), l.wake())
+			} else {
+				err = l.read(g.connections[event.Fd])
 			}
-			c := g.connections[event.Fd]
-			done, limited, err := c.read()
 			if err != nil {
-				return r, err
-			}
-			if !done {
-				continue
-			}
-			now := time.Now()
-			if limited {
-				if !g.limits {
-					return r, errors.New("a request was refused for its workflow's rate limit")
-				}
-				r.limited++
-			}
-			if g.answered != nil {
-				g.answered(c.number, now)
-			}
-			r.count++
-			r.took = now.Sub(began)
-			r.latencies = append(r.latencies, now.Sub(c.began))
-			if err := next(c, now); err != nil {
-				return r, err
+				return l.result, err
 			}
 		}
 	}
-	slices.Sort(r.latencies)
-	return r, nil
+	slices.Sort(l.latencies)
+	return l.result, nil
+}
+
+// load is one run of a generator.
+type load struct {
+	*generator
+	result
+
+	burst  time.Duration
+	began  time.Time
+	gap    time.Duration // between two requests of an open loop; 0: a closed loop
+	total  int           // requests of an open loop
+	issued int
+	idle   []*connection
+}
+
+// next sends with c, or puts it aside.
+func (l *load) next(c *connection, now time.Time) error {
+	switch since := now.Sub(l.began); {
+	case l.gap == 0 && since < l.burst:
+		c.began = now
+	case l.gap > 0 && l.issued < l.total && time.Duration(l.issued)*l.gap <= since:
+		c.began = l.began.Add(time.Duration(l.issued) * l.gap)
+	default:
+		l.idle = append(l.idle, c)
+		return nil
+	}
+	l.issued++
+	return l.send(c)
+}
+
+// wake sends what is due with the connections that were put aside.
+func (l *load) wake() error {
+	waiting := l.idle
+	l.idle = nil
+	now := time.Now()
+	for _, c := range waiting {
+		if err := l.next(c, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads from a connection. When the answer is complete, it counts it and sends the next request.
+func (l *load) read(c *connection) error {
+	done, limited, err := c.read()
+	if err != nil || !done {
+		return err
+	}
+	now := time.Now()
+	if limited {
+		if !l.limits {
+			return errors.New("a request was refused for its workflow's rate limit")
+		}
+		l.limited++
+	}
+	if l.answered != nil {
+		l.answered(c.number, now)
+	}
+	l.count++
+	l.took = now.Sub(l.began)
+	l.latencies = append(l.latencies, now.Sub(c.began))
+	return l.next(c, now)
 }
 
 func (g *generator) send(c *connection) error {

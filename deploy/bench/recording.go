@@ -111,12 +111,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	}
 
 	at.line.Show("%s: sending for %s", database, c.Duration)
-	var samples []sampled
-	g.answered = func(number uint64, at time.Time) {
-		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
-			samples = append(samples, sampled{number: number, answered: at})
-		}
-	}
+	samples := c.sample(g)
 	began := time.Now()
 	waiting := s.watchUnrecorded(ctx, c.Duration/quarters)
 	sending, err := g.run(c.Duration, c.Rate)
@@ -132,15 +127,26 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 	after := time.Since(answered)
-	at.line.Show("%s: reading %d records", database, len(samples))
-	if err := s.lookUp(ctx, samples); err != nil {
+	at.line.Show("%s: reading %d records", database, len(*samples))
+	if err := s.lookUp(ctx, *samples); err != nil {
 		return err
 	}
 	at.line.Done()
 	_, _ = fmt.Fprintf(c.Out, "\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms after the last answer\n",
 		database, sending.count, sending.took.Round(10*time.Millisecond), percentile(sending.latencies, 0.5), percentile(sending.latencies, 0.99), after.Milliseconds())
-	writeRecording(c.Out, c.Sample, began, c.Duration, samples, left)
+	writeRecording(c.Out, c.Sample, began, c.Duration, *samples, left)
 	return nil
+}
+
+// sample makes a generator keep every so many requests.
+func (c *Recording) sample(g *generator) *[]sampled {
+	var samples []sampled
+	g.answered = func(number uint64, at time.Time) {
+		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
+			samples = append(samples, sampled{number: number, answered: at})
+		}
+	}
+	return &samples
 }
 
 // watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. Its result waits for the last one.

@@ -35,9 +35,27 @@ type audit struct {
 func examine(b *book, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	starts := s.starts
-	a := &audit{deliveries: len(b.deliveries), stored: len(starts), recorded: len(records), ghosts: map[string]int{}}
-	told := map[string]bool{}
+	a := &audit{deliveries: len(b.deliveries), stored: len(s.starts), recorded: len(records), ghosts: map[string]int{}}
+	told := a.examineTold(b, s.starts, records, incidents)
+	a.executions = len(told)
+	a.examineStored(b, s.starts, records, incidents, told)
+	a.examineEnds(s, records, func(marker string) string {
+		if d := b.deliveries[marker]; d != nil {
+			return when(d, incidents)
+		}
+		return "not ours"
+	})
+	for id, r := range records {
+		if _, isStored := s.starts[id]; r.count != 1 || !isStored {
+			a.strange = append(a.strange, fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count, s.starts[id].messages))
+		}
+	}
+	return a
+}
+
+// examineTold looks for what senders were told in what is stored and recorded. It returns the executions that they were told of.
+func (a *audit) examineTold(b *book, starts map[string]start, records map[string]record, incidents []incident) (told map[string]bool) {
+	told = map[string]bool{}
 	for _, d := range b.deliveries {
 		for _, id := range d.executions {
 			told[id] = true
@@ -60,8 +78,11 @@ func examine(b *book, s stored, records map[string]record, incidents []incident)
 			a.misjudged++
 		}
 	}
-	a.executions = len(told)
+	return told
+}
 
+// examineStored compares what is stored with what was sent.
+func (a *audit) examineStored(b *book, starts map[string]start, records map[string]record, incidents []incident, told map[string]bool) {
 	executionsOf := map[string][]string{}
 	for id, s := range starts {
 		d := b.deliveries[s.marker]
@@ -83,23 +104,11 @@ func examine(b *book, s stored, records map[string]record, incidents []incident)
 			a.unrecorded = append(a.unrecorded, fmt.Sprintf("%s (delivery %s)", id, s.marker))
 		}
 	}
-	a.examineEnds(s, records, func(marker string) string {
-		if d := b.deliveries[marker]; d != nil {
-			return when(d, incidents)
-		}
-		return "not ours"
-	})
 	for marker, ids := range executionsOf {
 		if len(ids) > 1 {
 			a.doubled = append(a.doubled, fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
 		}
 	}
-	for id, r := range records {
-		if _, isStored := starts[id]; r.count != 1 || !isStored {
-			a.strange = append(a.strange, fmt.Sprintf("%s is recorded %d times, and in the stream %d times", id, r.count, starts[id].messages))
-		}
-	}
-	return a
 }
 
 // examineEnds compares the first reported end of each execution with its record. With runners, every execution must have one.

@@ -34,18 +34,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	if err := switchTo(ctx, i.client(), true); err != nil {
 		return nil, err
 	}
-	for _, n := range i.nodes {
-		n.terminate()
-	}
-	for _, n := range i.nodes {
-		if err := os.CopyFS(i.copyOf(n), os.DirFS(n.storeDir)); err != nil {
-			return nil, err
-		}
-		if err := n.start(); err != nil {
-			return nil, err
-		}
-	}
-	if err := i.awaitWell(ctx); err != nil {
+	if err := i.copyStores(ctx); err != nil {
 		return nil, err
 	}
 
@@ -62,14 +51,8 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 		return nil, err
 	}
 
-	for _, n := range i.nodes {
-		n.kill()
-	}
-	for _, n := range i.nodes {
-		err := errors.Join(os.RemoveAll(n.storeDir), os.CopyFS(n.storeDir, os.DirFS(i.copyOf(n))), n.start())
-		if err != nil {
-			return nil, err
-		}
+	if err := i.putBackStores(); err != nil {
+		return nil, err
 	}
 	check := func(what string, hold func(context.Context) error) {
 		if err := eventually(ctx, settleTimeout, hold); err != nil && ctx.Err() == nil {
@@ -85,17 +68,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
 		return i.agree(ctx, s, switchedWorkflow, i.switched, http.StatusOK)
 	})
-	for n, e := range i.executors {
-		active := n%2 == 1
-		if err := switchTo(ctx, apiclient.New(e.url, adminToken), active); err != nil {
-			broken = append(broken, fmt.Sprintf("set active to %v: %v", active, err))
-			continue
-		}
-		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
-		if err := i.agree(ctx, s, switchedWorkflow, i.switched, want); err != nil {
-			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
-		}
-	}
+	broken = append(broken, i.switchByEach(ctx, s)...)
 	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")
 	for marker, a := range first {
 		if b := again[marker]; a.Status != http.StatusOK || a.Deduplicated || b.ExecutionID != a.ExecutionID || !b.Deduplicated {
@@ -108,6 +81,48 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	}
 	check("records", func(ctx context.Context) error { return i.checkRecords(ctx, first) })
 	return broken, nil
+}
+
+// copyStores copies the stores of all nodes, which it stops for that.
+func (i *installation) copyStores(ctx context.Context) error {
+	for _, n := range i.nodes {
+		n.terminate()
+	}
+	for _, n := range i.nodes {
+		if err := errors.Join(os.CopyFS(i.copyOf(n), os.DirFS(n.storeDir)), n.start()); err != nil {
+			return err
+		}
+	}
+	return i.awaitWell(ctx)
+}
+
+// putBackStores kills all nodes and starts them on their copies.
+func (i *installation) putBackStores() error {
+	for _, n := range i.nodes {
+		n.kill()
+	}
+	for _, n := range i.nodes {
+		if err := errors.Join(os.RemoveAll(n.storeDir), os.CopyFS(n.storeDir, os.DirFS(i.copyOf(n))), n.start()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// switchByEach switches a workflow off and on by each executor in turn, and returns what did not hold at once.
+func (i *installation) switchByEach(ctx context.Context, s *senders) (broken []string) {
+	for n, e := range i.executors {
+		active := n%2 == 1
+		if err := switchTo(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+			broken = append(broken, fmt.Sprintf("set active to %v: %v", active, err))
+			continue
+		}
+		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
+		if err := i.agree(ctx, s, switchedWorkflow, i.switched, want); err != nil {
+			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
+		}
+	}
+	return broken
 }
 
 func (i *installation) copyOf(n *node) string { return filepath.Join(i.folder, "copy", n.name) }

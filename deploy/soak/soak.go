@@ -62,17 +62,20 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if !c.Keep && (err == nil || ctx.Err() != nil) {
-			_ = os.RemoveAll(folder)
-			return
-		}
-		if err == nil {
-			_, _ = fmt.Fprintln(c.Out, "the data and the logs are in", folder)
-			return
-		}
+	err = c.runIn(ctx, folder)
+	switch {
+	case !c.Keep && (err == nil || ctx.Err() != nil):
+		_ = os.RemoveAll(folder)
+	case err == nil:
+		_, _ = fmt.Fprintln(c.Out, "the data and the logs are in", folder)
+	default:
 		err = fmt.Errorf("%w; the logs are in %s", err, folder)
-	}()
+	}
+	return err
+}
+
+// runIn soaks an installation whose data and logs are in a folder.
+func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s\n", c.Seed, c.Duration)
 	nodeDisk, databaseDisk, err := disks()
 	if err != nil {
@@ -96,29 +99,46 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 
-	r := &report{seed: c.Seed}
 	b := newBook()
-	say := func(string, ...any) {}
+	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
+	f := newFaults(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
+	f.only = c.Only
+	r := &report{seed: c.Seed}
+	if err := c.loadAndBreak(ctx, i, s, f, r); err != nil {
+		return err
+	}
+	if err := r.compare(ctx, i, b, f); err != nil {
+		return err
+	}
+	r.write(c.Out)
+	if c.Restore {
+		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are put back to an earlier copy: what was accepted after that may be gone from the stream, and nothing else")
+		if r.restored, err = i.restore(ctx, s); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+		r.writeRestored(c.Out)
+	}
+	return r.err()
+}
+
+// loadAndBreak sends, causes faults, and shows how it goes, until the time is over and everything is recorded.
+func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, f *faults, r *report) error {
 	began := time.Now()
 	if c.Verbose {
-		say = func(format string, args ...any) {
+		f.say = func(format string, args ...any) {
 			_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
 		}
 	}
-	f := newFaults(i, database, databaseDisk, c.Seed, c.Every, say)
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
-	shown.Go(func() { showProgress(showing, c.Out, began, func() string { return status(b, f) }) })
-	f.only = c.Only
-	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
-	r.untrue = load(ctx, c, i, s, f)
+	shown.Go(func() { showProgress(showing, c.Out, began, func() string { return status(s.book, f) }) })
+	r.untrue = load(ctx, *c, i, s, f)
 	stopShowing()
 	shown.Wait()
 	r.took = time.Since(began)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-
 	_, _ = fmt.Fprintln(c.Out, "all faults are over; waiting until everything is recorded")
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err
@@ -126,9 +146,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
-		return err
-	}
+	return awaitConsumers(ctx, i.js, recordTimeout)
+}
+
+// compare reads what is stored, recorded and put aside, and compares it with what senders were told.
+func (r *report) compare(ctx context.Context, i *installation, b *book, f *faults) error {
 	streams, err := readStored(ctx, i.js)
 	if err != nil {
 		return fmt.Errorf("read the streams: %w", err)
@@ -144,15 +166,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	r.audit = examine(b, streams, records, r.incidents)
 	r.ended = append(i.complaints(), f.problems...)
 	r.stood = f.standing
-	r.write(c.Out)
-	if c.Restore {
-		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are put back to an earlier copy: what was accepted after that may be gone from the stream, and nothing else")
-		if r.restored, err = i.restore(ctx, s); err != nil {
-			return fmt.Errorf("restore: %w", err)
-		}
-		r.writeRestored(c.Out)
-	}
-	return r.err()
+	return nil
 }
 
 // disks are those that can be full. Without the rights to mount them there are none.

@@ -175,7 +175,7 @@ func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 // Capturing says that there is no secret yet: the first handshake that brings one is to be kept.
 func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 0 }
 
-// GivesUpOn4xx: the provider drops deliveries, or the hook, after 4xx. What may be accepted later must be refused with 503.
+// GivesUpOn4xx says that the provider drops deliveries, or the hook, after 4xx. What may be accepted later must be refused with 503.
 func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
 // Drop are the canonical names of headers that hold the secret itself: they never travel on.

@@ -50,6 +50,11 @@ func (s *server) routeTriggers(to huma.API) {
 		}
 		return s.Operate.RotateToken(ctx, by, in.ID, in.NodeID, keepOld)
 	})
+	s.routeTries(to)
+}
+
+// routeTries are the calls that try a trigger node.
+func (s *server) routeTries(to huma.API) {
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/rerun", id: "rerun-trigger", tag: tagTriggers,
 		summary:     "Start an execution on the sample payload",

@@ -60,6 +60,11 @@ func (s *server) routeWorkflows(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) error {
 		return s.Operate.DeleteWorkflow(ctx, by, in.ID)
 	})
+	s.routeActive(to)
+}
+
+// routeActive are the calls that switch a workflow on and off.
+func (s *server) routeActive(to huma.API) {
 	register(to, call{
 		method: http.MethodPost, path: "/workflows/{id}/activate", id: "activate-workflow", tag: tagWorkflows,
 		summary:     "Activate a workflow",
