@@ -9,11 +9,12 @@ import (
 	"github.com/hookstart/hookstart/deploy/local"
 	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/program"
 )
 
 // withPrograms has a folder for the programs that tests build.
-type withPrograms struct{ *testing.M }
+type withPrograms struct{ childtest.Main }
 
 func (m withPrograms) Run() int {
 	dir, err := os.MkdirTemp("", "hookstart-programs-")
@@ -22,13 +23,13 @@ func (m withPrograms) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	programs.dir, programs.path = dir, map[string]string{}
-	return m.M.Run()
+	return m.Main.Run()
 }
 
 // TestMain makes the programs: the test binary, started under a program's name, is that
 // program. So real processes are tested, with the race detector in them.
 func TestMain(m *testing.M) {
-	testscript.Main(withPrograms{m}, map[string]func(){
+	testscript.Main(withPrograms{childtest.Main{M: m}}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"test-runner":     beRunner,
 		"ingress":         func() { program.Main("ingress", "", ingress.Run) },

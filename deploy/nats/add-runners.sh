@@ -12,11 +12,13 @@ runners=${RUNNERS:-$(dirname "$0")/runners.conf}
 nk=${NK:-go run github.com/nats-io/nkeys/nk@v0.4.16}
 for name in "$queue" "$group"; do
   case $name in
-    '' | *[!A-Za-z0-9_-]*)
-      echo "\"$name\" is not a name of 1 to 64 letters, digits, _ and -" >&2
-      exit 2
-      ;;
+    '' | *[!A-Za-z0-9_-]*) valid= ;;
+    *) valid=yes ;;
   esac
+  if [ -z "$valid" ] || [ ${#name} -gt 64 ]; then
+    echo "\"$name\" is not a name of 1 to 64 letters, digits, _ and -" >&2
+    exit 2
+  fi
 done
 consumer=runner-$queue-$group
 key=$secrets/$consumer.nk
@@ -40,6 +42,7 @@ RUNNER-$queue-$group {
   imports: [
     { service: { account: HOOKSTART, subject: "\$JS.API.INFO" } }
     { service: { account: HOOKSTART, subject: "executions.progress.$queue.*.*" } }
+    { service: { account: HOOKSTART, subject: "hookstart.runners.$queue.$group.*" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer.>" } }

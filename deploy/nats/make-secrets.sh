@@ -29,6 +29,7 @@ if [ -z "$renew" ]; then
     name=$(echo "$role" | tr '[:lower:]' '[:upper:]')
     echo "NATSD_${name}_NKEY=$($nk -inkey "$role.nk" -pubout)" >> nats.env
   done
+  chmod 600 admin.nk sys.nk # no container mounts them
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 3650 \
     -subj '/CN=hookstart NATS' -keyout ca.key -out ca.crt 2>/dev/null
   # What seals tokens and senders' secrets in NATS: --secrets-key-file of executors and ingresses. Never made anew:

@@ -271,10 +271,14 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	return consumer, nil
 }
 
+// pullExpiry is how long a request for messages stays at the server. A cluster in which runners have an account of their own does
+// not notice that the runner of a request has gone: what it sends there is delivered again after AckWait, as the next attempt.
+const pullExpiry = 5 * time.Second
+
 // take hands executions to handlers until the context ends, and returns after them. It calls stop when it fails: they may finish.
 func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
 	// Fetch no more messages than there are free handlers: the rest is for the other members.
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullHeartbeat(5*time.Second))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(r.Concurrency), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
 		return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
 	}

@@ -34,7 +34,7 @@ const adminToken = "the-admin-token-of-the-tests"
 
 // TestMain makes the programs: the test binary, started under a program's name, is that program.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(childtest.Main{M: m}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"executor":        func() { program.Main("executor", "", withpostgres.Run) },
 		"stuck-runner": func() {

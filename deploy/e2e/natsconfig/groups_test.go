@@ -173,7 +173,7 @@ func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	for _, again := range [][2]string{{"builds", "main"}, {"default", "main"}, {"a b", "main"}, {"", "main"}} {
+	for _, again := range [][2]string{{"builds", "main"}, {"default", "main"}, {"a b", "main"}, {"", "main"}, {strings.Repeat("q", 65), "main"}} {
 		if out, err := add(again[0], again[1]); err == nil {
 			t.Errorf("%q was added: %s", again, out)
 		}
@@ -189,8 +189,15 @@ func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 	}
 	for _, queue := range []string{"builds", "mails"} {
 		nc := d.connect(t, "runner-"+queue+"-main")
+		presence, err := owner.Conn().SubscribeSync("hookstart.runners." + queue + ".main.*")
+		if err != nil {
+			t.Fatal(err)
+		}
 		if !runs(t, nc, owner, queue, "main") {
 			t.Errorf("the runners of %s run nothing", queue)
+		}
+		if _, err := presence.NextMsg(10 * time.Second); err != nil {
+			t.Errorf("nobody hears that the runners of %s are there: %v", queue, err)
 		}
 	}
 	// "ready" is said once the consumer has answered, which another group's does not.

@@ -19,6 +19,20 @@ const (
 	endTimeout   = 60 * time.Second
 )
 
+// Main runs tests without the variables that set flags of hookstart's programs: those of the person who tests do not count.
+type Main struct{ *testing.M }
+
+// Run implements the Run of testscript.Main.
+func (m Main) Run() int {
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "HOOKSTART_") && !strings.HasPrefix(name, "HOOKSTART_TEST_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	return m.M.Run()
+}
+
 // Process is a program that runs until the end of the test, or until it is ended.
 type Process struct {
 	*child.Process

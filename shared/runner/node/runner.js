@@ -17,6 +17,9 @@ import { ExecutionState, consumerName, decodeStart, heartbeat, presenceSubject, 
  * @typedef {(e: Execution, signal: AbortSignal) => unknown} Handler
  */
 
+// pullExpiry is how long a request for messages stays at the server, in milliseconds: where runners have an account of their own,
+// a message may be sent to the request of a runner that has gone.
+const pullExpiry = 5000;
 // consumerNotFound is the server's error code.
 const consumerNotFound = 10014;
 
@@ -58,7 +61,7 @@ export async function run(nc, options, handler, stop) {
   const underway = new Set();
   // No more is fetched than there are places: the rest is for the other members.
   o.onReady();
-  const messages = await consumer.consume({ max_messages: o.concurrency });
+  const messages = await consumer.consume({ max_messages: o.concurrency, expires: pullExpiry });
   // Executors count who is there. A server that forbids it does no harm.
   const presence = presenceSubject(o.queue, o.group, randomUUID());
   nc.publish(presence);
