@@ -13,6 +13,11 @@ LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
 # The compiler spends a quarter of its time on its own garbage otherwise: packages as large as SQLite and NATS.
 GO_BUILD := GOGC=$${GOGC:-400} go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/
 
+# Four packages at once, and four tests of each, on two cores too: tests wait more than they compute. -ldflags=-w leaves out what
+# debuggers read: linking 55 test programs takes a third less. "make lint" vets.
+CORES := $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores > 4 ? cores : 4)))
+TEST  := -vet=off -ldflags=-w -shuffle=on -p $(CORES) -parallel $(CORES)
+
 FUZZTIME  ?= 30s
 DURATION  ?= 10m
 RUNNERS   ?= 20000
@@ -53,22 +58,18 @@ build: ## build the programs into bin/
 	CGO_ENABLED=0 $(GO_BUILD) -trimpath -pgo=deploy/bench/load.pgo $(PROGRAMS)
 
 # The race detector needs a C compiler; runtime/cgo is the smallest package that shows whether there is one that works.
-# Four packages at once, and four tests of each, on two cores too: tests wait more than they compute. SQLite's library, which is
-# C in Go, is compiled without the race detector, with which it takes seven times as long, and so is SHA-256, of which each key that signs
+# SQLite's library, which is C in Go, is compiled without the race detector, with which it takes seven times as long, and so is SHA-256, of which each key that signs
 # sessions takes 600,000 rounds. Nothing else is: of a package with instances of generic types, the rest would see races that are none.
 # A process with the race detector in it waits a second before it ends, unless GORACE says otherwise.
-# -ldflags=-w leaves out what debuggers read: linking 55 test programs takes a third less. "make lint" vets.
 test: ## run every test, with the race detector where it is available
 	@race='-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=crypto/internal/fips140/sha256=-race=false'; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
-	cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
-	cores=$$((cores > 4 ? cores : 4)); \
 	export GORACE="$${GORACE-atexit_sleep_ms=0}"; \
-	set -x; go test $$race -vet=off -ldflags=-w -p $$cores -parallel $$cores -shuffle=on -timeout 40m $(TESTFLAGS) $(PACKAGES)
+	set -x; go test $$race $(TEST) -timeout 40m $(TESTFLAGS) $(PACKAGES)
 
 # Whole installations, browsers, databases and faults are left to "make test".
-quick: ## run the tests of the domain, the endpoint, the kits and the command line: one to two minutes, without the race detector
-	go test -vet=off -ldflags=-w -shuffle=on $(TESTFLAGS) ./shared/... ./ingress/... ./executor/api/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
+quick: ## run the tests of the domain, the endpoint, the kits and the command line: under a minute on two cores, without the race detector
+	go test $(TEST) $(TESTFLAGS) ./shared/... ./ingress/... ./executor/api/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/soak -away=$(AWAY),\
