@@ -36,6 +36,10 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	if again := put("second", first).is(200).header.Get("ETag"); again != second {
 		t.Errorf("repeated: %s, want %s", again, second)
 	}
+	for _, verb := range []string{"activate", "deactivate"} {
+		tag := r.post("/workflows/wf/"+verb, "").is(200).header.Get("ETag")
+		put(verb, tag).is(200)
+	}
 	r.post("/workflows/wf/activate", "").is(200)
 	put("fourth", r.get("/workflows/wf").is(200).header.Get("ETag")).is(200)
 	put("second", first).refused(412, api.CodeChangedSince)

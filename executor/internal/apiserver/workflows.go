@@ -65,21 +65,23 @@ func (s *server) routeWorkflows(to huma.API) {
 
 // routeActive are the calls that switch a workflow on and off.
 func (s *server) routeActive(to huma.API) {
-	register(to, call{
+	route(to, call{
 		method: http.MethodPost, path: "/workflows/{id}/activate", id: "activate-workflow", tag: tagWorkflows,
 		summary:     "Activate a workflow",
 		description: "Its webhooks start executions, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (api.Workflow, error) {
-		return s.Operate.Activate(ctx, by, in.ID)
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+		w, err := s.Operate.Activate(ctx, by, in.ID)
+		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
-	register(to, call{
+	route(to, call{
 		method: http.MethodPost, path: "/workflows/{id}/deactivate", id: "deactivate-workflow", tag: tagWorkflows,
 		summary:     "Deactivate a workflow",
 		description: "Its webhooks start nothing, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (api.Workflow, error) {
-		return s.Operate.Deactivate(ctx, by, in.ID)
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+		w, err := s.Operate.Deactivate(ctx, by, in.ID)
+		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 }
 

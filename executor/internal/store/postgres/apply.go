@@ -57,7 +57,8 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	}
 	// By ID, so that executors that insert the same records wait for each other in one order. Stable: of two records of one ID
 	// the first counts.
-	records = slices.SortedStableFunc(slices.Values(records), func(a, b store.Record) int { return strings.Compare(a.ID, b.ID) })
+	records = slices.Clone(records)
+	slices.SortStableFunc(records, func(a, b store.Record) int { return strings.Compare(a.ID, b.ID) })
 	ids, err := updated(ctx, tx, pgx.RowTo[string], insertRecords, recordArrays(records)...)
 	if err != nil {
 		return nil, err
