@@ -19,14 +19,15 @@ const (
 	endTimeout   = 60 * time.Second
 )
 
-// Main runs tests without the variables that set flags of hookstart's programs: those of the person who tests do not count.
+// Main runs tests without the variables that set flags of hookstart's programs: those of the person who tests do not count. What
+// tests themselves read stays.
 type Main struct{ *testing.M }
 
 // Run implements the Run of testscript.Main.
 func (m Main) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "HOOKSTART_") && !strings.HasPrefix(name, "HOOKSTART_TEST_") {
+		if strings.HasPrefix(name, "HOOKSTART_") && !strings.HasPrefix(name, "HOOKSTART_TEST_") && name != "HOOKSTART_SCREENSHOTS" {
 			_ = os.Unsetenv(name)
 		}
 	}
