@@ -545,6 +545,15 @@ func TestReportsThatAreStillAmongStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The server of these tests has a data race between the creation of a consumer and the update of its stream.
+	r.await("the consumers are there", func() bool {
+		for _, name := range []string{stream.Name, stream.ProgressName} {
+			if _, err := r.js.Consumer(t.Context(), name, recorder.Durable); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	change(stream.ProgressName, "elsewhere.>")
 	change(stream.Name, "executions.start.*.*.*", "executions.rejected.*.*.*", "executions.progress.*.*.*")
 	r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
