@@ -22,7 +22,11 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -264,6 +268,55 @@ func TestNodeExample(t *testing.T) {
 	within(t, 2*stream.RunnerHeartbeat, "end of the member", members(0))
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.NumPending != 0 {
 		t.Errorf("left behind: %+v, %v", info, err)
+	}
+}
+
+// slowRunner is a program on the kit for Node.js: two handlers at a time, each of which works for two seconds.
+const slowRunner = `
+import { connect } from "@nats-io/transport-node";
+import { run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.once("SIGTERM", () => stop.abort());
+const work = () => new Promise((done) => setTimeout(done, 2000));
+await run(nc, { queue: "slow", group: "slow", concurrency: 2, ackWait: 1000, attempts: 1, log: (e) => console.log(JSON.stringify(e)) }, work, stop.signal);
+await nc.close();
+`
+
+// What a process has no place for stays with the server, and what the server delivers again while it is worked on runs once.
+func TestNodeRunsOnce(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	acks, err := nc.SubscribeSync("$JS.ACK." + stream.Name + ".runner-slow-slow.1.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for range 6 {
+		ids = append(ids, ingress.Start(t, runnertest.Post{Queue: "slow"}))
+	}
+	command := exec.Command("node", "--input-type=module", "--eval", slowRunner)
+	command.Dir = nodeExample
+	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
+	program := childtest.Launch(t, command)
+	heartbeat, err := acks.NextMsg(30 * time.Second)
+	if err == nil {
+		err = nc.Publish(heartbeat.Subject, []byte("-NAK"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if got := ingress.Await(t, id); got.Status != execution.Succeeded {
+			t.Errorf("%+v", got)
+		}
+	}
+	program.Terminate()
+	if runs := strings.Count(program.Output(), `"result":"succeeded"`); runs != len(ids) {
+		t.Errorf("%d runs of %d executions", runs, len(ids))
 	}
 }
 

@@ -39,8 +39,12 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 		done()
 		return
 	}
-	m := r.underway.add(msg)
 	start := event.Start
+	m := r.underway.add(msg, key{meta.Sequence.Stream, start.ID})
+	if m == nil {
+		done()
+		return
+	}
 	attempt := int(min(meta.NumDelivered, 1<<30))
 	if attempt > r.Attempts {
 		err = fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)

@@ -23,13 +23,20 @@ type underway struct {
 	stopped chan struct{}
 
 	mu       sync.Mutex
-	messages map[*message]struct{}
+	messages map[key]*message
 }
 
-// message is a message in flight. The underway's mu guards its fields.
+// key tells an execution's message from others. A stream that a power cut took back uses sequences again.
+type key struct {
+	sequence uint64
+	id       string
+}
+
+// message is a message in flight. The underway's mu guards its fields until it is removed.
 type message struct {
-	jetstream.Msg
-	heartbeat time.Time // the last one
+	key
+	jetstream.Msg           // its last delivery
+	heartbeat     time.Time // the last one
 
 	report    *nats.Msg // nil until there is a final state
 	began     time.Time // to report it
@@ -43,7 +50,7 @@ func newUnderway(nc *nats.Conn, ackWait time.Duration) (*underway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
-	u := &underway{acks: acks, ackWait: ackWait, stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[*message]struct{}{}}
+	u := &underway{acks: acks, ackWait: ackWait, stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[key]*message{}}
 	go u.tend()
 	return u, nil
 }
@@ -54,19 +61,24 @@ func (u *underway) close() {
 	u.acks.Close()
 }
 
-// add sends heartbeats for a message until it is removed or its report is published.
-func (u *underway) add(msg jetstream.Msg) *message {
-	m := &message{Msg: msg, heartbeat: time.Now()}
+// add sends heartbeats for a message until it is removed or its report is published. It returns nil for one that is in flight
+// here: a NATS server that restarts can forget heartbeats, and deliver it again. The new delivery takes the place of the old one.
+func (u *underway) add(msg jetstream.Msg, k key) *message {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.messages[m] = struct{}{}
+	if m, known := u.messages[k]; known {
+		m.Msg, m.heartbeat = msg, time.Now()
+		return nil
+	}
+	m := &message{key: k, Msg: msg, heartbeat: time.Now()}
+	u.messages[k] = m
 	return m
 }
 
 func (u *underway) remove(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.messages, m)
+	delete(u.messages, m.key)
 }
 
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are harmless. It calls published once:
@@ -89,9 +101,9 @@ func (u *underway) send(m *message) {
 // answered handles the stream's answer to a report. After an error, the next round sends it again.
 func (u *underway) answered(m *message, err error) {
 	u.mu.Lock()
-	_, waits := u.messages[m] // if not, an earlier attempt was confirmed, or AckWait is over
-	if m.err = err; err == nil {
-		delete(u.messages, m)
+	waits := u.messages[m.key] == m // if not, an earlier attempt was confirmed, or AckWait is over
+	if m.err = err; waits && err == nil {
+		delete(u.messages, m.key)
 	}
 	u.mu.Unlock()
 	if waits && err == nil {
@@ -115,26 +127,27 @@ func (u *underway) tend() {
 }
 
 func (u *underway) round(now time.Time) {
-	var alive, again, givenUp []*message
+	var alive []jetstream.Msg
+	var again, givenUp []*message
 	var reasons []error
 	u.mu.Lock()
-	for m := range u.messages {
+	for _, m := range u.messages {
 		if now.Sub(m.heartbeat) >= u.ackWait/4 {
 			m.heartbeat = now
-			alive = append(alive, m)
+			alive = append(alive, m.Msg)
 		}
 		switch waited := now.Sub(m.began); {
 		case m.report == nil:
 		case waited > u.ackWait:
-			delete(u.messages, m)
+			delete(u.messages, m.key)
 			givenUp, reasons = append(givenUp, m), append(reasons, m.err)
 		case waited >= u.ackWait/10:
 			again = append(again, m)
 		}
 	}
 	u.mu.Unlock()
-	for _, m := range alive {
-		_ = m.InProgress()
+	for _, msg := range alive {
+		_ = msg.InProgress()
 	}
 	for _, m := range again {
 		u.send(m)

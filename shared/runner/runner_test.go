@@ -350,3 +350,82 @@ func TestARunnerWaitsForTheStream(t *testing.T) {
 	runnertest.NewIngress(t, nc).Start(t, runnertest.Post{})
 	<-ran
 }
+
+// A runner takes no more than it has places for: what would wait for a place longer than AckWait would be run by another member, too.
+func TestNothingWaitsForAPlace(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	const executions = 24
+	var ids []string
+	for range executions {
+		ids = append(ids, ingress.Start(t, runnertest.Post{}))
+	}
+	const ackWait = 500 * time.Millisecond
+	var attempts sync.Map
+	for range 2 {
+		start(t, server.Connect(t), runner.Options{AckWait: ackWait, Concurrency: 4}, func(_ context.Context, e runner.Execution) (any, error) {
+			if _, again := attempts.LoadOrStore(e.ID, e.Attempt); again || e.Attempt != 1 {
+				t.Errorf("execution %s: attempt %d", e.ID, e.Attempt)
+			}
+			<-time.After(3 * ackWait)
+			return nil, nil
+		})
+	}
+	for _, id := range ids {
+		if got := ingress.Await(t, id); got.Status != execution.Succeeded {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// An execution that the NATS server delivers again to the process that works on it, as after a restart that has lost its heartbeats, runs once.
+func TestDeliveredAgainWhileItRuns(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	heartbeats, err := nc.SubscribeSync("$JS.ACK." + stream.Name + ".runner-default-group.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	// heartbeat waits for one of the given delivery.
+	heartbeat := func(delivery string) *nats.Msg {
+		t.Helper()
+		for {
+			msg, err := heartbeats.NextMsgWithContext(ctx)
+			if err != nil {
+				t.Fatalf("of delivery %s: %v", delivery, err)
+			}
+			if strings.Split(msg.Subject, ".")[4] == delivery && string(msg.Data) == "+WPI" {
+				return msg
+			}
+		}
+	}
+	finish, runs := make(chan struct{}), atomic.Int32{}
+	start(t, server.Connect(t), runner.Options{AckWait: 2 * time.Second, Attempts: 1}, func(context.Context, runner.Execution) (any, error) {
+		runs.Add(1)
+		<-finish
+		return "once", nil
+	})
+	id := ingress.Start(t, runnertest.Post{})
+	if err := nc.Publish(heartbeat("1").Subject, []byte("-NAK")); err != nil {
+		t.Fatal(err)
+	}
+	heartbeat("2")
+	close(finish)
+	if got := ingress.Await(t, id); string(got.Output) != `"once"` || runs.Load() != 1 {
+		t.Errorf("%+v after %d runs", got, runs.Load())
+	}
+	for {
+		msg, err := heartbeats.NextMsgWithContext(ctx)
+		if err != nil {
+			t.Fatalf("it was not acknowledged: %v", err)
+		}
+		if string(msg.Data) == "+ACK" {
+			return
+		}
+	}
+}

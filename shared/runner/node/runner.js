@@ -11,6 +11,7 @@ import { ExecutionState, consumerName, decodeStart, heartbeat, presenceSubject, 
 /** @typedef {import("@nats-io/transport-node").NatsConnection} NatsConnection */
 /** @typedef {import("@nats-io/jetstream").JetStreamClient} JetStream */
 /** @typedef {import("@nats-io/jetstream").JsMsg} Message */
+/** @typedef {{ msg: Message }} Delivery the last one of an execution that is worked on */
 
 /**
  * A Handler runs one execution. What it returns is the output; the signal ends with its time.
@@ -59,25 +60,38 @@ export async function run(nc, options, handler, stop) {
   const working = new AbortController(); // ends when handlers may not go on
   /** @type {Set<Promise<void>>} */
   const underway = new Set();
-  // No more is fetched than there are places: the rest is for the other members.
+  /** @type {Map<string, Delivery>} */
+  const deliveries = new Map();
   o.onReady();
-  const messages = await consumer.consume({ max_messages: o.concurrency, expires: pullExpiry });
   // Executors count who is there. A server that forbids it does no harm.
   const presence = presenceSubject(o.queue, o.group, randomUUID());
   nc.publish(presence);
   const present = setInterval(() => nc.publish(presence), heartbeat);
-  const end = () => messages.close();
+  /** @type {import("@nats-io/jetstream").ConsumerMessages | undefined} */
+  let messages;
+  const end = () => void messages?.close();
   stop.addEventListener("abort", end, { once: true });
-  if (stop.aborted) {
-    end();
-  }
-  for await (const msg of messages) {
-    if (stop.aborted) {
-      msg.nak(); // fetched, not begun: for another member, at once
-      continue;
+  while (!stop.aborted) {
+    try {
+      // No more than there are places: what waits for one longer than ackWait is run by another member, too.
+      messages = await consumer.fetch({ max_messages: o.concurrency - underway.size, expires: pullExpiry });
+      if (stop.aborted) {
+        end();
+      }
+      for await (const msg of messages) {
+        if (stop.aborted) {
+          msg.nak(); // fetched, not begun: for another member, at once
+          continue;
+        }
+        const one = attempt(nc, js, o, handler, working.signal, deliveries, msg).finally(() => underway.delete(one));
+        underway.add(one);
+      }
+    } catch (failure) {
+      if (nc.isClosed()) {
+        throw failure;
+      }
+      await pause(250); // the server restarts, or has no leader
     }
-    const one = attempt(nc, js, o, handler, working.signal, msg).finally(() => underway.delete(one));
-    underway.add(one);
     if (underway.size >= o.concurrency) {
       await Promise.race(underway);
     }
@@ -123,14 +137,16 @@ async function ensureConsumer(js, manager, o) {
  * @param {Options} o
  * @param {Handler} handler
  * @param {AbortSignal} working
+ * @param {Map<string, Delivery>} deliveries of what is worked on
  * @param {Message} msg
  */
-async function attempt(nc, js, o, handler, working, msg) {
+async function attempt(nc, js, o, handler, working, deliveries, msg) {
   const began = Date.now();
+  const count = msg.info.deliveryCount;
   /** @type {Start} */
   let start;
   const note = (/** @type {string} */ result, /** @type {Error | undefined} */ err) => o.log({
-    result, attempt: msg.info.deliveryCount, executionId: start?.executionId, ms: Date.now() - began, error: err?.message,
+    result, attempt: count, executionId: start?.executionId, ms: Date.now() - began, error: err?.message,
   });
   try {
     start = decodeStart(msg.data);
@@ -141,10 +157,38 @@ async function attempt(nc, js, o, handler, working, msg) {
     msg.term(err.message);
     return;
   }
-  const count = msg.info.deliveryCount;
+  // A NATS server that restarts can forget that it is worked on, and deliver it again: to here, too.
+  const key = `${msg.seq} ${start.executionId}`;
+  const known = deliveries.get(key);
+  if (known) {
+    known.msg = msg;
+    return;
+  }
+  const delivery = { msg };
+  deliveries.set(key, delivery);
+  try {
+    await perform(nc, js, o, handler, working, start, delivery, note);
+  } finally {
+    deliveries.delete(key);
+  }
+}
+
+/**
+ * perform runs an execution, and reports it. It never throws.
+ * @param {NatsConnection} nc
+ * @param {JetStream} js
+ * @param {Options} o
+ * @param {Handler} handler
+ * @param {AbortSignal} working
+ * @param {Start} start
+ * @param {Delivery} delivery
+ * @param {(result: string, err?: Error) => void} note
+ */
+async function perform(nc, js, o, handler, working, start, delivery, note) {
+  const { info: { deliveryCount: count }, headers } = delivery.msg;
   /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }, err?: Error) => Promise<void>} */
   const finish = async (state, what, err) => {
-    const report = progress(start, msg.headers, state, what);
+    const report = progress(start, headers, state, what);
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
     // leader, or is just being made, is there a moment later.
@@ -156,15 +200,15 @@ async function attempt(nc, js, o, handler, working, msg) {
       } catch (failure) {
         if (Date.now() >= until || nc.isClosed()) {
           note("not reported", asError(failure));
-          msg.nak(1000);
+          delivery.msg.nak(1000);
           return;
         }
-        msg.working();
+        delivery.msg.working();
         await pause(o.ackWait / 10);
       }
     }
     note(ExecutionState[state].toLowerCase(), err);
-    msg.ack();
+    delivery.msg.ack();
   };
   if (count > o.attempts) {
     const err = new Error(`no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time`);
@@ -173,7 +217,7 @@ async function attempt(nc, js, o, handler, working, msg) {
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
   const reportRunning = () => {
-    const running = progress(start, msg.headers, ExecutionState.RUNNING, { at: startedAt });
+    const running = progress(start, headers, ExecutionState.RUNNING, { at: startedAt });
     nc.publish(running.subject, running.data, { headers: running.headers });
   };
   /** @type {NodeJS.Timeout | undefined} */
@@ -183,7 +227,7 @@ async function attempt(nc, js, o, handler, working, msg) {
   } else {
     slow = setTimeout(reportRunning, o.reportRunningAfter);
   }
-  const alive = setInterval(() => msg.working(), o.ackWait / 3);
+  const alive = setInterval(() => delivery.msg.working(), o.ackWait / 3);
   let output, failure;
   try {
     output = await call(handler, { ...start, attempt: count }, o.timeout, working);
@@ -203,12 +247,12 @@ async function attempt(nc, js, o, handler, working, msg) {
   }
   if (working.aborted) {
     note("handed back", failure);
-    msg.nak();
+    delivery.msg.nak();
   } else if (failure instanceof Permanent || count >= o.attempts) {
     return finish(ExecutionState.FAILED, { startedAt, error: failure.message || String(failure) }, failure);
   } else {
     note("tried again", failure);
-    msg.nak(o.backoff(count));
+    delivery.msg.nak(o.backoff(count));
   }
 }
 

@@ -1,0 +1,93 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// pullExpiry is how long a request for messages stays at the server. A cluster in which runners have an account of their own does
+// not notice that the runner of a request has gone: what it sends there is delivered again after AckWait, as the next attempt.
+const pullExpiry = 5 * time.Second
+
+// take hands executions to handlers until the context ends, and returns after them. It calls stop when it fails: they may finish.
+func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
+	// One goroutine for each place: they keep their stacks from one execution to the next.
+	var places sync.WaitGroup
+	taken := make(chan jetstream.Msg)
+	free := make(chan struct{}, r.Concurrency)
+	for range r.Concurrency {
+		free <- struct{}{}
+		places.Go(func() { //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
+			for msg := range taken {
+				r.run(msg, r.unacknowledged.Done)
+				free <- struct{}{}
+			}
+		})
+	}
+	defer places.Wait()
+	defer close(taken)
+	for {
+		most := takeAll(ctx, free)
+		if most == 0 {
+			return nil
+		}
+		began, err := r.pull(ctx, consumer, most, taken)
+		for range most - began {
+			free <- struct{}{}
+		}
+		if err != nil {
+			stop()
+			return fmt.Errorf("runner: consumer %s: %w", r.consumer(), err)
+		}
+	}
+}
+
+// takeAll takes all tokens that there are, and waits for the first one. It returns 0 when the context ends.
+func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
+	select {
+	case <-tokens:
+	case <-ctx.Done():
+		return 0
+	}
+	for n = 1; ; n++ {
+		select {
+		case <-tokens:
+		default:
+			return n
+		}
+	}
+}
+
+// pull asks the server for as many messages as there are free places, and hands them over as they come, until it has them or the
+// context ends. An iterator for each request: one that lives on asks for more when half of its messages were taken, however long
+// their handlers work, and what waits for a place longer than AckWait runs in another member, too.
+func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places int, taken chan<- jetstream.Msg) (began int, err error) {
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(places), jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
+	if err != nil {
+		return 0, err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Drain)()
+	for {
+		msg, err := stream.Next(messages)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
+			return began, nil
+		case err != nil:
+			return began, err
+		case ctx.Err() != nil:
+			_ = msg.Nak() // not begun: another member gets it at once
+		default:
+			r.unacknowledged.Add(1)
+			taken <- msg
+			began++
+		}
+	}
+}
