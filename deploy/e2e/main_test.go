@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -23,6 +24,11 @@ func (m withPrograms) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	programs.dir, programs.path = dir, map[string]string{}
+	// These tests wait for programs and browsers more than others do, and go on when those of other packages have ended.
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
+		_ = parallel.Value.Set("6")
+	}
 	return m.Main.Run()
 }
 

@@ -31,6 +31,7 @@ func (m Main) Run() int {
 			_ = os.Unsetenv(name)
 		}
 	}
+	_ = os.Unsetenv("GOGC") // of "make test": programs collect garbage as they do elsewhere
 	return m.M.Run()
 }
 
