@@ -70,9 +70,9 @@ type Config struct {
 	// FreshNATS says that the caller has just started the NATS servers, so that no ingress can rely on an
 	// earlier registry. Without it the changes of the first 3 s are answered when those have passed.
 	FreshNATS bool `kong:"-"`
-	// OpenPostgres opens a database at a postgres:// URL. A program that never has one leaves it nil: so hookstart-local is
+	// OpenPostgres opens a database at a postgres:// URL, and waits until starting ends for one that is away. A program that never has one leaves it nil: so hookstart-local is
 	// linked without the driver.
-	OpenPostgres func(ctx context.Context, url string) (store.Store, error) `kong:"-"`
+	OpenPostgres func(ctx, starting context.Context, url string, log logrus.FieldLogger) (store.Store, error) `kong:"-"`
 	// NATSOptions are added to the connection: hookstart-local connects in process.
 	NATSOptions []nats.Option `kong:"-"`
 	// Listener is listened on instead of Addr.

@@ -86,7 +86,7 @@ func (e *executor) run(ctx context.Context) error {
 	}
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
-	if err := e.connect(starting); err != nil {
+	if err := e.connect(ctx, starting); err != nil {
 		return err
 	}
 	if err := e.followRegistry(ctx, starting); err != nil {
@@ -115,14 +115,14 @@ func (e *executor) run(ctx context.Context) error {
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
-func (e *executor) connect(ctx context.Context) error {
-	if err := e.Connect(ctx); err != nil {
+func (e *executor) connect(ctx, starting context.Context) error {
+	if err := e.Connect(starting); err != nil {
 		return err
 	}
-	if err := ensure(ctx, e.NATS, e.JetStream, e.config); err != nil {
+	if err := ensure(starting, e.NATS, e.JetStream, e.config); err != nil {
 		return err
 	}
-	records, err := e.config.openStore(ctx, e.Log)
+	records, err := e.config.openStore(ctx, starting, e.Log)
 	if err != nil {
 		return err
 	}
@@ -274,11 +274,12 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. A PostgreSQL server is waited for until the context ends.
-func (c *Config) openStore(ctx context.Context, log logrus.FieldLogger) (store.Store, error) {
+// openStore opens the database. A PostgreSQL server is waited for until starting ends; to carry records over takes as long as
+// it takes.
+func (c *Config) openStore(ctx, starting context.Context, log logrus.FieldLogger) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
 	if !isSQLite {
-		return c.OpenPostgres(ctx, c.DatabaseURL)
+		return c.OpenPostgres(ctx, starting, c.DatabaseURL, log)
 	}
 	records, err := sqlite.OpenLogged(ctx, path, log)
 	if err != nil {

@@ -1,39 +1,33 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // Each statement takes a whole batch as arrays: one round trip, and no limit on its size.
 const (
-	// unnestRecords is the rows of recordArrays.
-	unnestRecords = `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-		$9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-		$15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::text[],
-		$21::text[], $22::timestamptz[], $23::text[], $24::boolean[])`
-
-	insertRecords = `INSERT INTO executions (` + columns + `) ` + unnestRecords + ` ON CONFLICT DO NOTHING RETURNING id`
-
 	// Takes the lock relational.Early: alone if a step has no record, else shared.
 	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text ELSE pg_advisory_xact_lock_shared($2)::text END
-		FROM (SELECT EXISTS (SELECT FROM unnest($1::text[]) AS named (id)
+		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
 	// The locks are taken in the order of IDs: locking comes after sorting.
-	lockStanding = `SELECT id, status, queue, workflow_id FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+	lockStanding = `SELECT id, status, origin, accepted_at FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
-	updateRecords = `UPDATE executions e SET status = m.status, started_at = coalesce(e.started_at, m.started_at),
-			finished_at = coalesce(m.finished_at, e.finished_at), error = coalesce(nullif(m.error, ''), e.error),
+	updateRecords = `UPDATE executions e SET status = m.status, started_after = coalesce(e.started_after, m.started_after),
+			finished_after = coalesce(m.finished_after, e.finished_after), error = coalesce(nullif(m.error, ''), e.error),
 			output = coalesce(m.output, e.output)
-		FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::bytea[])
-			AS m (id, status, started_at, finished_at, error, output)
+		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::bytea[])
+			AS m (id, status, started_after, finished_after, error, output)
 		WHERE e.id = m.id`
 )
 
@@ -43,7 +37,7 @@ func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockEarly, store.EarlyIDs(batch), int64(relational.Early)).Scan(&mayKeep, &locked)
+	err = tx.QueryRow(ctx, lockEarly, keys(store.EarlyIDs(batch)), int64(relational.Early)).Scan(&mayKeep, &locked)
 	return mayKeep, err
 }
 
@@ -58,41 +52,87 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	// By ID, so that executors that insert the same records wait for each other in one order. Stable: of two records of one ID
 	// the first counts.
 	records = slices.Clone(records)
-	slices.SortStableFunc(records, func(a, b store.Record) int { return strings.Compare(a.ID, b.ID) })
-	ids, err := updated(ctx, tx, pgx.RowTo[string], insertRecords, recordArrays(records)...)
+	slices.SortStableFunc(records, func(a, b store.Record) int { return bytes.Compare(store.IDKey(a.ID), store.IDKey(b.ID)) })
+	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has made them known
+	if err != nil {
+		return nil, err
+	}
+	ids, err := insertRecords(ctx, tx.Tx, records, numbers)
 	if err != nil {
 		return nil, err
 	}
 	fresh := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		fresh[id] = true
+		fresh[store.IDOf(id)] = true
 	}
 	inserted = store.Inserted(records, fresh)
 	if again := store.Again(records, inserted); len(again) > 0 {
-		_, err = tx.Exec(ctx, moveRecords, column(again, func(r store.Record) string { return r.ID }),
+		_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte { return store.IDKey(r.ID) }),
 			column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
 	}
 	return inserted, err
 }
 
-// Standing implements relational.Tx.
-func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]store.Standing, error) {
-	rows, err := tx.Tx.Query(ctx, lockStanding, ids)
+// insertRecords inserts records, and returns the IDs of those that were not there.
+func insertRecords(ctx context.Context, on runner, records []store.Record, numbers map[store.Origin]relational.Numbers) (ids [][]byte, err error) {
+	arrays, short := recordArrays(records, numbers)
+	insert := insertLong
+	if short {
+		insert = insertShort
+	}
+	rows, err := on.Query(ctx, insert, arrays...)
 	if err != nil {
 		return nil, err
 	}
-	standing := make(map[string]store.Standing)
-	var id string
-	var at store.Standing
-	_, err = pgx.ForEachRow(rows, []any{&id, &at.Status, &at.Queue, &at.WorkflowID}, func() error {
-		standing[id] = at
+	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
+}
+
+// Prepare implements relational.Database.
+func (s *Store) Prepare(ctx context.Context, operation string, records []store.Record) error {
+	began := time.Now()
+	numbers, err := numbersOf(ctx, s.pool, s.Origins, records)
+	if err != nil {
+		return s.Ended(ctx, operation, began, blame(withCancellation(ctx, err)))
+	}
+	s.Origins.Learn(numbers)
+	return nil
+}
+
+// Standing implements relational.Tx.
+func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]store.Standing, error) {
+	rows, err := tx.Tx.Query(ctx, lockStanding, keys(ids))
+	if err != nil {
+		return nil, err
+	}
+	var (
+		id             []byte
+		status, origin int64
+		accepted       time.Time
+		all            []string
+		statuses       []execution.Status
+		numbers        []int64
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted}, func() error {
+		all, statuses, numbers = append(all, store.IDOf(id)), append(statuses, relational.StatusOf(status)), append(numbers, origin)
+		tx.accepted[all[len(all)-1]] = accepted
 		return nil
-	})
-	return standing, err
+	}); err != nil {
+		return nil, err
+	}
+	origins, err := tx.origins.Named(ctx, tx.Query, numbers)
+	if err != nil {
+		return nil, err
+	}
+	standing := make(map[string]store.Standing, len(all))
+	for i, id := range all {
+		of := origins[numbers[i]]
+		standing[id] = store.Standing{Status: statuses[i], Queue: of.Queue, WorkflowID: of.WorkflowID}
+	}
+	return standing, nil
 }
 
 // Move implements relational.Tx.
 func (tx transaction) Move(ctx context.Context, moves []store.Move) error {
-	_, err := tx.Tx.Exec(ctx, updateRecords, moveArrays(moves)...)
+	_, err := tx.Tx.Exec(ctx, updateRecords, moveArrays(moves, tx.accepted)...)
 	return err
 }

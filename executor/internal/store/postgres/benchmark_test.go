@@ -31,11 +31,16 @@ func BenchmarkApply(b *testing.B) {
 	storetest.BenchmarkApply(b, func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
 		b.Helper()
 		s := openForBenchmark(b)
-		if _, err := s.pool.Exec(b.Context(), `CREATE TABLE bare AS SELECT `+columns+` FROM executions`); err != nil {
+		if _, err := s.pool.Exec(b.Context(), `CREATE TABLE bare AS SELECT `+shortColumns+` FROM executions`); err != nil {
 			b.Fatal(err)
 		}
 		return s, func(ctx context.Context, records []store.Record) error {
-			_, err := s.pool.Exec(ctx, `INSERT INTO bare `+unnestRecords, recordArrays(records)...)
+			numbers, err := numbersOf(ctx, s.pool, s.Origins, records)
+			if err != nil {
+				return err
+			}
+			arrays, _ := recordArrays(records, numbers)
+			_, err = s.pool.Exec(ctx, `INSERT INTO bare `+selectShort, arrays...)
 			return err
 		}
 	})

@@ -60,7 +60,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	// Errors that are hard to come by: the server raises the one that the record names.
 	if _, err := s.pool.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
-			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.workflow_id; END $$;
+			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.other_delivery; END $$;
 		CREATE TRIGGER fail BEFORE INSERT ON executions FOR EACH ROW EXECUTE FUNCTION fail()`); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestWhoIsAtFault(t *testing.T) {
 		"XX002": false,
 	} {
 		r := plain("coded")
-		r.WorkflowID = code
+		r.DeliveryID = code
 		wantBlame(t, s, code, r, data)
 	}
 }

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -35,25 +34,28 @@ func TestListUsesItsIndex(t *testing.T) {
 			filter store.Filter
 			index  []string // any of them
 		}{
-			{store.Filter{}, []string{"executions_by_time"}},
-			{store.Filter{WorkflowID: "workflow-7"}, []string{"executions_by_workflow"}},
-			{store.Filter{DeliveryID: "delivery-77"}, []string{"executions_by_delivery"}},
-			{store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{"executions_by_delivery", "executions_by_workflow"}}, // of few records either will do
-			{store.Filter{Status: execution.Failed}, []string{"executions_in_trouble"}},
-			{store.Filter{DeadLetter: true}, []string{"executions_dead", "executions_in_trouble"}}, // all that failed are dead letters here
-			{store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{"executions_dead_by_workflow"}},
+			{store.Filter{}, []string{"executions_time"}},
+			{store.Filter{WorkflowID: "workflow-7"}, []string{"executions_workflow"}},
+			{store.Filter{DeliveryID: "delivery-77"}, []string{"executions_id"}},
+			{store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{"executions_id"}},
+			{store.Filter{Status: execution.Failed}, []string{"executions_trouble"}},
+			{store.Filter{DeadLetter: true}, []string{"executions_dead_letters", "executions_trouble"}}, // all that failed are dead letters here
+			{store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{"executions_dead_letters_of"}},
 		} {
 			for _, position := range []store.Position{{}, after} {
-				where := conditions(c.filter, newestFirst, position)
-				rows, err := s.pool.Query(t.Context(), numbered(`EXPLAIN `+selectRecords+where.String()+` ORDER BY accepted_at DESC, id DESC LIMIT 50`), where.Args...)
+				where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst, position)
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-				if err != nil {
+				var text string
+				if err := s.Read(t.Context(), "explain", func(row relational.Row) error {
+					var line string
+					err := row.Scan(&line)
+					text += line + "\n"
+					return err
+				}, `EXPLAIN `+relational.SelectRecords+where.String()+relational.NewestFirst.ByTime+` LIMIT 50`, where.Args...); err != nil {
 					t.Fatal(err)
 				}
-				text := strings.Join(plan, "\n")
 				uses := func(index string) bool {
 					return strings.Contains(text, "using "+index+" ") || strings.Contains(text, "on "+index+" ")
 				}
@@ -62,5 +64,31 @@ func TestListUsesItsIndex(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The steps of a record write to no index: its row is updated in place.
+func TestStepsTouchNoIndex(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, pgtest.Start(t))
+	r := plain(execution.IDForRequeue("a"))
+	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{r}}); err != nil {
+		t.Fatal(err)
+	}
+	var updated, inPlace int64
+	if err := s.Write(t.Context(), "test", func(tx relational.Tx) error {
+		for _, status := range []execution.Status{execution.Running, execution.Succeeded} {
+			if _, err := tx.Standing(t.Context(), []string{r.ID}); err != nil {
+				return err
+			}
+			at := r.AcceptedAt.Add(time.Second)
+			if err := tx.Move(t.Context(), []store.Move{{ID: r.ID, Status: status, StartedAt: at, FinishedAt: at, Output: []byte("1")}}); err != nil {
+				return err
+			}
+		}
+		return tx.Query(t.Context(), func(row relational.Row) error { return row.Scan(&updated, &inPlace) },
+			`SELECT pg_stat_get_xact_tuples_updated('executions'::regclass), pg_stat_get_xact_tuples_hot_updated('executions'::regclass)`)
+	}); err != nil || updated != 2 || inPlace != 2 {
+		t.Errorf("%d updates, %d in place, %v", updated, inPlace, err)
 	}
 }

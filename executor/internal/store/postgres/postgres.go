@@ -3,19 +3,21 @@
 // Executors write overlapping rows at the same time. They never wait for each other in a
 // circle, because every transaction takes its locks in one order: the keys of new
 // executions, of unreadable messages, the records that move on, minutes, token uses; and within
-// each in the order of keys.
+// each in the order of keys. What is new to the dictionaries of origins is added before, in transactions of their own.
 package postgres
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
@@ -37,41 +39,54 @@ var _ store.Store = (*Store)(nil)
 // and brings its tables up to date. The size of the pool is the URL's pool_max_conns.
 // No error shows the password.
 func Open(ctx context.Context, url string) (*Store, error) {
+	quiet := logrus.New()
+	quiet.SetOutput(io.Discard)
+	return open(ctx, ctx, url, quiet)
+}
+
+// open is Open. starting bounds all but carrying records over, of which the log says how far it has come.
+func open(ctx, starting context.Context, url string, log logrus.FieldLogger) (*Store, error) {
 	config, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
-	config.AfterConnect = prepareConnection
-	limitConnecting(config.ConnConfig)
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, openError(config, err)
-	}
-	if err := migrate(ctx, config.ConnConfig); err != nil {
-		pool.Close()
-		return nil, openError(config, err)
-	}
-	s := &Store{pool: pool, writer: int16(rand.IntN(math.MaxInt16))} //nolint:gosec // no secret
+	s := &Store{writer: int16(rand.IntN(math.MaxInt16))} //nolint:gosec // no secret
 	s.Store = relational.New(s, dialect)
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		s.Origins.Forget() // it may be another server
+		return prepareConnection(ctx, conn)
+	}
+	limitConnecting(config.ConnConfig)
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, openError(config, err)
+	}
+	err = migrate(starting, config.ConnConfig)
+	if err == nil {
+		err = carry(ctx, config.ConnConfig, log)
+	}
+	if err != nil {
+		s.pool.Close()
+		return nil, openError(config, err)
+	}
 	return s, nil
 }
 
-// OpenWait is Open, and waits until the context ends for a server that is away.
-func OpenWait(ctx context.Context, url string) (store.Store, error) {
+// OpenWait is Open, and waits until starting ends for a server that is away. Carrying records over takes as long as it takes.
+func OpenWait(ctx, starting context.Context, url string, log logrus.FieldLogger) (store.Store, error) {
 	var why error
 	for {
-		s, err := Open(ctx, url)
+		s, err := open(ctx, starting, url, log)
 		if err == nil {
 			return s, nil
 		}
-		if why == nil || ctx.Err() == nil { // after the timeout, the error would say nothing but that
+		if why == nil || starting.Err() == nil { // after the timeout, the error would say nothing but that
 			why = err
 		}
 		if errors.Is(err, errWrongURL) {
 			return nil, err
 		}
 		select {
-		case <-ctx.Done():
+		case <-starting.Done():
 			return nil, why
 		case <-time.After(500 * time.Millisecond):
 		}
@@ -97,7 +112,7 @@ func (s *Store) Close() error {
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
-		return do(transaction{tx, s.writer})
+		return do(transaction{tx, s.writer, s.Origins, make(map[string]time.Time)})
 	})
 	return s.Ended(ctx, what, began, blame(withCancellation(ctx, err)))
 }

@@ -10,26 +10,27 @@ import (
 )
 
 // Whoever comes second waits for the row, and then finds that the condition no longer holds. Rows are
-// locked in the order of IDs, as Apply locks them.
+// locked in the order of IDs, as Apply locks them. 1, 2 and 4 are queued, running and failed: see relational.StatusCode.
 const (
-	lockLost = `SELECT e.id FROM executions e JOIN unnest($1::text[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
-		WHERE e.status IN ('queued', 'running') AND e.stream_sequence = l.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e`
+	lockLost = `SELECT e.id, e.accepted_at FROM executions e JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
+		WHERE e.status IN (1, 2) AND e.stream_sequence = l.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e`
 
-	endLost = `UPDATE executions SET status = 'failed', finished_at = $2, error = $3 WHERE id = ANY ($1)`
+	endLost = `UPDATE executions e SET status = 4, finished_after = l.after, error = $3
+		FROM unnest($1::bytea[], $2::bigint[]) AS l (id, after) WHERE e.id = l.id`
 
 	moveRecords = `UPDATE executions e SET stream_sequence = m.stream_sequence
-		FROM (SELECT e.id, n.stream_sequence FROM executions e JOIN unnest($1::text[], $2::bigint[]) AS n (id, stream_sequence) USING (id)
-			WHERE e.status IN ('queued', 'running') AND e.stream_sequence <> n.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
+		FROM (SELECT e.id, n.stream_sequence FROM executions e JOIN unnest($1::bytea[], $2::bigint[]) AS n (id, stream_sequence) USING (id)
+			WHERE e.status IN (1, 2) AND e.stream_sequence <> n.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
 		WHERE e.id = m.id`
 
 	markRequeued = `UPDATE executions e SET requeued_as = m.requeued_as
-		FROM (SELECT e.id, n.requeued_as FROM executions e JOIN unnest($1::text[], $2::text[]) AS n (id, requeued_as) USING (id)
-			WHERE e.trouble = 'failed' AND e.requeued_as = '' ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
+		FROM (SELECT e.id, n.requeued_as FROM executions e JOIN unnest($1::bytea[], $2::text[]) AS n (id, requeued_as) USING (id)
+			WHERE e.trouble = 4 AND e.requeued_as IS NULL ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
 		WHERE e.id = m.id RETURNING e.id`
 
 	dismissRecords = `UPDATE executions e SET dismissed_at = $2
 		FROM (SELECT id FROM executions
-			WHERE id = ANY ($1) AND trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL ORDER BY id FOR NO KEY UPDATE) AS m
+			WHERE id = ANY ($1) AND trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL ORDER BY id FOR NO KEY UPDATE) AS m
 		WHERE e.id = m.id RETURNING e.id`
 
 	dismissMessages = `UPDATE unreadable u SET dismissed_at = $3
@@ -42,26 +43,37 @@ const (
 
 // EndLost implements relational.Tx.
 func (tx transaction) EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string, err error) {
-	ended, err = updated(ctx, tx, pgx.RowTo[string], lockLost,
-		column(lost, func(l store.Lost) string { return store.Text(l.ID) }),
+	var ids [][]byte
+	var after []int64
+	_, err = updated(ctx, tx, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var id []byte
+		var accepted time.Time
+		err = row.Scan(&id, &accepted)
+		ids, after = append(ids, id), append(after, at.UnixMicro()-accepted.UnixMicro())
+		return none, err
+	}, lockLost,
+		column(lost, func(l store.Lost) []byte { return store.IDKey(l.ID) }),
 		column(lost, func(l store.Lost) int64 { return store.Sequence(l.StreamSequence) }))
 	if err != nil {
 		return nil, err
 	}
-	_, err = tx.Exec(ctx, endLost, ended, at, reason)
-	return ended, err
+	_, err = tx.Tx.Exec(ctx, endLost, ids, after, reason)
+	return column(ids, store.IDOf), err
 }
 
 // MarkRequeued implements relational.Tx.
 func (tx transaction) MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error) {
-	return updated(ctx, tx, pgx.RowTo[string], markRequeued,
-		column(requeued, func(r store.Requeue) string { return store.Text(r.ID) }),
+	ids, err := updated(ctx, tx, pgx.RowTo[[]byte], markRequeued,
+		column(requeued, func(r store.Requeue) []byte { return store.IDKey(r.ID) }),
 		column(requeued, func(r store.Requeue) string { return store.Text(r.As) }))
+	return column(ids, store.IDOf), err
 }
 
 // Dismiss implements relational.Tx.
 func (tx transaction) Dismiss(ctx context.Context, ids []string, messages []store.MessageKey, at time.Time) (dismissed []string, of []store.MessageKey, err error) {
-	if dismissed, err = updated(ctx, tx, pgx.RowTo[string], dismissRecords, store.Texts(ids), at); err != nil || len(messages) == 0 {
+	taken, err := updated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, keys(ids), at)
+	dismissed = column(taken, store.IDOf)
+	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
 	of, err = updated(ctx, tx, messageKey, dismissMessages,

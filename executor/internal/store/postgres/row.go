@@ -7,75 +7,75 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// columns are what a record writes, in the order of recordArrays.
-const columns = `id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
-	accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output, requeued_as,
-	replay_of, dismissed_at, sender, verified`
+// The columns of new records, and the rows of the arrays that recordArrays makes for them. Most records have those of the short
+// form only. An array has no NULL where a text says the same.
+const (
+	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
+	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output`
 
-// selectRecords is the beginning of every query that scan reads.
-const selectRecords = `SELECT ` + columns + `,
-	coalesce((SELECT duplicates FROM duplicate_counts WHERE execution_id = executions.id), 0) FROM executions `
+	shortValues = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, nullif(content_type, '` +
+		relational.UsualContentType + `'), nullif(delivery_id, '')`
+	longValues = shortValues + `, nullif(other_delivery, ''), nullif(rerun_of, ''), nullif(replay_of, ''), nullif(requeued_as, ''), dismissed_at,
+		started_after, finished_after, nullif(error, ''), output`
 
-func scan(row relational.Row) (store.Record, error) {
-	var r store.Record
-	var started, finished, dismissed *time.Time
-	var sequence int64
-	err := row.Scan(
-		&r.ID, &r.AccountID, &r.WorkflowID, &r.NodeID, &r.Queue, &r.Source, &r.Status, &r.DeliveryID, &r.RerunOf, &r.TokenID,
-		&r.AcceptedAt, &r.RecordedAt, &started, &finished, &r.ContentType, &r.BodyBytes, &sequence, &r.Error, &r.Output, &r.RequeuedAs,
-		&r.ReplayOf, &dismissed, &r.Sender, &r.Verified,
-		&r.Duplicates,
-	)
-	r.StreamSequence = uint64(sequence) //nolint:gosec // written by store.Sequence, never negative
-	r.AcceptedAt, r.RecordedAt = r.AcceptedAt.UTC(), r.RecordedAt.UTC()
-	if started != nil {
-		r.StartedAt = started.UTC()
-	}
-	if finished != nil {
-		r.FinishedAt = finished.UTC()
-	}
-	if dismissed != nil {
-		r.DismissedAt = dismissed.UTC()
-	}
-	return r, err
-}
+	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
+	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[]`
 
-func recordArrays(records []store.Record) []any {
+	selectShort = `SELECT ` + shortValues + ` FROM unnest(` + shortArrays + `) AS r (` + shortColumns + `)`
+	selectLong  = `SELECT ` + longValues + ` FROM unnest(` + longArrays + `) AS r (` + longColumns + `)`
+
+	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING RETURNING id`
+	insertLong  = `INSERT INTO executions (` + longColumns + `) ` + selectLong + ` ON CONFLICT (id) DO NOTHING RETURNING id`
+)
+
+// recordArrays are records by columns, and whether all are short.
+func recordArrays(records []store.Record, numbers map[store.Origin]relational.Numbers) (arrays []any, short bool) {
+	of := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
+	computed := column(records, store.Record.HasComputedID)
+	short = true
+	deliveries, others := make([]string, len(records)), make([]string, len(records))
+	for i, r := range records {
+		short = short && relational.IsShort(r, computed[i])
+		if computed[i] {
+			deliveries[i] = r.DeliveryID
+		} else {
+			others[i] = r.DeliveryID
+		}
+	}
 	text := func(of func(store.Record) string) []string { return column(records, of) }
-	return []any{
-		text(func(r store.Record) string { return r.ID }),
-		text(func(r store.Record) string { return r.AccountID }),
-		text(func(r store.Record) string { return r.WorkflowID }),
-		text(func(r store.Record) string { return r.NodeID }),
-		text(func(r store.Record) string { return r.Queue }),
-		text(func(r store.Record) string { return string(r.Source) }),
-		text(func(r store.Record) string { return string(r.Status) }),
-		text(func(r store.Record) string { return r.DeliveryID }),
-		text(func(r store.Record) string { return r.RerunOf }),
-		text(func(r store.Record) string { return r.TokenID }),
+	arrays = []any{
+		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
+		column(of, func(n relational.Numbers) int64 { return n.Workflow }),
+		column(of, func(n relational.Numbers) int64 { return n.Origin }),
+		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
 		column(records, func(r store.Record) time.Time { return r.AcceptedAt }),
-		column(records, func(r store.Record) time.Time { return r.RecordedAt }),
-		column(records, func(r store.Record) *time.Time { return optional(r.StartedAt) }),
-		column(records, func(r store.Record) *time.Time { return optional(r.FinishedAt) }),
-		text(func(r store.Record) string { return r.ContentType }),
+		column(records, func(r store.Record) int64 { return r.RecordedAt.UnixMicro() - r.AcceptedAt.UnixMicro() }),
 		column(records, func(r store.Record) int64 { return r.BodyBytes }),
 		column(records, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }),
+		text(func(r store.Record) string { return r.ContentType }),
+		deliveries,
+	}
+	if short {
+		return arrays, true
+	}
+	return append(arrays, others,
+		text(func(r store.Record) string { return r.RerunOf }),
+		text(func(r store.Record) string { return r.ReplayOf }),
+		text(func(r store.Record) string { return r.RequeuedAs }),
+		column(records, func(r store.Record) *time.Time { return optional(r.DismissedAt) }),
+		column(records, func(r store.Record) *int64 { return after(r.AcceptedAt, r.StartedAt) }),
+		column(records, func(r store.Record) *int64 { return after(r.AcceptedAt, r.FinishedAt) }),
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
-		text(func(r store.Record) string { return r.RequeuedAs }),
-		text(func(r store.Record) string { return r.ReplayOf }),
-		column(records, func(r store.Record) *time.Time { return optional(r.DismissedAt) }),
-		text(func(r store.Record) string { return r.Sender }),
-		column(records, func(r store.Record) bool { return r.Verified }),
-	}
+	), false
 }
 
-func moveArrays(moves []store.Move) []any {
+func moveArrays(moves []store.Move, accepted map[string]time.Time) []any {
 	return []any{
-		column(moves, func(m store.Move) string { return m.ID }),
-		column(moves, func(m store.Move) string { return string(m.Status) }),
-		column(moves, func(m store.Move) *time.Time { return optional(m.StartedAt) }),
-		column(moves, func(m store.Move) *time.Time { return optional(m.FinishedAt) }),
+		column(moves, func(m store.Move) []byte { return store.IDKey(m.ID) }),
+		column(moves, func(m store.Move) int64 { return relational.StatusCode(m.Status) }),
+		column(moves, func(m store.Move) *int64 { return after(accepted[m.ID], m.StartedAt) }),
+		column(moves, func(m store.Move) *int64 { return after(accepted[m.ID], m.FinishedAt) }),
 		column(moves, func(m store.Move) string { return m.Error }),
 		column(moves, func(m store.Move) []byte { return m.Output }),
 	}
@@ -90,10 +90,22 @@ func column[T, V any](items []T, of func(T) V) []V {
 	return values
 }
 
+// keys are IDs as they are stored.
+func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
+
 // optional is nil for the zero time, and so NULL.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
+}
+
+// after is how many microseconds a time is after another one, and nil for the zero time.
+func after(begin, t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	n := t.UnixMicro() - begin.UnixMicro()
+	return &n
 }

@@ -15,8 +15,14 @@ import (
 // dialect is what package relational has to know of this database.
 var dialect = relational.Dialect{
 	Name:       `postgres`,
-	Execution:  `execution_id`,
-	DeadLetter: `trouble = 'failed' AND requeued_as = '' AND dismissed_at IS NULL`,
+	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed: see relational.StatusCode
+	Trouble:    `e.trouble = ?`,
+	// An array, and one ID after the other: the planner has no choice but to look them up.
+	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
+		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id LIMIT 1) AS found WHERE found.delivery_id = ?
+		UNION ALL SELECT id FROM executions WHERE other_delivery = ?))`,
+	OfOrigins: `(e.origin IN (%s)) IS TRUE`, // not a join: the planner would sort all that it finds
+	Step:      `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code, (sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
 }
@@ -35,10 +41,23 @@ func numbered(query string) string {
 	}
 }
 
+// stored are arguments as PostgreSQL keeps them.
+func stored(args []any) []any {
+	return column(args, func(arg any) any {
+		switch v := arg.(type) {
+		case relational.ExecutionID:
+			return store.IDKey(string(v))
+		case relational.ExecutionIDs:
+			return keys(v)
+		}
+		return arg
+	})
+}
+
 // Read implements relational.Database.
 func (s *Store) Read(ctx context.Context, operation string, row func(relational.Row) error, query string, args ...any) error {
 	began := time.Now()
-	rows, err := s.pool.Query(ctx, numbered(query), args...)
+	rows, err := s.pool.Query(ctx, numbered(query), stored(args)...)
 	return s.Ended(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
@@ -65,18 +84,20 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 type transaction struct {
 	pgx.Tx
 
-	writer int16
+	writer   int16
+	origins  *relational.Origins
+	accepted map[string]time.Time // when the records were that Standing has returned
 }
 
 // Exec implements relational.Tx.
 func (tx transaction) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
-	tag, err := tx.Tx.Exec(ctx, numbered(query), args...)
+	tag, err := tx.Tx.Exec(ctx, numbered(query), stored(args)...)
 	return tag.RowsAffected(), err
 }
 
 // Query implements relational.Tx.
 func (tx transaction) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
-	rows, err := tx.Tx.Query(ctx, numbered(query), args...)
+	rows, err := tx.Tx.Query(ctx, numbered(query), stored(args)...)
 	return eachRow(rows, err, row)
 }
 
@@ -98,7 +119,7 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	case string:
 		return typed[string](rows, i), "text"
 	case relational.ExecutionID:
-		return typed[relational.ExecutionID](rows, i), "text"
+		return column(typed[relational.ExecutionID](rows, i), func(id relational.ExecutionID) []byte { return store.IDKey(string(id)) }), "bytea"
 	case int64:
 		return typed[int64](rows, i), "bigint"
 	case []byte:
@@ -153,18 +174,24 @@ func (s *Store) Snapshot(ctx context.Context, operation string, do func(relation
 	return s.Ended(ctx, operation, began, withCancellation(ctx, err))
 }
 
-type snapshot struct{ pgx.Tx }
+type snapshot struct{ tx pgx.Tx }
+
+// Query implements relational.Snapshot.
+func (s snapshot) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+	rows, err := s.tx.Query(ctx, numbered(query), stored(args)...)
+	return eachRow(rows, err, row)
+}
 
 // Pages implements relational.Snapshot, through a cursor: nothing is under way on the connection while page works, however long
 // that takes.
-func (tx snapshot) Pages(ctx context.Context, row func(relational.Row) error, page func() error, query string) error {
+func (s snapshot) Pages(ctx context.Context, row func(relational.Row) error, page func() error, query string) error {
 	const fetched = 500
-	if _, err := tx.Exec(ctx, `DECLARE backup NO SCROLL CURSOR FOR `+query); err != nil {
+	if _, err := s.tx.Exec(ctx, `DECLARE backup NO SCROLL CURSOR FOR `+query); err != nil {
 		return err
 	}
 	for {
 		// Described each time: the cursor of that name is of another query the next time.
-		rows, err := tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched), pgx.QueryExecModeDescribeExec)
+		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched), pgx.QueryExecModeDescribeExec)
 		if err := eachRow(rows, err, row); err != nil {
 			return err
 		}
@@ -172,13 +199,8 @@ func (tx snapshot) Pages(ctx context.Context, row func(relational.Row) error, pa
 			return err
 		}
 		if rows.CommandTag().RowsAffected() < fetched {
-			_, err := tx.Exec(ctx, `CLOSE backup`)
+			_, err := s.tx.Exec(ctx, `CLOSE backup`)
 			return err
 		}
 	}
-}
-
-// Records implements relational.Snapshot.
-func (tx snapshot) Records(ctx context.Context, parts *store.Parts) error {
-	return relational.Pages(ctx, tx, scan, parts.AddRecord, selectRecords+`ORDER BY accepted_at, id`)
 }

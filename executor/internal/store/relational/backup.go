@@ -14,7 +14,7 @@ type kept interface {
 
 // kept are the tables of a backup, in its order.
 func (s *Store) kept() []kept {
-	return []kept{duplicates(s.dialect.Execution), reports, tokenUses, minutes{}, refusals, senders, audit, unreadable, early}
+	return []kept{duplicates, reports, tokenUses, minutes{}, refusals, senders, audit, unreadable, early}
 }
 
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
@@ -79,7 +79,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 		return refused
 	})
 	err := s.db.Snapshot(ctx, "backup", func(from Snapshot) error {
-		if err := from.Records(ctx, parts); err != nil {
+		if err := s.backUpRecords(ctx, from, parts); err != nil {
 			return err
 		}
 		for _, table := range s.kept() {
@@ -98,6 +98,9 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 // Restore implements store.Store.
 func (s *Store) Restore(ctx context.Context, part store.Part) error {
 	part = part.Storable()
+	if err := s.db.Prepare(ctx, "restore", part.Records); err != nil {
+		return err
+	}
 	return s.db.Write(ctx, "restore", func(tx Tx) error {
 		if _, err := tx.InsertNew(ctx, part.Records); err != nil {
 			return err

@@ -13,6 +13,9 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
+	if err := s.db.Prepare(ctx, "apply", batch.New); err != nil {
+		return store.Applied{}, err
+	}
 	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) { return apply(ctx, tx, batch) })
 }
 
@@ -104,7 +107,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 		}
 		for _, query := range []string{
 			// Of a record that never came. One with a record goes with it, however old the count is.
-			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = duplicate_counts.` + s.dialect.Execution + `)`,
+			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = duplicate_counts.id)`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
 			`DELETE FROM unreadable WHERE at < ?`,
 		} {

@@ -1,5 +1,5 @@
 // Package relational is the part of a store that is the same in every relational database: what a transaction does, in which
-// order, and all tables but that of executions. A driver embeds Store and lends it transactions.
+// order, all tables but that of executions, and reading that one. A driver embeds Store and lends it transactions.
 //
 // Statements are PostgreSQL's, with a ? for each value. A driver translates what its database says in other words.
 package relational
@@ -21,13 +21,15 @@ type Row interface {
 type Database interface {
 	// Read runs one query and hands each row on.
 	Read(ctx context.Context, operation string, row func(Row) error, query string, args ...any) error
+	// Prepare makes the origins of records known before the transaction that records them, where that has to be apart.
+	Prepare(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
 	// Snapshot runs one transaction that reads the database as it was at one moment, and locks nothing.
 	Snapshot(ctx context.Context, operation string, do func(Snapshot) error) error
 }
 
-// Tx is a transaction. The arguments of its methods are texts, numbers, times, lists of texts, and what Insert takes.
+// Tx is a transaction. The arguments of its methods are texts, numbers, times, lists of texts, numbers and IDs, and what Insert takes.
 type Tx interface {
 	// Exec runs a statement, and returns how many rows it changed.
 	Exec(ctx context.Context, query string, args ...any) (changed int64, err error)
@@ -68,8 +70,8 @@ type Executions interface {
 
 // Snapshot reads the database as it was at one moment.
 type Snapshot interface {
-	// Records adds all records, the oldest first.
-	Records(ctx context.Context, parts *store.Parts) error
+	// Query runs a query and hands each row on. It may be called by page.
+	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// Pages hands on the rows that a query finds, and calls page after every few hundred of them and after the last. page
 	// may take as long as it needs.
 	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
@@ -79,10 +81,21 @@ type Snapshot interface {
 type Dialect struct {
 	// Name is the driver's, in errors.
 	Name string
-	// Execution is the column of duplicate_counts that names the execution.
-	Execution string
 	// DeadLetter is the condition of an execution that is a dead letter.
 	DeadLetter string
+	// Trouble is the condition of one that failed or was rejected, with a ? for the code of the status, in words that its
+	// index has.
+	Trouble string
+	// OfDelivery is the condition of those that have one of several IDs and a delivery ID of which it is computed (two arguments), or
+	// another delivery ID (the third). It looks up both. Unindexed is put before a column that is not to choose the index beside it.
+	OfDelivery, Unindexed string
+	// OfOrigins is a condition on those whose origin is in a query (%s), and chooses no index.
+	OfOrigins string
+	// FirstTime is an argument that is before every time, for a database that needs a bound to read an index in its order. nil: it
+	// does not.
+	FirstTime any
+	// Step is accepted_at cut to steps of %[1]d microseconds.
+	Step string
 	// RefusalSums are the refusals under a condition (%s), summed by workflow and code: these two, the sum of n, and
 	// last_at, body_bytes and user_agent of the last one.
 	RefusalSums string
@@ -101,15 +114,19 @@ const (
 	Early Lock = 7_303_014_917_202
 )
 
-// Store implements most of store.Store. The rest, reading executions, is the driver's.
+// Store implements most of store.Store. The rest, opening and closing, is the driver's.
 type Store struct {
+	Origins *Origins
+
 	db       Database
 	dialect  Dialect
 	observer store.Observer
 }
 
 // New is the Store of a driver.
-func New(db Database, dialect Dialect) Store { return Store{db: db, dialect: dialect} }
+func New(db Database, dialect Dialect) Store {
+	return Store{Origins: new(Origins), db: db, dialect: dialect}
+}
 
 // Observe implements store.Store.
 func (s *Store) Observe(observer store.Observer) { s.observer = observer }

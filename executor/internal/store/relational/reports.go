@@ -9,19 +9,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// duplicates is the table of duplicate counts, of which a column names the execution.
-func duplicates(column string) table[store.DuplicateCount] {
-	return table[store.DuplicateCount]{
-		name:    "duplicate_counts",
-		columns: column + ", duplicates, counted_at",
-		fields: func(d *store.DuplicateCount) []any {
-			return []any{executionID{&d.ExecutionID}, &d.Count, moment{&d.CountedAt}}
-		},
-		conflict: `ON CONFLICT (` + column + `) DO UPDATE SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
-			counted_at = greatest(duplicate_counts.counted_at, excluded.counted_at)`,
-		order: "counted_at, " + column,
-		part:  func(p *store.Part) *[]store.DuplicateCount { return &p.Duplicates },
-	}
+var duplicates = table[store.DuplicateCount]{
+	name:    "duplicate_counts",
+	columns: "id, duplicates, counted_at",
+	fields: func(d *store.DuplicateCount) []any {
+		return []any{executionID{&d.ExecutionID}, &d.Count, moment{&d.CountedAt}}
+	},
+	conflict: `ON CONFLICT (id) DO UPDATE SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
+		counted_at = greatest(duplicate_counts.counted_at, excluded.counted_at)`,
+	order: "counted_at, id",
+	part:  func(p *store.Part) *[]store.DuplicateCount { return &p.Duplicates },
 }
 
 var reports = table[store.AppliedReport]{
@@ -60,7 +57,7 @@ func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time
 		rows = append(rows, store.DuplicateCount{ExecutionID: id, Count: sums[id], CountedAt: store.Time(at)})
 	}
 	return s.report(ctx, "add duplicates", reportID, at, func(tx Tx) error {
-		if err := duplicates(s.dialect.Execution).insert(ctx, tx, rows); err != nil {
+		if err := duplicates.insert(ctx, tx, rows); err != nil {
 			return err
 		}
 		return tx.AddMinutes(ctx, store.DeduplicatedMinute(at, counts))

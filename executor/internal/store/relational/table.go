@@ -111,8 +111,11 @@ func (o orNever) Scan(from any) error {
 	return o.moment.Scan(from)
 }
 
-// ExecutionID is an ID that a driver may store in a form of its own: see store.IDKey.
+// ExecutionID is an ID that is stored as bytes: see store.IDKey.
 type ExecutionID string
+
+// ExecutionIDs are several, as an argument of "= ANY (?::bytea[])".
+type ExecutionIDs []string
 
 type executionID struct{ id *string }
 
@@ -121,8 +124,6 @@ func (e executionID) value() any { return ExecutionID(store.Text(*e.id)) }
 // Scan implements sql.Scanner.
 func (e executionID) Scan(from any) error {
 	switch v := from.(type) {
-	case string:
-		*e.id = v
 	case []byte:
 		*e.id = store.IDOf(v)
 	default:

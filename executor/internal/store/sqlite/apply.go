@@ -54,7 +54,7 @@ func (tx *transaction) Standing(ctx context.Context, ids []string) (map[string]s
 			return err
 		}
 		id := store.IDOf(key)
-		at.Status = statusOf(status)
+		at.Status = relational.StatusOf(status)
 		standing[id], tx.seqs[id] = at, seq
 		return nil
 	}, `SELECT e.seq, e.id, e.status, o.queue, w.workflow_id

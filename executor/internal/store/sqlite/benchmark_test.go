@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
@@ -40,7 +41,7 @@ func BenchmarkApply(b *testing.B) {
 		return s, func(ctx context.Context, records []store.Record) error {
 			return transact(ctx, bare, func(tx *sql.Tx) error {
 				return each(ctx, tx, `INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`, records, func(r store.Record) []any {
-					return appendLong(nil, r, numbers{1, 1}, true)
+					return appendLong(nil, r, relational.Numbers{Workflow: 1, Origin: 1}, true)
 				})
 			})
 		}

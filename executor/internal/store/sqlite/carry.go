@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -15,17 +13,12 @@ import (
 // wideTable is what migration 00020 leaves of the records before it.
 const wideTable = "executions_wide"
 
-const (
-	// carryAtOnce is how many records one transaction carries over.
-	carryAtOnce = 2_000
-	// carryTells is how often the log says how far it has come.
-	carryTells = 5 * time.Second
-)
+// carryAtOnce is how many records one transaction carries over.
+const carryAtOnce = 2_000
 
-// carry moves what the wide table holds to the narrow one, the oldest first, so that rows are in the order of time. It
-// can be ended at any moment and begun again, also by two processes: a record that is there already is left as it is.
+// carry moves what the wide table holds to the narrow one: see relational.Carry.
 func carry(ctx context.Context, db *sql.DB, log logrus.FieldLogger) error {
-	var total, carried int64
+	var total int64
 	exists, err := hasTable(ctx, db, wideTable)
 	if err != nil || !exists {
 		return err
@@ -33,23 +26,18 @@ func carry(ctx context.Context, db *sql.DB, log logrus.FieldLogger) error {
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+wideTable).Scan(&total); err != nil {
 		return err
 	}
-	if total > 0 {
-		log.WithField("records", total).Info("the records of the database are made narrow; it opens once that is done")
-	}
 	columns, err := wideColumns(ctx, db)
 	if err != nil {
 		return err
 	}
-	var known origins
-	begun, told := time.Now(), time.Now()
-	for after := (store.Position{}); ; {
-		lookup := known.begin()
-		var records []store.Record
-		err := transact(ctx, db, func(tx *sql.Tx) error {
+	var known relational.Origins
+	return relational.Carry(log, total, store.Position{}, func(after store.Position) (records []store.Record, err error) {
+		lookup := &lookup{known: &known}
+		err = transact(ctx, db, func(tx *sql.Tx) error {
 			if exists, err := hasTable(ctx, tx, wideTable); err != nil || !exists {
 				return err
 			}
-			if records, after, err = wideRecords(ctx, tx, columns, after); err != nil {
+			if records, err = wideRecords(ctx, tx, columns, after); err != nil {
 				return err
 			}
 			if len(records) == 0 {
@@ -59,23 +47,11 @@ func carry(ctx context.Context, db *sql.DB, log logrus.FieldLogger) error {
 			_, err := insertRecords(ctx, tx, lookup, records)
 			return err
 		})
-		if err != nil {
-			return fmt.Errorf("carry records over: %w", err)
+		if err == nil {
+			lookup.commit()
 		}
-		lookup.commit()
-		carried += int64(len(records))
-		if len(records) == 0 {
-			break
-		}
-		if time.Since(told) >= carryTells {
-			told = time.Now()
-			log.WithFields(logrus.Fields{"carried": carried, "of": total}).Info("the records of the database are made narrow")
-		}
-	}
-	if total > 0 {
-		log.WithFields(logrus.Fields{"records": carried, "seconds": time.Since(begun).Seconds()}).Info("the records of the database are narrow")
-	}
-	return nil
+		return records, err
+	})
 }
 
 func hasTable(ctx context.Context, db querier, name string) (exists bool, err error) {
@@ -103,22 +79,17 @@ func wideColumns(ctx context.Context, db *sql.DB) (columns string, err error) {
 }
 
 // wideRecords are the next records of the wide table after a position.
-func wideRecords(ctx context.Context, tx *sql.Tx, columns string, after store.Position) (records []store.Record, last store.Position, err error) {
+func wideRecords(ctx context.Context, tx *sql.Tx, columns string, after store.Position) (records []store.Record, err error) {
 	query, args := `SELECT `+columns+` FROM `+wideTable, []any{}
 	if after != (store.Position{}) {
 		query, args = query+` WHERE (accepted_at, id) > (?, ?)`, append(args, after.AcceptedAt.UnixMicro(), after.ID)
 	}
-	last = after
 	err = eachRow(ctx, tx, func(row relational.Row) error {
 		r, err := scanWide(row)
-		last = store.Position{AcceptedAt: r.AcceptedAt, ID: r.ID}
 		records = append(records, r)
 		return err
 	}, query+` ORDER BY accepted_at, id LIMIT ?`, append(args, carryAtOnce)...)
-	if err != nil {
-		return nil, after, err
-	}
-	return records, last, nil
+	return records, err
 }
 
 func scanWide(row relational.Row) (store.Record, error) {

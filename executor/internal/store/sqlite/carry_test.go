@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
 // wide makes a database as it was before records were narrow, with n records, and leaves it closed.
@@ -67,32 +67,9 @@ func TestWideRecordsAreCarriedOver(t *testing.T) {
 		return
 	}
 	s := stores[0]
-	all, err := s.List(t.Context(), store.Filter{}, store.Position{}, 2*n)
-	if err != nil || len(all) != n {
-		t.Fatalf("%d records, %v", len(all), err)
-	}
-	for i, r := range all {
-		number := n - i
-		at := time.UnixMicro(1767225600000000).UTC()
-		want := store.Record{
-			ID: fmt.Sprintf("%08x-0000-8000-8000-%012x", number, number), AccountID: "account", WorkflowID: fmt.Sprint("workflow-", number%7), NodeID: "node", Queue: "default",
-			Source: execution.Webhook, Status: execution.Succeeded, DeliveryID: fmt.Sprint("delivery-", number), TokenID: "token",
-			AcceptedAt: at.Add(time.Duration(number/3) * time.Microsecond), RecordedAt: at.Add(time.Duration(number) * time.Microsecond),
-			FinishedAt: at.Add(time.Duration(2*number) * time.Microsecond), ContentType: "text/plain", BodyBytes: int64(number), StreamSequence: uint64(number),
-			Output: []byte("1"),
-		}
-		if number%10 == 0 {
-			want.Status, want.Error = execution.Failed, "an error"
-		}
-		if got, want := fmt.Sprintf("%+v", r), fmt.Sprintf("%+v", want); got != want {
-			t.Fatalf("record %d\n got %s\nwant %s", number, got, want)
-		}
-	}
+	storetest.Carried(t, s, n)
 	if exists, err := hasTable(t.Context(), s.reader, wideTable); err != nil || exists {
 		t.Errorf("the wide table is still there: %v", err)
-	}
-	if dead, err := s.List(t.Context(), store.Filter{DeadLetter: true, WorkflowID: "workflow-3"}, store.Position{}, n); err != nil || len(dead) != (n-10)/70+1 {
-		t.Errorf("%d dead letters, %v", len(dead), err)
 	}
 }
 
@@ -113,11 +90,11 @@ func TestCarryingOverGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known origins
+	var known relational.Origins
 	if err := transact(t.Context(), db, func(tx *sql.Tx) error {
-		records, _, err := wideRecords(t.Context(), tx, columns, store.Position{})
+		records, err := wideRecords(t.Context(), tx, columns, store.Position{})
 		if err == nil {
-			_, err = insertRecords(t.Context(), tx, known.begin(), records)
+			_, err = insertRecords(t.Context(), tx, &lookup{known: &known}, records)
 		}
 		return err
 	}); err != nil {
@@ -128,9 +105,7 @@ func TestCarryingOverGoesOn(t *testing.T) {
 	}
 	s := mustOpen(t, path)
 	defer func() { _ = s.Close() }()
-	if all, err := s.List(t.Context(), store.Filter{}, store.Position{}, 2*n); err != nil || len(all) != n {
-		t.Errorf("%d records, %v", len(all), err)
-	}
+	storetest.Carried(t, s, n)
 }
 
 // Back to wide records and to narrow ones again, nothing is lost.

@@ -17,7 +17,7 @@ const together = 50
 type inserter struct {
 	columns string
 	width   int
-	append  func(values []any, r store.Record, of numbers, computed bool) []any
+	append  func(values []any, r store.Record, of relational.Numbers, computed bool) []any
 }
 
 var (
@@ -39,7 +39,7 @@ func (tx *transaction) Move(ctx context.Context, moves []store.Move) error {
 	const width = 6
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
-		rows = append(rows, tx.seqs[m.ID], statusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
+		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
 	}
 	_, err := inRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(started_after, m.column3 - accepted_at),
@@ -99,7 +99,7 @@ func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []sto
 			return 0, err
 		}
 		computed := r.HasComputedID()
-		if isShort(r, computed) {
+		if relational.IsShort(r, computed) {
 			shorts = short.append(shorts, r, of, computed)
 		} else {
 			longs = long.append(longs, r, of, computed)

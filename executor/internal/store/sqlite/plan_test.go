@@ -37,16 +37,16 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
 	} {
 		for _, position := range []store.Position{{}, after} {
-			where, err := s.conditions(t.Context(), "list", c.filter, newestFirst, position)
+			where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst, position)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, by := range []string{newestFirst.byTime, newestFirst.by} {
-				text, err := s.plan(t.Context(), selectRecords+where.String()+by+` LIMIT 50`, where.Args)
+			for _, by := range []string{relational.NewestFirst.ByTime, relational.NewestFirst.By} {
+				text, err := s.plan(t.Context(), relational.SelectRecords+where.String()+by+` LIMIT 50`, where.Args)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if by == newestFirst.by {
+				if by == relational.NewestFirst.By {
 					text = strings.ReplaceAll(text, "TEMP B-TREE FOR LAST TERM", "")
 				}
 				if !strings.Contains(text, "USING INDEX "+c.index+" ") && !strings.Contains(text, "USING INDEX "+c.index+"; ") ||
@@ -69,11 +69,11 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 	for _, filter := range []store.Filter{
 		{DeliveryID: "d"}, {DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, {DeliveryID: "d", Since: time.Unix(1, 0), Until: time.Unix(2, 0)},
 	} {
-		where, err := s.conditions(t.Context(), "list", filter, newestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
+		where, err := s.Conditions(t.Context(), "list", filter, relational.NewestFirst, store.Position{AcceptedAt: time.Unix(5, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := s.plan(t.Context(), selectRecords+where.String()+newestFirst.by+` LIMIT 50`, where.Args)
+		text, err := s.plan(t.Context(), relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`, where.Args)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 
 func (s *Store) plan(ctx context.Context, query string, args []any) (string, error) {
 	var plan strings.Builder
-	err := s.read(ctx, "explain", func(row relational.Row) error {
+	err := s.Read(ctx, "explain", func(row relational.Row) error {
 		var id, parent, unused int
 		var detail string
 		err := row.Scan(&id, &parent, &unused, &detail)

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// 1, 2 and 4 are queued, running and failed: see statusCode.
+// 1, 2 and 4 are queued, running and failed: see relational.StatusCode.
 const (
 	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
 		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`

@@ -35,8 +35,6 @@ type Store struct {
 
 	// underway is read-locked by every method, and locked by Close to wait for them.
 	underway sync.RWMutex
-	origins  origins
-	known    readOrigins
 }
 
 var _ store.Store = (*Store)(nil)
@@ -122,7 +120,7 @@ func (s *Store) Close() error {
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	began, known := time.Now(), s.origins.begin()
+	began, known := time.Now(), &lookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(&transaction{Tx: tx, known: known}) })
 	if err == nil {
 		known.commit()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"math"
 	"strings"
 	"time"
 
@@ -14,14 +15,21 @@ import (
 // dialect is what package relational has to know of this database.
 var dialect = relational.Dialect{
 	Name:       `sqlite`,
-	Execution:  `id`,
-	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed: see statusCode
+	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed, 5 rejected: see relational.StatusCode
+	Trouble:    `e.status IN (4, 5) AND e.status = ?`,
+	OfDelivery: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[]) AND delivery_id = ?
+		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
+	Unindexed: `+`,                  // SQLite has no statistics
+	OfOrigins: `e.origin IN (%s)`,   // executions_time has the origin: the rows of others are not read
+	FirstTime: int64(math.MinInt64), // else it sorts all rows that have a frequent status rather than read on
+	Step:      `e.accepted_at / %[1]d * %[1]d`,
 	// With max(), SQLite takes the other columns from the row that has it.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent FROM refusals WHERE %s GROUP BY workflow_id, code`,
 }
 
 // words are SQLite's for what package relational says in PostgreSQL's.
-var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`)
+var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`,
+	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
 // stored are arguments as SQLite keeps them.
 func stored(args []any) []any {
@@ -50,10 +58,12 @@ func storedValue(value any) any {
 		return time.Time(v).UnixMicro()
 	case relational.ExecutionID:
 		return store.IDKey(string(v))
-	case []string:
+	case relational.ExecutionIDs:
+		return keyList(v)
+	case []string, []int64:
 		array, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // strings always marshal
+			panic(err) // they always marshal
 		}
 		return string(array)
 	}
@@ -64,6 +74,9 @@ func storedValue(value any) any {
 func (s *Store) Read(ctx context.Context, operation string, row func(relational.Row) error, query string, args ...any) error {
 	return s.read(ctx, operation, row, words.Replace(query), args...)
 }
+
+// Prepare implements relational.Database: transactions add to the dictionaries themselves.
+func (s *Store) Prepare(context.Context, string, []store.Record) error { return nil }
 
 // Write implements relational.Database.
 func (s *Store) Write(ctx context.Context, operation string, do func(relational.Tx) error) error {
@@ -120,14 +133,16 @@ func (s *Store) Snapshot(ctx context.Context, operation string, do func(relation
 	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {
 		defer tx.Rollback()
-		err = do(snapshot{s, tx})
+		err = do(snapshot{tx})
 	}
 	return s.Ended(ctx, operation, began, err)
 }
 
-type snapshot struct {
-	store *Store
-	tx    *sql.Tx
+type snapshot struct{ tx *sql.Tx }
+
+// Query implements relational.Snapshot.
+func (s snapshot) Query(ctx context.Context, row func(relational.Row) error, query string, args ...any) error {
+	return eachRow(ctx, s.tx, row, words.Replace(query), stored(args)...)
 }
 
 // Pages implements relational.Snapshot.
@@ -146,26 +161,4 @@ func (s snapshot) Pages(ctx context.Context, row func(relational.Row) error, pag
 		return err
 	}
 	return page()
-}
-
-// Records implements relational.Snapshot.
-func (s snapshot) Records(ctx context.Context, parts *store.Parts) error {
-	var records []store.Record
-	var origins []int64
-	return s.Pages(ctx, func(row relational.Row) error {
-		r, origin, err := scan(row)
-		records, origins = append(records, r), append(origins, origin)
-		return err
-	}, func() error {
-		if err := s.store.withOrigins(ctx, s.tx, records, origins); err != nil {
-			return err
-		}
-		for _, r := range records {
-			if err := parts.AddRecord(r); err != nil {
-				return err
-			}
-		}
-		records, origins = records[:0], origins[:0]
-		return nil
-	}, selectRecords+`ORDER BY e.accepted_at, e.id`)
 }

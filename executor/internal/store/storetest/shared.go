@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -54,6 +55,33 @@ var sharedTests = map[string]func(*testing.T, opener){
 	"starts and their reports at once": func(t *testing.T, open opener) {
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))
 		startsAndReportsAtOnce(t, one, other)
+	},
+	"two meet the same new workflows in opposite orders": func(t *testing.T, open opener) {
+		const batches, size = 20, 50
+		stores := []store.Store{closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))}
+		inParallel(t, len(stores), func(worker int) error {
+			for b := range batches {
+				batch := store.Batch{New: several(size, func(i int, r *store.Record) {
+					place := i
+					if worker == 1 {
+						place = size - 1 - i
+					}
+					n := b*size + place
+					*r = queued(n)
+					r.ID = id(worker*batches*size + n)
+					r.WorkflowID, r.TokenID = fmt.Sprint("workflow ", n), fmt.Sprint("token ", n%7)
+				})}
+				if _, err := stores[worker].Apply(t.Context(), batch); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for n := range batches * size {
+			if found := list(t, stores[0], store.Filter{WorkflowID: fmt.Sprint("workflow ", n)}, store.Position{}, 5); len(found) != 2 {
+				t.Fatalf("%d records of workflow %d", len(found), n)
+			}
+		}
 	},
 	"of two that requeue at once one does": func(t *testing.T, open opener) {
 		one, other := closing(t, mustOpen(t, open)), closing(t, mustOpen(t, open))

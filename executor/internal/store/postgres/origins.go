@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
+)
+
+// The origins that a statement is about, as arrays.
+const originArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::boolean[])
+	AS n (workflow_id, node_id, account_id, queue, source, token_id, sender, verified)`
+
+const (
+	findOrigins = `SELECT w.workflow, o.origin, n.* FROM ` + originArrays + ` JOIN workflows w USING (workflow_id)
+		JOIN origins o USING (workflow, node_id, account_id, queue, source, token_id, sender, verified)`
+
+	addWorkflows = `INSERT INTO workflows (workflow_id) SELECT DISTINCT workflow_id FROM unnest($1::text[]) AS n (workflow_id) ORDER BY 1 ON CONFLICT DO NOTHING`
+
+	addOrigins = `INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender, verified)
+		SELECT w.workflow, n.node_id, n.account_id, n.queue, n.source, n.token_id, n.sender, n.verified FROM ` + originArrays + ` JOIN workflows w USING (workflow_id)
+		ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 ON CONFLICT DO NOTHING`
+)
+
+// runner is a pool, a connection or a transaction.
+type runner interface {
+	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+}
+
+// numbersOf returns the numbers of the origins of records, and adds to the dictionaries what is not there. Executors add the same
+// ones at the same time: on a pool each statement is a transaction of its own, and adds in one order, so nobody waits for a
+// batch, nor in a circle.
+func numbersOf(ctx context.Context, on runner, known *relational.Origins, records []store.Record) (map[store.Origin]relational.Numbers, error) {
+	numbers := make(map[store.Origin]relational.Numbers)
+	missing := make(map[store.Origin]bool)
+	for _, r := range records {
+		origin := r.Origin()
+		if _, have := numbers[origin]; have || missing[origin] {
+			continue
+		}
+		if n, is := known.Find(origin); is {
+			numbers[origin] = n
+		} else {
+			missing[origin] = true
+		}
+	}
+	if len(missing) == 0 {
+		return numbers, nil
+	}
+	found, err := readNumbers(ctx, on, missing)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) < len(missing) {
+		if found, err = addNumbers(ctx, on, missing); err != nil {
+			return nil, err
+		}
+	}
+	maps.Copy(numbers, found)
+	return numbers, nil
+}
+
+func readNumbers(ctx context.Context, on runner, of map[store.Origin]bool) (map[store.Origin]relational.Numbers, error) {
+	found := make(map[store.Origin]relational.Numbers, len(of))
+	rows, err := on.Query(ctx, findOrigins, arraysOfOrigins(of)...)
+	return found, eachRow(rows, err, func(row relational.Row) error {
+		var n relational.Numbers
+		var o store.Origin
+		err := row.Scan(&n.Workflow, &n.Origin, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue, &o.Source, &o.TokenID, &o.Sender, &o.Verified)
+		found[o] = n
+		return err
+	})
+}
+
+func addNumbers(ctx context.Context, on runner, missing map[store.Origin]bool) (map[store.Origin]relational.Numbers, error) {
+	arrays := arraysOfOrigins(missing)
+	if _, err := on.Exec(ctx, addWorkflows, arrays[0]); err != nil {
+		return nil, err
+	}
+	if _, err := on.Exec(ctx, addOrigins, arrays...); err != nil {
+		return nil, err
+	}
+	found, err := readNumbers(ctx, on, missing)
+	if err == nil && len(found) < len(missing) {
+		err = fmt.Errorf("of %d origins %d are in the dictionary", len(missing), len(found))
+	}
+	return found, err
+}
+
+func arraysOfOrigins(set map[store.Origin]bool) []any {
+	all := slices.SortedFunc(maps.Keys(set), func(a, b store.Origin) int {
+		return cmp.Or(strings.Compare(a.WorkflowID, b.WorkflowID), strings.Compare(a.NodeID, b.NodeID))
+	})
+	text := func(of func(store.Origin) string) []string { return column(all, of) }
+	return []any{
+		text(func(o store.Origin) string { return o.WorkflowID }), text(func(o store.Origin) string { return o.NodeID }),
+		text(func(o store.Origin) string { return o.AccountID }), text(func(o store.Origin) string { return o.Queue }),
+		text(func(o store.Origin) string { return string(o.Source) }), text(func(o store.Origin) string { return o.TokenID }),
+		text(func(o store.Origin) string { return o.Sender }), column(all, func(o store.Origin) bool { return o.Verified }),
+	}
+}

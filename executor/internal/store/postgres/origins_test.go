@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// A standby that takes over may lack the last origins, and give their numbers to others: a new connection knows none.
+func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t)
+	s := mustOpen(t, url)
+	first, second := plain(execution.IDForRequeue("a")), plain(execution.IDForRequeue("b"))
+	first.WorkflowID, second.WorkflowID = "workflow", "workflow"
+	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	db := connect(t, url)
+	for _, statement := range []string{
+		`TRUNCATE executions, origins, workflows RESTART IDENTITY`,
+		`INSERT INTO workflows (workflow_id) VALUES ('another')`,
+		`INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender, verified) VALUES (1, '', '', '', '', '', '', false)`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`,
+	} {
+		if _, err := db.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pool.Reset() // what the pool does once it finds that connections are gone
+	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{second}}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Get(t.Context(), second.ID); err != nil || r.WorkflowID != "workflow" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -1,0 +1,126 @@
+package relational
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Order is that of a list.
+type Order struct {
+	By     string // time and ID: the database sorts what has the same time, with all columns
+	ByTime string // time alone: an index has that order
+	after  string
+	ids    int // 1: the lowest ID first of those of the same time, -1: the highest
+}
+
+// The orders of lists. The first condition of each position is one that an index knows.
+var (
+	NewestFirst = Order{
+		after: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
+		By:    ` ORDER BY e.accepted_at DESC, e.id DESC`, ByTime: ` ORDER BY e.accepted_at DESC`, ids: -1,
+	}
+	oldestFirst = Order{
+		after: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
+		By:    ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`, ids: 1,
+	}
+)
+
+// Conditions is the WHERE clause of a filter and a position. It repeats the conditions of partial indexes word by word:
+// SQLite uses such an index only then.
+func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter, in Order, after store.Position) (where Where, err error) {
+	plus, err := s.ofDelivery(ctx, what, &where, filter)
+	if err != nil {
+		return where, err
+	}
+	s.within(&where, filter, plus)
+	var origins Where
+	origins.Is(`account_id`, filter.AccountID)
+	origins.Is(`source`, string(filter.Source))
+	if len(origins.Args) > 0 {
+		where.Add(fmt.Sprintf(s.dialect.OfOrigins, `SELECT origin FROM origins `+origins.String()), origins.Args...)
+	}
+	switch code := StatusCode(filter.Status); {
+	case filter.Status == "":
+	case plus == "" && (filter.Status == execution.Failed || filter.Status == execution.Rejected):
+		where.Add(s.dialect.Trouble, code)
+	default:
+		where.Add(plus+`e.status = ?`, code)
+	}
+	if filter.DeadLetter {
+		where.Add(s.dialect.DeadLetter) // as in the index
+	}
+	if filter.Reason != "" {
+		where.Add(`strpos(e.error, ?) > 0`, store.Text(filter.Reason))
+	}
+	if after != (store.Position{}) {
+		at := store.Time(after.AcceptedAt)
+		where.Add(plus+in.after, at, at, ExecutionID(after.ID))
+	}
+	return where, nil
+}
+
+// within adds the conditions of workflow and time.
+func (s *Store) within(where *Where, filter store.Filter, plus string) {
+	if filter.WorkflowID != "" {
+		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.Text(filter.WorkflowID))
+	}
+	if filter.Since.IsZero() && s.dialect.FirstTime != nil {
+		where.Add(plus+`e.accepted_at >= ?`, s.dialect.FirstTime)
+	}
+	where.Between(plus+`e.accepted_at`, filter.Since, filter.Until)
+}
+
+// ofDelivery adds the conditions of a delivery ID, and of the beginning of one. A delivery ID of which the ID is computed
+// is looked up by what that is at each node, any other one in its index. Where there are too many nodes, and for a
+// beginning, the records of the filter's workflow and time are looked through, if those are not too many. It returns
+// the plus for columns that are not to choose the index.
+func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filter store.Filter) (plus string, err error) {
+	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
+		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix, store.LastWithPrefix(prefix))
+	}
+	if filter.DeliveryID != "" {
+		nodes, few, err := s.nodes(ctx, what, filter.WorkflowID)
+		if err != nil {
+			return "", err
+		}
+		delivery := store.Text(filter.DeliveryID)
+		if few {
+			where.Add(s.dialect.OfDelivery, ExecutionIDs(store.DeliveryIDs(nodes, delivery)), delivery, delivery)
+			return s.dialect.Unindexed, nil
+		}
+		where.Add(wholeDelivery+` = ?`, delivery)
+	}
+	if filter.DeliveryID == "" && filter.DeliveryPrefix == "" {
+		return "", nil
+	}
+	return "", s.checkBreadth(ctx, what, filter)
+}
+
+// nodes are the trigger nodes of a workflow, or of all, unless those are too many.
+func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []store.Node, few bool, err error) {
+	var where Where
+	where.Is(`w.workflow_id`, workflowID)
+	nodes, err = Collect(ctx, s.db, what, func(row Row) (n store.Node, err error) {
+		err = row.Scan(&n.WorkflowID, &n.NodeID)
+		return n, err
+	}, `SELECT DISTINCT w.workflow_id, o.node_id FROM origins o JOIN workflows w USING (workflow) `+where.String()+` LIMIT ?`, append(where.Args, store.MaxDeliveryNodes+1)...)
+	return nodes, len(nodes) <= store.MaxDeliveryNodes, err
+}
+
+// checkBreadth is ErrTooBroad if too many records are in a filter's workflow and time. It reads an index alone.
+func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
+	var where Where
+	s.within(&where, filter, "")
+	n := 0
+	if err := s.db.Read(ctx, what, func(row Row) error { return row.Scan(&n) },
+		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?) AS found`, append(where.Args, store.MaxDeliveryRecords+1)...); err != nil {
+		return err
+	}
+	if n > store.MaxDeliveryRecords {
+		return store.ErrTooBroad
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package relational
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// Numbers are those of an origin in the dictionaries.
+type Numbers struct{ Workflow, Origin int64 }
+
+// maxRemembered bounds how many origins a process remembers. Past it, it begins anew.
+const maxRemembered = 100_000
+
+// Origins are those that this process knows; rows of the dictionaries are never changed or deleted. It is safe for
+// concurrent use.
+type Origins struct {
+	mu       sync.RWMutex
+	numbers  map[store.Origin]Numbers
+	byNumber map[int64]store.Origin
+}
+
+// Find returns the numbers of an origin.
+func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	n, known = o.numbers[origin]
+	return n, known
+}
+
+// Learn remembers origins that are committed.
+func (o *Origins) Learn(committed map[store.Origin]Numbers) {
+	if len(committed) == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.numbers == nil || len(o.numbers)+len(committed) > maxRemembered {
+		o.numbers = make(map[store.Origin]Numbers)
+	}
+	maps.Copy(o.numbers, committed)
+}
+
+// Forget makes them unknown. A server that took over for another one may have lost the last rows of the dictionaries, and give their
+// numbers to others.
+func (o *Origins) Forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.numbers, o.byNumber = nil, nil
+}
+
+// query is one of a database or of a transaction.
+type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
+
+// Named returns origins by their numbers, and reads those that are not known.
+func (o *Origins) Named(ctx context.Context, read query, numbers []int64) (map[int64]store.Origin, error) {
+	found, missing := o.find(numbers)
+	if len(missing) == 0 {
+		return found, nil
+	}
+	if err := read(ctx, func(row Row) error {
+		var number int64
+		var one store.Origin
+		err := row.Scan(&number, &one.WorkflowID, &one.NodeID, &one.AccountID, &one.Queue, &one.Source, &one.TokenID, &one.Sender, &one.Verified)
+		found[number] = one
+		return err
+	}, `SELECT o.origin, w.workflow_id, o.node_id, o.account_id, o.queue, o.source, o.token_id, o.sender, o.verified
+		FROM origins o JOIN workflows w USING (workflow) WHERE o.origin = ANY (?)`, missing); err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.byNumber == nil || len(o.byNumber)+len(found) > maxRemembered {
+		o.byNumber = make(map[int64]store.Origin)
+	}
+	maps.Copy(o.byNumber, found)
+	return found, nil
+}
+
+// find returns those that are known, and which are not.
+func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing []int64) {
+	found = make(map[int64]store.Origin)
+	unknown := make(map[int64]bool)
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	for _, number := range numbers {
+		if _, have := found[number]; have || unknown[number] {
+			continue
+		}
+		if one, known := o.byNumber[number]; known {
+			found[number] = one
+		} else {
+			unknown[number] = true
+			missing = append(missing, number)
+		}
+	}
+	return found, missing
+}
+
+// give gives records their origins, which are named by their numbers. To join them to each record would cost more than
+// the record itself.
+func (o *Origins) give(ctx context.Context, read query, records []store.Record, numbers []int64) error {
+	named, err := o.Named(ctx, read, numbers)
+	if err != nil {
+		return err
+	}
+	for i, number := range numbers {
+		one, known := named[number]
+		if !known {
+			return fmt.Errorf("the record %s has the origin %d, which is not there", records[i].ID, number)
+		}
+		r := &records[i]
+		r.AccountID, r.WorkflowID, r.NodeID, r.Queue = one.AccountID, one.WorkflowID, one.NodeID, one.Queue
+		r.Source, r.TokenID, r.Sender, r.Verified = one.Source, one.TokenID, one.Sender, one.Verified
+	}
+	return nil
+}

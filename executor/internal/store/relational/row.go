@@ -1,0 +1,70 @@
+package relational
+
+import (
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// SelectRecords is the beginning of a query that reads records. What a record has in common with others it names by a
+// number: see Origins.
+const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
+	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output,
+	coalesce((SELECT duplicates FROM duplicate_counts d WHERE d.id = e.id), 0), e.origin FROM executions e `
+
+const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
+
+// UsualContentType is stored as NULL.
+const UsualContentType = "application/json"
+
+// StatusCode is how a status is stored: its place in the order of a life, from 1. 0 is any other text.
+func StatusCode(s execution.Status) int64 { return int64(slices.Index(execution.Statuses, s) + 1) }
+
+// StatusOf is the status of a code.
+func StatusOf(code int64) execution.Status {
+	if code < 1 || code > int64(len(execution.Statuses)) {
+		return ""
+	}
+	return execution.Statuses[code-1]
+}
+
+// IsShort says that a record has only what most records have when they are new.
+func IsShort(r store.Record, computed bool) bool {
+	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" && r.RequeuedAs == "" &&
+		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil
+}
+
+// scan reads a record, without its origin, and the number of that.
+func scan(row Row) (r store.Record, origin int64, err error) {
+	var (
+		id                                                    []byte
+		status, recordedAfter                                 int64
+		startedAfter, finishedAfter                           sql.NullInt64
+		content, delivery, rerun, replay, requeued, errorText sql.NullString
+	)
+	err = row.Scan(
+		&id, &status, moment{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter, &content,
+		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{&r.DismissedAt}, &errorText, &r.Output,
+		&r.Duplicates, &origin,
+	)
+	if err != nil {
+		return r, 0, err
+	}
+	r.ID, r.Status = store.IDOf(id), StatusOf(status)
+	after := func(micros int64) time.Time { return time.UnixMicro(r.AcceptedAt.UnixMicro() + micros).UTC() }
+	r.RecordedAt = after(recordedAfter)
+	if startedAfter.Valid {
+		r.StartedAt = after(startedAfter.Int64)
+	}
+	if finishedAfter.Valid {
+		r.FinishedAt = after(finishedAfter.Int64)
+	}
+	if r.ContentType = content.String; !content.Valid {
+		r.ContentType = UsualContentType
+	}
+	r.DeliveryID, r.RerunOf, r.ReplayOf, r.RequeuedAs, r.Error = delivery.String, rerun.String, replay.String, requeued.String, errorText.String
+	return r, origin, nil
+}
