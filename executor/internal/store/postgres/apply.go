@@ -1,9 +1,10 @@
 package postgres
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,10 +50,7 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	if len(records) == 0 {
 		return nil, nil
 	}
-	// By ID, so that executors that insert the same records wait for each other in one order. Stable: of two records of one ID
-	// the first counts.
-	records = slices.Clone(records)
-	slices.SortStableFunc(records, func(a, b store.Record) int { return bytes.Compare(store.IDKey(a.ID), store.IDKey(b.ID)) })
+	records = byID(records)
 	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has made them known
 	if err != nil {
 		return nil, err
@@ -71,6 +69,17 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 			column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
 	}
 	return inserted, err
+}
+
+// byID are records in the order of IDs, so that executors that insert the same ones wait for each other in one order. Of two
+// records of one ID the first counts, and stays the first. Numbers are sorted, not records: those are large.
+func byID(records []store.Record) []store.Record {
+	order := make([]int, len(records))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(strings.Compare(records[a].ID, records[b].ID), a-b) })
+	return column(order, func(i int) store.Record { return records[i] })
 }
 
 // insertRecords inserts records, and returns the IDs of those that were not there.
