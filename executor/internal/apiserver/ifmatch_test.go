@@ -43,6 +43,14 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	r.post("/workflows/wf/activate", "").is(200)
 	put("fourth", r.get("/workflows/wf").is(200).header.Get("ETag")).is(200)
 	put("second", first).refused(412, api.CodeChangedSince)
+	create := func(path, name, tag string) answer {
+		t.Helper()
+		return r.call(http.MethodPut, path, body(name), func(r *http.Request) { r.Header.Set("If-None-Match", tag) })
+	}
+	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
+	create("/workflows/new", "other", "*").is(201)
+	create("/workflows/new", "other", "*").is(200) // repeated
+	r.wantInvalid(create("/workflows/newer", "other", first), "If-None-Match", "")
 	for _, bad := range []string{"*", "5f5e100", `"x"`, `W/"5f5e100"`, `"1", "2"`, `"-1"`} {
 		r.wantInvalid(put("fifth", bad), "If-Match", "")
 	}

@@ -83,7 +83,7 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeChangedSince: {
 		status: http.StatusPreconditionFailed, title: "Changed since",
-		detail: "The workflow is not the one any more that If-Match names. Read it again, and decide anew.",
+		detail: "The workflow is not the one any more that If-Match names, or it exists already and If-None-Match is *. Read it again, and decide anew.",
 	},
 	api.CodeNotFinished: {
 		status: http.StatusConflict, title: "Not finished",

@@ -37,20 +37,21 @@ func (s *server) routeWorkflows(to huma.API) {
 		summary: "Create or replace a workflow",
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A trigger node that stays keeps " +
 			"its tokens; one that is left out is deleted with them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it is of is " +
-			"replaced, so that nobody's change is undone unseen. Only an inactive workflow can move to another account.",
+			"replaced, so that nobody's change is undone unseen. With `If-None-Match: *`, none is replaced. Only an inactive workflow can move to another account.",
 		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeChangedSince, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		WorkflowID
-		IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
-		Body    api.PutWorkflow
+		IfMatch     string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
+		IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only a new workflow is created, none is replaced."`
+		Body        api.PutWorkflow
 	},
 	) (*taggedWorkflow, error) {
 		version, err := versionOf(in.IfMatch)
 		if err != nil {
 			return nil, err
 		}
-		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, version)
+		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, operate.Condition{UpdatedAt: version, New: in.IfNoneMatch != ""})
 		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
 	})
 	registerBare(to, call{

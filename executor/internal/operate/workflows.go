@@ -123,12 +123,18 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// PutWorkflow creates a workflow, inactive, or replaces it; unless ifUpdatedAt is zero, only the version of that time.
-func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, ifUpdatedAt time.Time) (PutResult[api.Workflow], error) {
+// Condition is what a workflow must be to be put. The zero value: anything.
+type Condition struct {
+	UpdatedAt time.Time // when the version was made that is replaced
+	New       bool      // it does not exist
+}
+
+// PutWorkflow creates a workflow, inactive, or replaces it.
+func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, only Condition) (PutResult[api.Workflow], error) {
 	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
 		Within:      by.AccountID, // another caller may create it meanwhile
-		IfUpdatedAt: ifUpdatedAt,
+		IfUpdatedAt: only.UpdatedAt, IfNew: only.New,
 	}
 	for _, t := range put.Triggers {
 		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}

@@ -23,6 +23,8 @@ type WorkflowSpec struct {
 	// IfUpdatedAt: only the workflow that was changed last then, to the microsecond, is replaced, else it is
 	// ErrChangedSince. One that is already as it shall be is no error. Zero: any is, or a new one is made.
 	IfUpdatedAt time.Time
+	// IfNew: one that exists is ErrChangedSince, too.
+	IfNew bool
 }
 
 // TriggerSpec is what an operator says of a trigger node.
@@ -103,7 +105,7 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 		if exists && registry.Equal(w, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if !spec.IfUpdatedAt.IsZero() && (!exists || have.Record.UpdatedAt.UnixMicro() != spec.IfUpdatedAt.UnixMicro()) {
+		if spec.IfNew && exists || !spec.IfUpdatedAt.IsZero() && (!exists || have.Record.UpdatedAt.UnixMicro() != spec.IfUpdatedAt.UnixMicro()) {
 			return 0, fmt.Errorf("workflow %q: %w", spec.ID, ErrChangedSince)
 		}
 		dropped = droppedNodes(have.Record, w)
