@@ -154,6 +154,9 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	for _, step := range steps {
 		ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
 		err := chromedp.Do(ctx, step)
+		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") && ctx.Err() == nil {
+			err = chromedp.Do(ctx, step) // a fragment was replaced between finding the node and using it
+		}
 		cancel()
 		b.check(err)
 	}
