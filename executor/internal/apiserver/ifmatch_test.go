@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -56,5 +57,61 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	}
 	if w := decode[api.Workflow](r.get("/workflows/wf").is(200)); w.Name != "fourth" || !w.Active {
 		t.Errorf("%+v", w)
+	}
+}
+
+// Every call that makes another version of a workflow takes If-Match: a version that was replaced is not changed, the current one is.
+func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
+	t.Parallel()
+	r := sealed(t)
+	tag := func() string { t.Helper(); return r.get("/workflows/acme-wf").header.Get("ETag") }
+	changing := 0
+	for _, e := range r.endpoints() {
+		if e.method == http.MethodGet || !strings.HasPrefix(e.path, "/api/v1/workflows/{id}") {
+			continue
+		}
+		r.account("acme", "pro")
+		r.delete("/workflows/acme-wf")
+		r.put("/workflows/acme-wf", `{"accountId":"acme","name":"orders","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
+		stale := tag()
+		sender := decode[api.Sender](r.put("/workflows/acme-wf/triggers/node/sender", `{"preset":"github","secrets":["a-secret-1","a-secret-2"]}`).is(201))
+		if e.id == "deactivate-workflow" {
+			r.post("/workflows/acme-wf/activate", "").is(200)
+		}
+		path := strings.NewReplacer("{id}", "acme-wf", "{nodeId}", "node", "{secretId}", sender.Secrets[1].ID).Replace(e.path)
+		body := strings.ReplaceAll(operations[e.id].body, "ACCOUNT", "acme")
+		current := tag()
+		refused := r.call(e.method, path, body, ifMatch(stale))
+		if tag() != current {
+			t.Errorf("%s with the tag of another version: %d, and it is changed", e.id, refused.status)
+			continue
+		}
+		done := r.call(e.method, path, body, ifMatch(current))
+		if tag() == current {
+			continue // it changes something else
+		}
+		changing++
+		refused.refused(http.StatusPreconditionFailed, api.CodeChangedSince)
+		r.wantInvalid(r.call(e.method, path, body, ifMatch("*")), "If-Match", "")
+		if done.status/100 != 2 {
+			t.Errorf("%s: %d %s", e.id, done.status, done.body)
+		}
+	}
+	if changing != 9 {
+		t.Errorf("%d calls change a workflow", changing)
+	}
+}
+
+// Repeated, a switch that its sender cannot know to have succeeded is no conflict.
+func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	for _, verb := range []string{"activate", "deactivate"} {
+		tag := r.get("/workflows/wf").header.Get("ETag")
+		for range 2 {
+			r.call(http.MethodPost, "/workflows/wf/"+verb, "", ifMatch(tag)).is(200)
+		}
 	}
 }

@@ -175,11 +175,21 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 		op.RequestBody = &huma.RequestBody{}
 	}
 	codes := append([]string{api.CodeUnauthorized, api.CodeForbidden, api.CodeUnavailable, api.CodeInternal}, c.codes...)
+	if _, is := any(new(I)).(conditional); is {
+		codes = append(codes, api.CodeChangedSince)
+	}
 	for _, code := range codes {
 		op.Errors = append(op.Errors, problemKinds[code].status)
 	}
 	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, signin.Caller(ctx), in)
+		var out *O
+		var err error
+		if only, is := any(in).(conditional); is {
+			ctx, err = only.limit(ctx)
+		}
+		if err == nil {
+			out, err = handle(ctx, signin.Caller(ctx), in)
+		}
 		if err != nil {
 			p := problemOf(err)
 			noteProblem(ctx, p, err)

@@ -33,7 +33,7 @@ func (s *server) routeSenders(to huma.API) {
 			"secret, a secret that cannot be decoded.",
 		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
-		TriggerID
+		TriggerChange
 		Body api.PutSender
 	},
 	) (operate.PutResult[api.Sender], error) {
@@ -42,7 +42,7 @@ func (s *server) routeSenders(to huma.API) {
 	registerBare(to, call{
 		method: http.MethodDelete, path: senderPath, id: "delete-sender", tag: tagTriggers,
 		summary: "Go back to the token alone", codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *TriggerID) error {
+	}, func(ctx context.Context, by operate.Caller, in *TriggerChange) error {
 		return s.Operate.RemoveSender(ctx, by, in.ID, in.NodeID)
 	})
 	register(to, call{
@@ -52,7 +52,7 @@ func (s *server) routeSenders(to huma.API) {
 		codes:       []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
 		status:      http.StatusCreated,
 	}, func(ctx context.Context, by operate.Caller, in *struct {
-		TriggerID
+		TriggerChange
 		Body api.AddSenderSecret
 	},
 	) (api.Sender, error) {
@@ -62,7 +62,7 @@ func (s *server) routeSenders(to huma.API) {
 		method: http.MethodDelete, path: senderPath + "/secrets/{secretId}", id: "delete-sender-secret", tag: tagTriggers,
 		summary: "End a secret", codes: []string{api.CodeNotFound, api.CodeLastSecret, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
-		TriggerID
+		TriggerChange
 		SecretID string `path:"secretId" doc:"The secret's ID." example:"6TZQK2M4ABCD"`
 	},
 	) error {

@@ -40,7 +40,7 @@ func (s *server) routeTriggers(to huma.API) {
 			"shorter. Without a body they end at once. Each call makes another token: do not repeat it blindly.",
 		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeTooManyTokens, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
-		TriggerID
+		TriggerChange
 		Body *api.RotateToken
 	},
 	) (api.Trigger, error) {
@@ -86,4 +86,10 @@ func (s *server) routeTries(to huma.API) {
 type TriggerID struct {
 	WorkflowID
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
+}
+
+// TriggerChange is the path of a trigger node whose workflow a call changes.
+type TriggerChange struct {
+	TriggerID
+	OnlyIf
 }

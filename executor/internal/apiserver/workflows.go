@@ -38,27 +38,23 @@ func (s *server) routeWorkflows(to huma.API) {
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A trigger node that stays keeps " +
 			"its tokens; one that is left out is deleted with them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it is of is " +
 			"replaced, so that nobody's change is undone unseen. With `If-None-Match: *`, none is replaced. Only an inactive workflow can move to another account.",
-		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeChangedSince, api.CodeNotConfirmed},
+		codes:     []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		WorkflowID
-		IfMatch     string `header:"If-Match" doc:"The ETag of an earlier answer: only that version is replaced."`
+		OnlyIf
 		IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only a new workflow is created, none is replaced."`
 		Body        api.PutWorkflow
 	},
 	) (*taggedWorkflow, error) {
-		version, err := versionOf(in.IfMatch)
-		if err != nil {
-			return nil, err
-		}
-		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, operate.Condition{UpdatedAt: version, New: in.IfNoneMatch != ""})
+		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, in.IfNoneMatch != "")
 		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: "/workflows/{id}", id: "delete-workflow", tag: tagWorkflows,
 		summary: "Delete a workflow", description: "With its tokens and sample payloads. The records of its executions stay.",
 		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) error {
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowChange) error {
 		return s.Operate.DeleteWorkflow(ctx, by, in.ID)
 	})
 	s.routeActive(to)
@@ -71,7 +67,7 @@ func (s *server) routeActive(to huma.API) {
 		summary:     "Activate a workflow",
 		description: "Its webhooks start executions, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
 		w, err := s.Operate.Activate(ctx, by, in.ID)
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
@@ -80,7 +76,7 @@ func (s *server) routeActive(to huma.API) {
 		summary:     "Deactivate a workflow",
 		description: "Its webhooks start nothing, from the very next request. Idempotent.",
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+	}, func(ctx context.Context, by operate.Caller, in *WorkflowChange) (*taggedWorkflow, error) {
 		w, err := s.Operate.Deactivate(ctx, by, in.ID)
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
@@ -91,7 +87,28 @@ type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
-// taggedWorkflow is an answer by which a later PUT can say what it replaces.
+// WorkflowChange is the path of a workflow that a call changes.
+type WorkflowChange struct {
+	WorkflowID
+	OnlyIf
+}
+
+// OnlyIf is the condition of a call that changes a workflow.
+type OnlyIf struct {
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version of the workflow is changed."`
+}
+
+// conditional is what the input of a call is with an OnlyIf in it. route asks it.
+type conditional interface {
+	limit(ctx context.Context) (context.Context, error)
+}
+
+func (c *OnlyIf) limit(ctx context.Context) (context.Context, error) {
+	version, err := versionOf(c.IfMatch)
+	return operate.IfUpdatedAt(ctx, version), err
+}
+
+// taggedWorkflow is an answer by which a later call can say which version it changes.
 type taggedWorkflow struct {
 	Status int
 	ETag   string `header:"ETag" doc:"Of this version of the workflow, for If-Match."`

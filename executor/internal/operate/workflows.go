@@ -123,18 +123,16 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// Condition is what a workflow must be to be put. The zero value: anything.
-type Condition struct {
-	UpdatedAt time.Time // when the version was made that is replaced
-	New       bool      // it does not exist
-}
+// IfUpdatedAt limits the changes of a context to the version of a workflow that was made then; another one is api.CodeChangedSince.
+// The zero time: any version.
+func IfUpdatedAt(ctx context.Context, at time.Time) context.Context { return edit.IfUpdatedAt(ctx, at) }
 
-// PutWorkflow creates a workflow, inactive, or replaces it.
-func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, only Condition) (PutResult[api.Workflow], error) {
+// PutWorkflow creates a workflow, inactive, or, unless it must be new, replaces it.
+func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, mustBeNew bool) (PutResult[api.Workflow], error) {
 	spec := edit.WorkflowSpec{
 		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
-		Within:      by.AccountID, // another caller may create it meanwhile
-		IfUpdatedAt: only.UpdatedAt, IfNew: only.New,
+		Within: by.AccountID, // another caller may create it meanwhile
+		IfNew:  mustBeNew,
 	}
 	for _, t := range put.Triggers {
 		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}

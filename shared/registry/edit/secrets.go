@@ -86,6 +86,9 @@ func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld 
 	}
 	return e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
+		if err == nil {
+			err = unchanged(ctx, have.Record)
+		}
 		if err != nil {
 			return 0, err
 		}

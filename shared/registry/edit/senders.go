@@ -258,6 +258,9 @@ func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, ed
 			info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
+		if err := unchanged(ctx, have.Record); err != nil {
+			return 0, err
+		}
 		w := have.Record.Clone()
 		node := w.Trigger(nodeID)
 		node.Sender = after

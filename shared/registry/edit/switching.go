@@ -39,7 +39,11 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 			}
 			return 0, errRetry // look again, with that done
 		}
-
+		if have.Record.Active != active {
+			if err := unchanged(ctx, have.Record); err != nil {
+				return 0, err
+			}
+		}
 		if active {
 			if err := e.checkPlan(have.Record); err != nil {
 				return 0, err

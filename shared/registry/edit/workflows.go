@@ -20,11 +20,25 @@ type WorkflowSpec struct {
 	Triggers  []TriggerSpec
 	// Within is the only account in which one that exists may be; of another one it is not found. Empty: any.
 	Within string
-	// IfUpdatedAt: only the workflow that was changed last then, to the microsecond, is replaced, else it is
-	// ErrChangedSince. One that is already as it shall be is no error. Zero: any is, or a new one is made.
-	IfUpdatedAt time.Time
-	// IfNew: one that exists is ErrChangedSince, too.
+	// IfNew: one that exists is ErrChangedSince, unless it is already as it shall be.
 	IfNew bool
+}
+
+type versionKey struct{}
+
+// IfUpdatedAt makes changes of a workflow fail with ErrChangedSince unless it was changed last then, to the microsecond. A change
+// that finds the workflow already as it shall be is no error, so it can be repeated. The zero time: any version is changed.
+func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, versionKey{}, at)
+}
+
+// unchanged checks a workflow that is about to be changed against IfUpdatedAt. nil: there is none.
+func unchanged(ctx context.Context, w *registry.Workflow) error {
+	at, _ := ctx.Value(versionKey{}).(time.Time)
+	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
+		return nil
+	}
+	return ErrChangedSince
 }
 
 // TriggerSpec is what an operator says of a trigger node.
@@ -105,8 +119,11 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 		if exists && registry.Equal(w, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if spec.IfNew && exists || !spec.IfUpdatedAt.IsZero() && (!exists || have.Record.UpdatedAt.UnixMicro() != spec.IfUpdatedAt.UnixMicro()) {
-			return 0, fmt.Errorf("workflow %q: %w", spec.ID, ErrChangedSince)
+		if spec.IfNew && exists {
+			return 0, ErrChangedSince
+		}
+		if err := unchanged(ctx, have.Record); err != nil {
+			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = e.now()
@@ -172,6 +189,9 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 		have, exists := e.directory.Workflow(id)
 		if !exists {
 			return 0, noWorkflow(id)
+		}
+		if err := unchanged(ctx, have.Record); err != nil {
+			return 0, err
 		}
 		nodes = droppedNodes(have.Record, nil)
 		return e.remove(ctx, registry.WorkflowPrefix+id, have.Revision)
