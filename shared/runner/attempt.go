@@ -17,18 +17,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// hangGrace is how long a handler may run after its context has ended. Then it is abandoned, and its execution attempted again.
-const hangGrace = time.Second
-
 // maxError bounds the reason in a report.
 const maxError = 4000
 
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 << 10
 
-// run handles one message, until the handler has returned or was abandoned. done is called when the report is stored and the
-// message acknowledged.
-func (r *runner) run(msg jetstream.Msg, done func()) {
+// begin handles one message. Its handler gets a goroutine of its own, and a place until it has returned or was abandoned.
+func (r *runner) begin(msg jetstream.Msg) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -36,45 +32,77 @@ func (r *runner) run(msg jetstream.Msg, done func()) {
 		// The executor lists it as a dead letter; another attempt would not help.
 		r.note(nil, 0, began, Unreadable, err)
 		_ = msg.TermWithReason(err.Error())
-		done()
+		r.leave()
+		r.unacknowledged.Done()
 		return
 	}
-	start := event.Start
-	m := r.underway.add(msg, key{meta.Sequence.Stream, start.ID})
-	if m == nil {
-		done()
+	m := &message{
+		key: key{meta.Sequence.Stream, event.Start.ID}, Msg: msg, heartbeat: began,
+		start: event.Start, attempt: int(min(meta.NumDelivered, 1<<30)), began: began,
+	}
+	if !r.underway.add(m) {
+		r.leave()
+		r.unacknowledged.Done()
 		return
 	}
-	attempt := int(min(meta.NumDelivered, 1<<30))
-	if attempt > r.Attempts {
-		err = fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
-		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, Error: err.Error()}, err, done)
+	if m.attempt > r.Attempts {
+		go r.giveUp(m)
 		return
 	}
+	go r.run(r.startSpan(m, msg.Subject()), m)
+}
 
-	ctx, span := r.startSpan(msg, start, attempt)
-	called := time.Now()
-	stopReport := r.reportRunning(start, called)
-	output, err := r.call(ctx, start, attempt)
-	stopReport()
+// leave frees a place.
+func (r *runner) leave() { r.places <- struct{}{} }
+
+// giveUp ends an execution that has killed whoever ran it.
+func (r *runner) giveUp(m *message) {
+	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
+	r.end(m, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
+	r.leave()
+}
+
+// run makes an attempt, in the context of its span.
+func (r *runner) run(ctx context.Context, m *message) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	m.called = time.Now()
+	if r.ReportRunningAfter < 0 {
+		r.reportRunning(m)
+	}
+	r.underway.called(ctx, m)
+	output, err := protect(ctx, r.handler, Execution{Start: *m.start, Input: m.start.Payload.Input(), Attempt: m.attempt})
+	if r.underway.returned(m) {
+		r.finish(ctx, m, output, err)
+	}
+}
+
+// abandon finishes an attempt whose handler did not return in time.
+func (r *runner) abandon(ctx context.Context, m *message) {
+	r.finish(ctx, m, nil, fmt.Errorf("the handler did not return within %s", r.Timeout))
+}
+
+// finish reports how an attempt ended, and frees its place.
+func (r *runner) finish(ctx context.Context, m *message, output []byte, err error) {
+	defer r.leave()
 	if most := MaxOutput(r.nc); err == nil && int64(len(output)) > most {
 		// The NATS server would refuse the report each time.
 		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(output), most))
 	}
-	endSpan(span, err)
+	endSpan(ctx, err)
 
 	var permanent *permanentError
 	switch {
 	case err == nil:
-		r.end(m, start, attempt, began, execution.Progress{Status: execution.Succeeded, StartedAt: called, Output: output}, nil, done)
+		r.end(m, execution.Progress{Status: execution.Succeeded, StartedAt: m.called, Output: output}, nil)
 	case r.working.Err() != nil:
-		r.note(start, attempt, began, HandedBack, err)
-		r.handBack(m, 0, done)
-	case errors.As(err, &permanent), attempt == r.Attempts:
-		r.end(m, start, attempt, began, execution.Progress{Status: execution.Failed, StartedAt: called, Error: err.Error()}, err, done)
+		r.note(m.start, m.attempt, m.began, HandedBack, err)
+		r.handBack(m, 0)
+	case errors.As(err, &permanent), m.attempt == r.Attempts:
+		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.called, Error: err.Error()}, err)
 	default:
-		r.note(start, attempt, began, TriedAgain, err)
-		r.handBack(m, r.pause(attempt, err), done)
+		r.note(m.start, m.attempt, m.began, TriedAgain, err)
+		r.handBack(m, r.pause(m.attempt, err))
 	}
 }
 
@@ -85,34 +113,6 @@ func (r *runner) pause(attempt int, err error) time.Duration {
 		return later.after
 	}
 	return r.Backoff(attempt)
-}
-
-// call calls the handler, and returns when the handler returns or its time is over.
-func (r *runner) call(ctx context.Context, start *execution.Start, attempt int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	type result struct {
-		output []byte
-		err    error
-	}
-	done := make(chan result, 1)
-	go func() {
-		output, err := protect(ctx, r.handler, Execution{Start: *start, Input: start.Payload.Input(), Attempt: attempt})
-		done <- result{output, err}
-	}()
-	select {
-	case got := <-done:
-		return got.output, got.err
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(hangGrace)
-	defer grace.Stop()
-	select {
-	case got := <-done:
-		return got.output, got.err
-	case <-grace.C:
-		return nil, fmt.Errorf("the handler did not return within %s", r.Timeout)
-	}
 }
 
 // protect calls the handler, and turns a panic or an output that cannot be marshalled into an error.
@@ -133,48 +133,40 @@ func protect(ctx context.Context, handler Handler, e Execution) (output []byte, 
 }
 
 // end reports a final state, and acknowledges the message when the report is confirmed. Else the execution runs again.
-func (r *runner) end(m *message, start *execution.Start, attempt int, began time.Time, p execution.Progress, reason error, done func()) {
-	report, err := r.progress(start, p)
+func (r *runner) end(m *message, p execution.Progress, reason error) {
+	report, err := r.progress(m.start, p)
 	if err != nil {
-		r.note(start, attempt, began, NotReported, err)
-		r.handBack(m, time.Second, done)
+		r.note(m.start, m.attempt, m.began, NotReported, err)
+		r.handBack(m, time.Second)
 		return
 	}
 	r.unconfirmed <- struct{}{}
 	r.underway.publish(m, report, func(err error) {
 		<-r.unconfirmed
 		if err != nil {
-			r.note(start, attempt, began, NotReported, err)
-			r.handBack(m, time.Second, done)
+			r.note(m.start, m.attempt, m.began, NotReported, err)
+			r.handBack(m, time.Second)
 			return
 		}
-		r.note(start, attempt, began, Result(p.Status), reason)
+		r.note(m.start, m.attempt, m.began, Result(p.Status), reason)
 		_ = m.Ack()
-		done()
+		r.unacknowledged.Done()
 	})
 }
 
 // handBack returns the message to the group: any member gets it after the delay.
-func (r *runner) handBack(m *message, after time.Duration, done func()) {
+func (r *runner) handBack(m *message, after time.Duration) {
 	r.underway.remove(m)
 	_ = m.NakWithDelay(after)
-	done()
+	r.unacknowledged.Done()
 }
 
-// reportRunning publishes that a handler has worked for ReportRunningAfter, unless stop is called first. Nothing confirms it: the
-// final report makes up for a lost one. One that comes after the final report changes nothing.
-func (r *runner) reportRunning(start *execution.Start, called time.Time) (stop func()) {
-	report := func() {
-		if msg, err := r.progress(start, execution.Progress{Status: execution.Running, At: called}); err == nil {
-			_ = r.nc.PublishMsg(msg)
-		}
+// reportRunning publishes that a handler works. Nothing confirms it: the final report makes up for a lost one. One that comes
+// after the final report changes nothing.
+func (r *runner) reportRunning(m *message) {
+	if msg, err := r.progress(m.start, execution.Progress{Status: execution.Running, At: m.called}); err == nil {
+		_ = r.nc.PublishMsg(msg)
 	}
-	if r.ReportRunningAfter < 0 {
-		report()
-		return func() {}
-	}
-	timer := time.AfterFunc(r.ReportRunningAfter, report)
-	return func() { timer.Stop() }
 }
 
 func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.Msg, error) {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,18 +10,25 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// underway holds the messages in flight until they are acknowledged. It sends a heartbeat for each, and repeats each final
-// report until the stream has stored it. One loop serves all messages: a goroutine and timers for each would cost more than a
-// quick handler.
+// hangGrace is how long a handler may run after its context has ended. Then it is abandoned, and its execution attempted again.
+const hangGrace = time.Second
+
+// underway holds the messages in flight until they are acknowledged. It sends a heartbeat for each, reports the handlers that work for
+// a while, abandons those that hang, and repeats each final report until the stream has stored it. One loop serves all messages: a
+// goroutine and timers for each would cost more than a quick handler.
 type underway struct {
-	acks    *ack.Engine
-	ackWait time.Duration
-	stop    chan struct{}
-	stopped chan struct{}
+	acks          *ack.Engine
+	ackWait       time.Duration
+	announceAfter time.Duration
+	announce      func(*message) // called when a handler has worked for announceAfter
+	abandon       func(context.Context, *message)
+	stop          chan struct{}
+	stopped       chan struct{}
 
 	mu       sync.Mutex
 	messages map[key]*message
@@ -32,25 +40,36 @@ type key struct {
 	id       string
 }
 
-// message is a message in flight. The underway's mu guards its fields until it is removed.
+// message is a message in flight, with the attempt that it is. The underway's mu guards the fields below it until it is removed.
 type message struct {
 	key
-	jetstream.Msg           // its last delivery
-	heartbeat     time.Time // the last one
+	start   *execution.Start
+	attempt int       // from 1
+	began   time.Time // when it came
+	called  time.Time // when the handler was
 
-	report    *nats.Msg // nil until there is a final state
-	began     time.Time // to report it
-	err       error     // the last attempt's
-	published func(error)
+	// guarded
+	jetstream.Msg                 // its last delivery
+	heartbeat     time.Time       // the last one
+	handling      context.Context //nolint:containedctx // the handler's; nil before it is called, and when it has returned or was abandoned
+	announced     bool
+	overdue       time.Time // when the end of handling was noticed
+	report        *nats.Msg // nil until there is a final state
+	reported      time.Time
+	err           error // the last report's
+	published     func(error)
 }
 
 // newUnderway must be closed.
-func newUnderway(nc *nats.Conn, ackWait time.Duration) (*underway, error) {
-	acks, err := ack.New(nc, stream.ProgressName)
+func newUnderway(r *runner) (*underway, error) {
+	acks, err := ack.New(r.nc, stream.ProgressName)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
-	u := &underway{acks: acks, ackWait: ackWait, stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[key]*message{}}
+	u := &underway{
+		acks: acks, ackWait: r.AckWait, announce: r.reportRunning, announceAfter: r.ReportRunningAfter, abandon: r.abandon,
+		stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[key]*message{},
+	}
 	go u.tend()
 	return u, nil
 }
@@ -61,18 +80,17 @@ func (u *underway) close() {
 	u.acks.Close()
 }
 
-// add sends heartbeats for a message until it is removed or its report is published. It returns nil for one that is in flight
+// add sends heartbeats for a message until it is removed or its report is published. It returns false for one that is in flight
 // here: a NATS server that restarts can forget heartbeats, and deliver it again. The new delivery takes the place of the old one.
-func (u *underway) add(msg jetstream.Msg, k key) *message {
+func (u *underway) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if m, known := u.messages[k]; known {
-		m.Msg, m.heartbeat = msg, time.Now()
-		return nil
+	if known := u.messages[m.key]; known != nil {
+		known.Msg, known.heartbeat = m.Msg, m.heartbeat
+		return false
 	}
-	m := &message{key: k, Msg: msg, heartbeat: time.Now()}
-	u.messages[k] = m
-	return m
+	u.messages[m.key] = m
+	return true
 }
 
 func (u *underway) remove(m *message) {
@@ -81,11 +99,27 @@ func (u *underway) remove(m *message) {
 	delete(u.messages, m.key)
 }
 
+// called begins to watch a handler, whose context is ctx, until it has returned.
+func (u *underway) called(ctx context.Context, m *message) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m.handling = ctx
+}
+
+// returned says that a handler has. It is false when the handler was abandoned before.
+func (u *underway) returned(m *message) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	watched := m.handling != nil
+	m.handling = nil
+	return watched
+}
+
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are harmless. It calls published once:
 // with nil, or with an error when there is no confirmation within AckWait.
 func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
-	m.report, m.began, m.published = report, time.Now(), published
+	m.report, m.reported, m.published = report, time.Now(), published
 	u.mu.Unlock()
 	u.send(m)
 }
@@ -93,7 +127,7 @@ func (u *underway) publish(m *message, report *nats.Msg, published func(error)) 
 // send publishes a report once. The answer to any attempt counts until AckWait is over.
 func (u *underway) send(m *message) {
 	attempt := *m.report // the engine gives each attempt a reply subject of its own
-	if err := u.acks.Send(&attempt, m.began.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) }); err != nil {
+	if err := u.acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) }); err != nil {
 		u.answered(m, err)
 	}
 }
@@ -114,7 +148,11 @@ func (u *underway) answered(m *message, err error) {
 // tend runs round regularly until stop.
 func (u *underway) tend() {
 	defer close(u.stopped)
-	tick := time.NewTicker(max(u.ackWait/10, time.Millisecond))
+	often := min(u.ackWait/10, hangGrace/4)
+	if u.announceAfter > 0 {
+		often = min(often, u.announceAfter/4)
+	}
+	tick := time.NewTicker(max(often, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -126,33 +164,58 @@ func (u *underway) tend() {
 	}
 }
 
+// round does what is due.
 func (u *underway) round(now time.Time) {
-	var alive []jetstream.Msg
-	var again, givenUp []*message
-	var reasons []error
+	var due []func()
 	u.mu.Lock()
 	for _, m := range u.messages {
 		if now.Sub(m.heartbeat) >= u.ackWait/4 {
 			m.heartbeat = now
-			alive = append(alive, m.Msg)
+			msg := m.Msg
+			due = append(due, func() { _ = msg.InProgress() })
 		}
-		switch waited := now.Sub(m.began); {
-		case m.report == nil:
-		case waited > u.ackWait:
-			delete(u.messages, m.key)
-			givenUp, reasons = append(givenUp, m), append(reasons, m.err)
-		case waited >= u.ackWait/10:
-			again = append(again, m)
+		if do := u.dueForHandler(m, now); do != nil {
+			due = append(due, do)
+		}
+		if do := u.dueForReport(m, now); do != nil {
+			due = append(due, do)
 		}
 	}
 	u.mu.Unlock()
-	for _, msg := range alive {
-		_ = msg.InProgress()
+	for _, do := range due {
+		do()
 	}
-	for _, m := range again {
-		u.send(m)
+}
+
+// dueForHandler is what is to be done about a handler that works; nil for nothing.
+func (u *underway) dueForHandler(m *message, now time.Time) func() {
+	ctx := m.handling
+	switch {
+	case ctx == nil:
+	case ctx.Err() == nil:
+		if u.announceAfter > 0 && !m.announced && now.Sub(m.called) >= u.announceAfter {
+			m.announced = true
+			return func() { u.announce(m) }
+		}
+	case m.overdue.IsZero():
+		m.overdue = now
+	case now.Sub(m.overdue) >= hangGrace:
+		m.handling = nil
+		return func() { go u.abandon(ctx, m) } // its report may have to wait
 	}
-	for i, m := range givenUp {
-		m.published(errors.Join(fmt.Errorf("the stream has not confirmed the report within %s", u.ackWait), reasons[i]))
+	return nil
+}
+
+// dueForReport is what is to be done about a report without a confirmation; nil for nothing.
+func (u *underway) dueForReport(m *message, now time.Time) func() {
+	switch waited := now.Sub(m.reported); {
+	case m.report == nil:
+	case waited > u.ackWait:
+		delete(u.messages, m.key)
+		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s", u.ackWait), m.err)
+		return func() { m.published(err) }
+	case waited >= u.ackWait/10:
+		return func() { u.send(m) }
 	}
+	return nil
 }

@@ -195,7 +195,10 @@ type runner struct {
 	Options
 	nc       *nats.Conn
 	handler  Handler
+	spans    trace.Tracer
 	underway *underway
+	// places has a token for each that is free.
+	places chan struct{}
 	// unconfirmed bounds the reports without a confirmation: their executions would run again if this process died.
 	unconfirmed chan struct{}
 	// unacknowledged are the messages that were begun.
@@ -229,10 +232,13 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{
-		Options: options, nc: nc, handler: handler, working: working,
-		unconfirmed: make(chan struct{}, options.Concurrency),
+		Options: options, nc: nc, handler: handler, working: working, spans: options.tracer(),
+		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
 	}
-	if r.underway, err = newUnderway(nc, options.AckWait); err != nil {
+	for range options.Concurrency {
+		r.leave()
+	}
+	if r.underway, err = newUnderway(r); err != nil { //nolint:contextcheck // a handler has its own, which outlives ctx
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,31 +15,16 @@ import (
 // not notice that the runner of a request has gone: what it sends there is delivered again after AckWait, as the next attempt.
 const pullExpiry = 5 * time.Second
 
-// take hands executions to handlers until the context ends, and returns after them. It calls stop when it fails: they may finish.
+// take begins executions until the context ends. It calls stop when it fails: those that were begun may finish.
 func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
-	// One goroutine for each place: they keep their stacks from one execution to the next.
-	var places sync.WaitGroup
-	taken := make(chan jetstream.Msg)
-	free := make(chan struct{}, r.Concurrency)
-	for range r.Concurrency {
-		free <- struct{}{}
-		places.Go(func() { //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
-			for msg := range taken {
-				r.run(msg, r.unacknowledged.Done)
-				free <- struct{}{}
-			}
-		})
-	}
-	defer places.Wait()
-	defer close(taken)
 	for {
-		most := takeAll(ctx, free)
-		if most == 0 {
+		free := takeAll(ctx, r.places)
+		if free == 0 {
 			return nil
 		}
-		began, err := r.pull(ctx, consumer, most, taken)
-		for range most - began {
-			free <- struct{}{}
+		began, err := r.pull(ctx, consumer, free)
+		for range free - began {
+			r.leave()
 		}
 		if err != nil {
 			stop()
@@ -65,10 +49,10 @@ func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 	}
 }
 
-// pull asks the server for as many messages as there are free places, and hands them over as they come, until it has them or the
+// pull asks the server for as many messages as there are free places, and begins them as they come, until it has them or the
 // context ends. An iterator for each request: one that lives on asks for more when half of its messages were taken, however long
 // their handlers work, and what waits for a place longer than AckWait runs in another member, too.
-func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places int, taken chan<- jetstream.Msg) (began int, err error) {
+func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places int) (began int, err error) {
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(places), jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
 		return 0, err
@@ -86,7 +70,7 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 			_ = msg.Nak() // not begun: another member gets it at once
 		default:
 			r.unacknowledged.Add(1)
-			taken <- msg
+			r.begin(msg) //nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 			began++
 		}
 	}

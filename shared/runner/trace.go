@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
@@ -22,17 +20,18 @@ func (o Options) tracer() trace.Tracer {
 }
 
 // startSpan begins an attempt's span, below the message's. The spans of the handler and of the reports are below this one.
-func (r *runner) startSpan(msg jetstream.Msg, start *execution.Start, attempt int) (context.Context, trace.Span) {
-	ctx, span := tracing.StartProcess(r.working, r.tracer(), "process", r.consumer(), start.Trace, msg.Subject(), start.ID,
-		trace.WithAttributes(tracing.WorkflowID.String(start.WorkflowID), tracing.NodeID.String(start.NodeID), tracing.Attempt.Int(attempt)))
+func (r *runner) startSpan(m *message, subject string) context.Context {
+	ctx, _ := tracing.StartProcess(r.working, r.spans, "process", r.consumer(), m.start.Trace, subject, m.start.ID,
+		trace.WithAttributes(tracing.WorkflowID.String(m.start.WorkflowID), tracing.NodeID.String(m.start.NodeID), tracing.Attempt.Int(m.attempt)))
 	if own := tracing.Traceparent(ctx); own != "" {
-		start.Trace = own
+		m.start.Trace = own
 	}
-	return ctx, span
+	return ctx
 }
 
-// endSpan ends it with what the handler returned.
-func endSpan(span trace.Span, err error) {
+// endSpan ends the context's with what the handler returned.
+func endSpan(ctx context.Context, err error) {
+	span := trace.SpanFromContext(ctx)
 	var permanent *permanentError
 	switch {
 	case err == nil:

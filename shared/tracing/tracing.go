@@ -40,19 +40,34 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	return provider.Tracer("github.com/hookstart/hookstart/"+folder, trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-// traceparent is the header's name for OpenTelemetry's propagator.
-const traceparent = "traceparent"
+// traceparent carries a span for OpenTelemetry's propagator: the header of that name, and no other.
+type traceparent string
+
+func (t *traceparent) Get(name string) string {
+	if name == "traceparent" {
+		return string(*t)
+	}
+	return ""
+}
+
+func (t *traceparent) Set(name, value string) {
+	if name == "traceparent" {
+		*t = traceparent(value)
+	}
+}
+
+func (t *traceparent) Keys() []string { return []string{"traceparent"} }
 
 // WithParent puts the span of a traceparent into ctx, as another process's. An invalid traceparent changes nothing.
 func WithParent(ctx context.Context, text string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
+	return propagation.TraceContext{}.Extract(ctx, (*traceparent)(&text))
 }
 
 // Traceparent names the span of ctx for another process; "" when there is none.
 func Traceparent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier[traceparent]
+	var carrier traceparent
+	propagation.TraceContext{}.Inject(ctx, &carrier)
+	return string(carrier)
 }
 
 // StartSend begins the span of putting a message into the stream. The message carries it.
@@ -93,11 +108,9 @@ func Fail(span trace.Span, kind, why string) {
 
 // template is a subject with names for its IDs: executions.start.{queue}.{workflowId}.{nodeId}.
 func template(subject string) string {
-	parts := strings.SplitN(subject, ".", 3)
-	if len(parts) < 3 {
-		return "_OTHER"
-	}
-	switch parts[1] {
+	_, rest, _ := strings.Cut(subject, ".")
+	kind, _, _ := strings.Cut(rest, ".")
+	switch kind {
 	case "start":
 		return "executions.start.{queue}.{workflowId}.{nodeId}"
 	case "rejected":
