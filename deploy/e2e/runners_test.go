@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,11 +278,58 @@ import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
 const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
 const stop = new AbortController();
-process.once("SIGTERM", () => stop.abort());
+process.on("SIGTERM", () => { stop.abort(); console.log("it stops"); });
 const work = () => new Promise((done) => setTimeout(done, 2000));
 await run(nc, { queue: "slow", group: "slow", concurrency: 2, ackWait: 1000, attempts: 1, log: (e) => console.log(JSON.stringify(e)) }, work, stop.signal);
 await nc.close();
 `
+
+func slowRunnerAt(natsURL string) *exec.Cmd {
+	command := exec.Command("node", "--input-type=module", "--eval", slowRunner)
+	command.Dir = nodeExample
+	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+natsURL)
+	return command
+}
+
+// What the server has sent to a process that then stops runs there, if it was the only attempt.
+func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name + ".runner-slow-slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, way := jetStream(t, server.URL()), server.Link(t)
+	command := slowRunnerAt(way.URL())
+	program := childtest.Launch(t, command)
+	if _, err := requests.NextMsg(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	way.Silence()
+	id := ingress.Start(t, runnertest.Post{Queue: "slow"})
+	for sent := false; !sent; {
+		consumer, err := js.Consumer(t.Context(), stream.Name, "runner-slow-slow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := consumer.CachedInfo()
+		if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
+			way.Heal() // the machine is so slow that the request has expired: the next one brings it
+		}
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	program.Await("(it stops)")
+	way.Heal()
+	if got := ingress.Await(t, id); got.Status != execution.Succeeded {
+		t.Errorf("%+v", got)
+	}
+	program.Terminate()
+}
 
 // What a process has no place for stays with the server, and what the server delivers again while it is worked on runs once.
 func TestNodeRunsOnce(t *testing.T) {
@@ -298,10 +346,7 @@ func TestNodeRunsOnce(t *testing.T) {
 	for range 6 {
 		ids = append(ids, ingress.Start(t, runnertest.Post{Queue: "slow"}))
 	}
-	command := exec.Command("node", "--input-type=module", "--eval", slowRunner)
-	command.Dir = nodeExample
-	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
-	program := childtest.Launch(t, command)
+	program := childtest.Launch(t, slowRunnerAt(server.URL()))
 	heartbeat, err := acks.NextMsg(30 * time.Second)
 	if err == nil {
 		err = nc.Publish(heartbeat.Subject, []byte("-NAK"))

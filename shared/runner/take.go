@@ -66,7 +66,7 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 			return began, nil
 		case err != nil:
 			return began, err
-		case ctx.Err() != nil:
+		case ctx.Err() != nil && !r.isLastAttempt(msg):
 			_ = msg.Nak() // not begun: another member gets it at once
 		default:
 			r.unacknowledged.Add(1)
@@ -74,4 +74,10 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 			began++
 		}
 	}
+}
+
+// isLastAttempt: a message that is returned now would fail at the next member, even if no handler has seen it.
+func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
+	meta, err := msg.Metadata()
+	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts
 }

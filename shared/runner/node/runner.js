@@ -21,6 +21,9 @@ import { ExecutionState, consumerName, decodeStart, heartbeat, presenceSubject, 
 // pullExpiry is how long a request for messages stays at the server, in milliseconds: where runners have an account of their own,
 // a message may be sent to the request of a runner that has gone.
 const pullExpiry = 5000;
+// onceExpiry is that of a runner with one attempt, in milliseconds. When it stops, it waits for what its last request brings, and runs it: what
+// is sent to a request that nobody waits for would be an attempt, and fail although no handler has seen it. No request can expire sooner.
+const onceExpiry = 1000;
 // consumerNotFound is the server's error code.
 const consumerNotFound = 10014;
 
@@ -69,17 +72,18 @@ export async function run(nc, options, handler, stop) {
   const present = setInterval(() => nc.publish(presence), heartbeat);
   /** @type {import("@nats-io/jetstream").ConsumerMessages | undefined} */
   let messages;
-  const end = () => void messages?.close();
+  const once = o.attempts === 1;
+  const end = () => void (once || messages?.close());
   stop.addEventListener("abort", end, { once: true });
   while (!stop.aborted) {
     try {
       // No more than there are places: what waits for one longer than ackWait is run by another member, too.
-      messages = await consumer.fetch({ max_messages: o.concurrency - underway.size, expires: pullExpiry });
+      messages = await consumer.fetch({ max_messages: o.concurrency - underway.size, expires: once ? onceExpiry : pullExpiry });
       if (stop.aborted) {
         end();
       }
       for await (const msg of messages) {
-        if (stop.aborted) {
+        if (stop.aborted && msg.info.deliveryCount < o.attempts) {
           msg.nak(); // fetched, not begun: for another member, at once
           continue;
         }

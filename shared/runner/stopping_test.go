@@ -1,0 +1,67 @@
+package runner_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// What the server has sent to a runner that then stops was an attempt: it is returned if there is another one, else run.
+func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, attempts := range []int{1, 2} {
+		server := natstest.Start(t)
+		nc := server.Connect(t)
+		ingress := runnertest.NewIngress(t, nc)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name + ".runner-default-group")
+		if err != nil {
+			t.Fatal(err)
+		}
+		way := server.Link(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		options := runner.Options{Group: "group", Attempts: attempts}
+		handler := func(_ context.Context, e runner.Execution) (any, error) { return e.Attempt, nil }
+		stopping, err := nats.Connect(way.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stopping.Close()
+		go func() { ended <- runner.Run(ctx, stopping, options, handler) }()
+		if _, err := requests.NextMsg(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		way.Silence()
+		id := ingress.Start(t, runnertest.Post{})
+		for sent := 0; sent == 0; {
+			consumer, err := js.Consumer(t.Context(), stream.Name, "runner-default-group")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent = consumer.CachedInfo().NumAckPending
+		}
+		stop()
+		way.Heal()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		start(t, server.Connect(t), options, handler)
+		if got := ingress.Await(t, id); got.Status != execution.Succeeded {
+			t.Errorf("with %d attempts: %+v", attempts, got)
+		}
+	}
+}
