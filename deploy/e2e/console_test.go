@@ -404,6 +404,36 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 		t.Error("its trigger node is not what it was")
 	}
 
+	// What somebody else changes meanwhile is not overwritten unseen.
+	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices & bills", Queue: "theirs-again", RateLimit: w.RateLimit, Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
+	check(err)
+	b.do(chromedp.SetValue(chromedp.CSS("#set-queue"), "mine"))
+	b.click("[data-settings] button")
+	b.text("[data-settings] [data-said].bad", "somebody else has changed the queue to “theirs-again”")
+	if w, err = client.Workflow(ctx, "invoices"); err != nil || w.Queue != "theirs-again" {
+		t.Errorf("it is %+v, %v", w, err)
+	}
+	b.click("[data-settings] button")
+	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
+	b.text("#title", "queue mine")
+	// Nor is what changes between the form's reading and writing.
+	b.do(chromedp.Evaluate[chromedp.Void](`{
+		const fetch = window.fetch;
+		window.fetch = async (path, options) => {
+			if (options?.method === "PUT") {
+				window.fetch = fetch;
+				await fetch(path, { ...options, body: JSON.stringify({ ...JSON.parse(options.body), name: "Invoices, bills", queue: "mine" }) });
+			}
+			return fetch(path, options);
+		};
+	}`), chromedp.SetValue(chromedp.CSS("#set-queue"), "theirs"))
+	b.click("[data-settings] button")
+	b.text("#title", "queue theirs")
+	b.text("h1", "Invoices, bills")
+	b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "Invoices & bills"))
+	b.click("[data-settings] button")
+	b.text("h1", "Invoices & bills")
+
 	// What was saved is not changed any more; emptied, the rate limit is the plan's again.
 	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""), chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
 	b.click("[data-settings] button")

@@ -22,8 +22,8 @@ export async function unchanged(work) {
   return calm && before === changes;
 }
 
-// call returns the answer's JSON, undefined if it has none, or throws a Problem.
-export async function call(method, path, body) {
+// call returns the answer's JSON, undefined if it has none, or throws a Problem. tag: only that version is changed.
+export async function call(method, path, body, tag) {
   if (method === "GET") {
     return ask(method, path);
   }
@@ -31,16 +31,25 @@ export async function call(method, path, body) {
   underWay++;
   changes++;
   try {
-    return await ask(method, path, body);
+    return await ask(method, path, body, tag);
   } finally {
     underWay--;
   }
 }
 
-async function ask(method, path, body) {
+const tags = new WeakMap();
+
+// tagOf is the version of the workflow that call has answered with.
+export const tagOf = (answer) => tags.get(answer);
+
+async function ask(method, path, body, tag) {
+  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+  if (tag) {
+    headers["If-Match"] = tag;
+  }
   let response;
   try {
-    response = await fetch(path, { method, body, headers: body === undefined ? {} : { "Content-Type": "application/json" } });
+    response = await fetch(path, { method, body, headers });
   } catch {
     throw new Problem(0, "unreachable", "The executor cannot be reached. Try again in a moment.");
   }
@@ -57,10 +66,13 @@ async function ask(method, path, body) {
   if (!response.ok) {
     throw new Problem(response.status, answer?.code ?? "", answer?.detail ?? `The executor answered ${response.status}.`);
   }
+  if (response.headers.has("ETag")) {
+    tags.set(answer, response.headers.get("ETag"));
+  }
   return answer;
 }
 
-export const send = (method, path, value) => call(method, path, JSON.stringify(value));
+export const send = (method, path, value, tag) => call(method, path, JSON.stringify(value), tag);
 
 // signIn is for a session that has ended; after it, the same page comes again.
 export function signIn() {

@@ -1,5 +1,5 @@
 // A workflow's name, queue and rate limit, and its deletion.
-import { busy, call, send } from "./api.js";
+import { busy, call, send, tagOf } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { goOn } from "./done.js";
 import { fail, succeed } from "./failures.js";
@@ -25,8 +25,15 @@ export function watchSettings() {
   watchDelete(document.querySelector("[data-delete]"));
 }
 
+// A setting has one field or several; of reads it from a workflow.
+const settings = ({ name, queue, requests, seconds }) => [
+  { what: "name", fields: [name], of: (w) => [w.name || w.id] },
+  { what: "queue", fields: [queue], of: (w) => [w.queue] },
+  { what: "rate limit", fields: [requests, seconds], of: (w) => [w.rateLimit?.requests ?? "", w.rateLimit?.windowSeconds ?? ""] },
+];
+
 // save puts the whole workflow: what is not in the form, or was not changed in it, as it is
-// now, for somebody else may have changed it meanwhile.
+// now, for somebody else may have changed it meanwhile. What both have changed is saved at the second try.
 async function save(form) {
   const { name, queue, requests, seconds } = form.elements;
   if ((requests.value === "") !== (seconds.value === "")) {
@@ -34,19 +41,46 @@ async function save(form) {
   }
   const path = form.dataset.settings;
   const have = await call("GET", path);
-  const edited = (...fields) => fields.some((field) => field.value !== field.defaultValue);
+  const all = settings(form.elements);
+  refuseConflicts(all, have);
+  const [newName, newQueue, newRate] = all.map(edited);
   const own = requests.value === "" ? undefined : { requests: Number(requests.value), windowSeconds: Number(seconds.value) };
-  const now = await send("PUT", path, {
-    accountId: have.accountId,
-    name: edited(name) ? name.value : have.name,
-    queue: edited(queue) ? queue.value : have.queue,
-    rateLimit: edited(requests, seconds) ? own : have.rateLimit,
-    triggers: have.triggers,
-  });
+  let now;
+  try {
+    now = await send("PUT", path, {
+      accountId: have.accountId,
+      name: newName ? name.value : have.name,
+      queue: newQueue ? queue.value : have.queue,
+      rateLimit: newRate ? own : have.rateLimit,
+      triggers: have.triggers,
+    }, tagOf(have));
+  } catch (problem) {
+    if (problem.code === "changed_since") { // a moment ago
+      return save(form);
+    }
+    throw problem;
+  }
   // What somebody else has changed is seen now, and is not taken for an edit the next time.
-  const rate = now.rateLimit ?? { requests: "", windowSeconds: "" };
-  for (const [field, value] of [[name, now.name], [queue, now.queue], [requests, rate.requests], [seconds, rate.windowSeconds]]) {
-    field.value = field.defaultValue = value;
+  for (const { fields, of } of all) {
+    of(now).forEach((value, i) => { fields[i].value = fields[i].defaultValue = value; });
+  }
+}
+
+const edited = ({ fields }) => fields.some((field) => field.value !== field.defaultValue);
+
+// refuseConflicts throws if somebody else has changed what was changed in the form, once for each of their changes.
+function refuseConflicts(all, have) {
+  const theirs = [];
+  for (const setting of all) {
+    const values = setting.of(have).map(String);
+    const differs = (from) => setting.fields.some((field, i) => from(field) !== values[i]);
+    if (edited(setting) && differs((field) => field.defaultValue) && differs((field) => field.value)) {
+      theirs.push(`the ${setting.what} to ${values[0] === "" ? "the plan’s" : `“${values.join(" in ")}${values.length > 1 ? " seconds" : ""}”`}`);
+      setting.fields.forEach((field, i) => { field.defaultValue = values[i]; });
+    }
+  }
+  if (theirs.length > 0) {
+    throw new Error(`Not saved: somebody else has changed ${theirs.join(" and ")} since you opened the page. Your changes are still in the form: save again to overwrite theirs, or reload the page to keep theirs.`);
   }
 }
 
