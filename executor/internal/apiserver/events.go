@@ -29,7 +29,7 @@ func (s *server) routeEvents(to huma.API) {
 	route(to, call{
 		method: http.MethodGet, path: "/executions/stream", id: "stream-executions", tag: tagExecutions,
 		summary: "Watch executions",
-		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. " +
+		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. A stream begins with an `id` of its own, before any event. " +
 			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, when " +
 			"the key is revoked or expires, when the console's session ends, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
 			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
@@ -45,7 +45,7 @@ func (s *server) routeEvents(to huma.API) {
 type watchInput struct {
 	OfAccount
 	WorkflowID  string `query:"workflowId" doc:"Only this workflow's."`
-	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that came. Absent: watch from now on."`
+	LastEventID string `header:"Last-Event-ID" doc:"The last id that came. Absent: watch from now on."`
 }
 
 // after is the time of the last event that came; zero: there was none.
@@ -55,7 +55,7 @@ func (in *watchInput) after() (time.Time, error) {
 	}
 	micros, err := strconv.ParseInt(in.LastEventID, 10, 64)
 	if err != nil || micros <= 0 {
-		return time.Time{}, invalid(api.FieldError{Field: "Last-Event-ID", Problem: "must be the id of an event of this stream"})
+		return time.Time{}, invalid(api.FieldError{Field: "Last-Event-ID", Problem: "must be an id of this stream"})
 	}
 	return time.UnixMicro(micros), nil
 }
@@ -87,7 +87,11 @@ func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *wa
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput) error {
-	begin := "retry: 1000\n\n"
+	begin := "retry: 1000\n"
+	if in.LastEventID == "" || !watching.Complete {
+		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro()) // to resume before there was an event
+	}
+	begin += "\n"
 	if !watching.Complete {
 		begin += "event: gap\ndata: {}\n\n"
 	}

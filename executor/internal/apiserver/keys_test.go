@@ -151,8 +151,13 @@ func TestUnknownParametersAndFieldsAreRefused(t *testing.T) {
 func TestEventsResume(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	s := r.open("")
+	early := r.open("") // it breaks before there is an event
+	early.close()
 	r.records(store.Batch{New: []store.Record{record(id(1))}})
+	s := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", early.last) })
+	if s.last != "" {
+		t.Errorf("resumed, it begins with the id %s: broken now, what comes first would be missed", s.last)
+	}
 	s.next()
 	s.close()
 	r.records(store.Batch{New: []store.Record{record(id(2))}})
@@ -169,6 +174,7 @@ func TestEventsResume(t *testing.T) {
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
+	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next() // and is not said again
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
 		r.call("GET", "/executions/stream", "", func(q *http.Request) { q.Header.Set("Last-Event-ID", bad) }).refused(422, api.CodeInvalid)
 	}

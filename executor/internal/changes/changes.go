@@ -128,6 +128,8 @@ func (c *Changes) tell(ids []string) error {
 
 // Watching is a watch.
 type Watching struct {
+	// Since is when it began: what is watched after that is what Changed gets.
+	Since time.Time
 	// Before are the batches since the requested time, and a few older ones: the clocks of processes differ.
 	Before []Batch
 	// Complete means that nothing is missing in Before.
@@ -145,7 +147,7 @@ func (c *Changes) Watch(after time.Time) Watching {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers[w] = struct{}{}
-	watching := Watching{Changed: w, Complete: true, Cancel: func() {
+	watching := Watching{Since: c.next(), Changed: w, Complete: true, Cancel: func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.watchers, w)
