@@ -161,6 +161,46 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
+// A handler that returns after it was abandoned changes nothing: its execution has ended, and its place is another's.
+func TestAnAbandonedHandlerReturns(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	release, observed := make(chan struct{}), make(chan runner.Attempt, 10)
+	var running atomic.Int32
+	stop := start(t, nc, runner.Options{
+		Attempts: 1, Timeout: 10 * time.Millisecond, Concurrency: 1, Observe: func(a runner.Attempt) { observed <- a },
+	}, func(_ context.Context, e runner.Execution) (any, error) {
+		if e.WorkflowID == "hangs" {
+			<-release
+			return "too late", nil
+		}
+		defer running.Add(-1)
+		return running.Add(1), nil
+	})
+	id := ingress.Start(t, runnertest.Post{WorkflowID: "hangs"})
+	if got := ingress.Await(t, id); got.Status != execution.Failed || !strings.Contains(got.Error, "did not return within 10ms") {
+		t.Errorf("%+v", got)
+	}
+	close(release)
+	var ids []string
+	for range 9 {
+		ids = append(ids, ingress.Start(t, runnertest.Post{}))
+	}
+	for _, id := range ids {
+		if got := ingress.Await(t, id); string(got.Output) != "1" {
+			t.Errorf("not alone: %+v", got)
+		}
+	}
+	if states := ingress.States(t, id); len(states) != 1 {
+		t.Errorf("%+v", states)
+	}
+	stop()
+	if len(observed) != 10 {
+		t.Errorf("%d attempts were observed", len(observed))
+	}
+}
+
 func TestGroupsAndMembers(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
