@@ -35,7 +35,7 @@ func (s *server) routeAccounts(to huma.API) {
 		summary: "Create or replace an account",
 		description: "A change of plan takes effect at once. Past the new plan's limit, the workflows that were activated " +
 			"first keep working; when one of them is deactivated, the next moves up.",
-		codes: []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		codes: []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		AccountID
 		Body api.PutAccount

@@ -30,7 +30,7 @@ func (s *server) routeBackup(to huma.API) {
 		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation, least: operate.Admin,
 		summary:     "Write a part of a backup into the database",
 		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
-		codes:       []string{api.CodeInvalid, api.CodeBodyTooLarge, api.CodeNotEmpty},
+		codes:       []string{api.CodeBodyTooLarge, api.CodeNotEmpty},
 		anyBody:     true, maxBody: maxPartBytes,
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		First   bool   `query:"first" doc:"Whether it is the first part: then the database must be empty."`

@@ -33,7 +33,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		summary: "Requeue many dead letters",
 		description: "Those of `ids`, or all that match the filter, at most 10,000, the oldest first; see requeue-execution. Repeats, calls at the same time and " +
 			"a crash in the middle do no harm: each is requeued once. What cannot be requeued stays on the list, and is counted in `left`.",
-		codes: []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
+		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Requeued, error) {
 		return s.Operate.RequeueDeadLetters(ctx, by, selection(in.Body))
 	})
@@ -41,7 +41,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		method: http.MethodPost, path: "/dead-letters/dismiss", id: "dismiss-dead-letters", tag: tagDeadLetters,
 		summary:     "Dismiss many dead letters",
 		description: "Takes those of `ids`, or all that match the filter, off the list, at most 10,000. Executions stay `failed`, with `dismissedAt`.",
-		codes:       []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
+		codes:       []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.SelectDeadLetters }) (api.Dismissed, error) {
 		return s.Operate.DismissDeadLetters(ctx, by, selection(in.Body))
 	})

@@ -75,7 +75,7 @@ func (s *server) routeStarts(to, fixed huma.API) {
 		summary: "Replay many rejected executions",
 		description: "For what arrived while a workflow was not active: starts an execution for each that matches, the oldest first, at most 10,000. Each is " +
 			"replayed once, however often this is called; another `Idempotency-Key` replays them once more. What cannot be replayed is counted in `left`.",
-		codes: []string{api.CodeForbidden, api.CodeInvalid, api.CodeBodyTooLarge},
+		codes: []string{api.CodeForbidden, api.CodeBodyTooLarge},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Chosen by the client: with another one, all are replayed once more."`
 		Body api.ReplayRejected

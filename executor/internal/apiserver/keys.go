@@ -28,7 +28,7 @@ func (s *server) routeKeys(to huma.API) {
 		summary: "Make a key",
 		description: "The answer has the key itself, which is shown here only. Each call makes another one. A key that expires soon, for one account and " +
 			"with the role viewer, can be given to a page in a browser: `--api-origins` of the executor names the sites that may use one.",
-		codes:  []string{api.CodeInvalid, api.CodeBodyTooLarge},
+		codes:  []string{api.CodeBodyTooLarge},
 		status: http.StatusCreated,
 	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.PutKey }) (api.NewKey, error) {
 		return s.Operate.CreateKey(ctx, by, in.Body)

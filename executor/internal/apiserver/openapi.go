@@ -48,7 +48,7 @@ func humaConfig() huma.Config {
 		"A viewer reads, without tokens; an editor also changes workflows, reruns and requeues; an admin also changes accounts and keys. " +
 		"A key that sees one account does not find what belongs to another. " +
 		"A change that was answered without an error is in force at every process, from the very next request. " +
-		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
+		"Every call can fail with `" + api.CodeUnauthorized + "`, `" + api.CodeForbidden + "`, `" + api.CodeInvalid + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token, or a key."},
 	}
@@ -174,7 +174,7 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 	if c.anyBody {
 		op.RequestBody = &huma.RequestBody{}
 	}
-	codes := append([]string{api.CodeUnauthorized, api.CodeForbidden, api.CodeUnavailable, api.CodeInternal}, c.codes...)
+	codes := append([]string{api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable, api.CodeInternal}, c.codes...)
 	if _, is := any(new(I)).(conditional); is {
 		codes = append(codes, api.CodeChangedSince)
 	}
@@ -200,14 +200,18 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 	if c.anyBody { // huma says of raw bytes that they are a binary file
 		op.RequestBody.Content["application/json"].Schema = &huma.Schema{Description: "Any JSON value."}
 	}
+	if replaced, created := op.Responses["200"], c.responses["201"]; created != nil {
+		created.Headers = replaced.Headers
+	}
 	describeProblems(op.Responses, codes)
 }
 
-// describeProblems says with which codes each status comes. huma adds 422 by itself.
+// describeProblems says with which codes each status comes, and which of them say when to try again.
 func describeProblems(responses map[string]*huma.Response, codes []string) {
-	byStatus := map[string][]string{}
-	for _, code := range append(codes, api.CodeInvalid) {
+	byStatus, again := map[string][]string{}, map[string]bool{}
+	for _, code := range codes {
 		status := strconv.Itoa(problemKinds[code].status)
+		again[status] = again[status] || problemKinds[code].retryAfter > 0
 		if text := "`" + code + "`"; !slices.Contains(byStatus[status], text) {
 			byStatus[status] = append(byStatus[status], text)
 		}
@@ -219,7 +223,7 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 		}
 		slices.Sort(list)
 		response.Description = strings.Join(list, ", ")
-		if status == strconv.Itoa(http.StatusServiceUnavailable) {
+		if again[status] {
 			response.Headers = map[string]*huma.Param{"Retry-After": {
 				Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger},
 			}}

@@ -62,22 +62,22 @@ func TestOpenAPIDocument(t *testing.T) {
 	routes := map[string]string{
 		"GET /plans": "200", "GET /accounts": "200", "GET /accounts/{id}": "200 404", "PUT /accounts/{id}": "200 201 413 422", "DELETE /accounts/{id}": "204 403 404 409",
 		"GET /senders": "200", "GET /workflows/{id}/triggers/{nodeId}/sender": "200 404 409",
-		"PUT /workflows/{id}/triggers/{nodeId}/sender": "200 201 404 409 413 422", "DELETE /workflows/{id}/triggers/{nodeId}/sender": "204 404",
-		"POST /workflows/{id}/triggers/{nodeId}/sender/secrets":              "201 404 409 413 422",
-		"DELETE /workflows/{id}/triggers/{nodeId}/sender/secrets/{secretId}": "204 404 409",
-		"GET /workflows": "200", "GET /workflows/{id}": "200 404", "PUT /workflows/{id}": "200 201 413 422",
-		"DELETE /workflows/{id}": "204 404", "POST /workflows/{id}/activate": "200 403 404", "POST /workflows/{id}/deactivate": "200 404",
+		"PUT /workflows/{id}/triggers/{nodeId}/sender": "200 201 404 409 412 413 422", "DELETE /workflows/{id}/triggers/{nodeId}/sender": "204 404 412",
+		"POST /workflows/{id}/triggers/{nodeId}/sender/secrets":              "201 404 409 412 413 422",
+		"DELETE /workflows/{id}/triggers/{nodeId}/sender/secrets/{secretId}": "204 404 409 412",
+		"GET /workflows": "200", "GET /workflows/{id}": "200 404", "PUT /workflows/{id}": "200 201 404 412 413 422",
+		"DELETE /workflows/{id}": "204 404 412", "POST /workflows/{id}/activate": "200 403 404 412", "POST /workflows/{id}/deactivate": "200 404 412",
 		"GET /workflows/{id}/refusals":                         "200 404 422",
 		"GET /workflows/{id}/triggers/{nodeId}":                "200 404",
 		"PUT /workflows/{id}/triggers/{nodeId}/sample-payload": "200 404 413 422",
-		"POST /workflows/{id}/triggers/{nodeId}/rotate-token":  "200 404 409 422",
+		"POST /workflows/{id}/triggers/{nodeId}/rotate-token":  "200 404 409 412 413 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rerun":         "200 404 409",
 		"POST /workflows/{id}/triggers/{nodeId}/send-test":     "200 404 409 413 422 502",
 		"GET /refusals":   "200 422",
 		"GET /public-url": "200", "GET /queues": "200 422",
 		"GET /executions": "200 422", "GET /executions/{id}": "200 404", "POST /executions/{id}/rerun": "200 404 409",
 		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
-		"GET /executions/stream": "200 422",
+		"GET /executions/stream": "200 422 429",
 		"GET /whoami":            "200", "GET /keys": "200 422", "POST /keys": "201 413 422", "DELETE /keys/{id}": "204 404",
 		"GET /backup/records": "200", "POST /backup/records": "204 409 413 422",
 		"POST /executions/{id}/replay": "200 403 404 409 422", "POST /executions/replay": "200 403 413 422",
@@ -97,7 +97,13 @@ func TestOpenAPIDocument(t *testing.T) {
 				t.Errorf("%s: operationId %q, summary %q", route, op.OperationID, op.Summary)
 			}
 			seen[op.OperationID] = true
-			for _, status := range append(strings.Fields(statuses), "401", "500", "503") {
+			expected := append(strings.Fields(statuses), "401", "403", "422", "500", "503")
+			for status := range op.Responses {
+				if !slices.Contains(expected, status) {
+					t.Errorf("%s: %s is documented", route, status)
+				}
+			}
+			for _, status := range expected {
 				response, documented := op.Responses[status]
 				problem := response.Content["application/problem+json"].Schema["$ref"] == "#/components/schemas/Problem"
 				if !documented || response.Description == "" || problem != (status >= "400") {

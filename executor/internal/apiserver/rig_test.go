@@ -135,7 +135,7 @@ type answer struct {
 	body   []byte
 }
 
-// call makes a call with the admin token. path is below /api/v1 unless it begins so.
+// call makes a call with the admin token, and checks that the answer is as documented. path is below /api/v1 unless it begins so.
 func (r *rig) call(method, path, body string, change ...func(*http.Request)) answer {
 	r.t.Helper()
 	if !strings.HasPrefix(path, "/api/") {
@@ -152,7 +152,9 @@ func (r *rig) call(method, path, body string, change ...func(*http.Request)) ans
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	r.check(err)
-	return answer{t: r.t, call: method + " " + path, status: response.StatusCode, header: response.Header, body: text}
+	a := answer{t: r.t, call: method + " " + path, status: response.StatusCode, header: response.Header, body: text}
+	r.conforms(method, path, a)
+	return a
 }
 
 func (r *rig) get(path string) answer { r.t.Helper(); return r.call(http.MethodGet, path, "") }

@@ -31,7 +31,7 @@ func (s *server) routeSenders(to huma.API) {
 		summary: "Say who calls a trigger node",
 		description: "From the very next request on, requests must be the sender's. What could not work is refused here: a preset that verifies and has no " +
 			"secret, a secret that cannot be decoded.",
-		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerChange
 		Body api.PutSender
@@ -49,7 +49,7 @@ func (s *server) routeSenders(to huma.API) {
 		method: http.MethodPost, path: senderPath + "/secrets", id: "add-sender-secret", tag: tagTriggers,
 		summary:     "Add a secret, the newest",
 		description: "Requests are verified with every secret that has not ended, so that a secret can be changed without a refused request.",
-		codes:       []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
+		codes:       []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
 		status:      http.StatusCreated,
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerChange

@@ -24,7 +24,7 @@ func (s *server) routeTriggers(to huma.API) {
 	register(to, call{
 		method: http.MethodPut, path: triggerPath + "/sample-payload", id: "put-sample-payload", tag: tagTriggers,
 		summary: "Set the sample payload", description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
-		codes:   []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge},
+		codes:   []string{api.CodeNotFound, api.CodeBodyTooLarge},
 		anyBody: true,
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
@@ -38,7 +38,7 @@ func (s *server) routeTriggers(to huma.API) {
 		summary: "Make a new token",
 		description: "The tokens so far work for `keepOldForSeconds` longer, or as long as they would have if that is " +
 			"shorter. Without a body they end at once. Each call makes another token: do not repeat it blindly.",
-		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeTooManyTokens, api.CodeNotConfirmed},
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerChange
 		Body *api.RotateToken
@@ -68,7 +68,7 @@ func (s *server) routeTries(to huma.API) {
 		summary: "Post to the webhook URL as the sender would",
 		description: "The executor posts the sample payload, or what is given, to the public URL, signed with the sender's newest secret, which nobody sees. " +
 			"Refusals of the endpoint are answers, too: `status` and `code` say them.",
-		codes: []string{api.CodeNotFound, api.CodeInvalid, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing, api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable},
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeSamplePayloadMissing, api.CodeSenderCannotSign, api.CodeSecretsKeyMissing, api.CodeEndpointUnreachable},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerID
 		Body *api.SendTest
