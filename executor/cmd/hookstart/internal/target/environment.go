@@ -37,7 +37,7 @@ func environmentOf(e runner.Execution) []string {
 	for name, value := range attributes(e) {
 		variables[prefix+variableName(name)] = value
 	}
-	addEach(variables, prefix+"HEADER_", e.Headers, func(values []string) string { return strings.Join(values, ", ") })
+	addEach(variables, prefix+"HEADER_", unambiguous(e.Headers), func(values []string) string { return strings.Join(values, ", ") })
 	addEach(variables, prefix+"QUERY_", e.Query, func(values []string) string { return values[0] })
 	list := make([]string, 0, len(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -85,6 +85,16 @@ func document(values execution.Values) string {
 		panic(err) // maps of strings always marshal
 	}
 	return string(text)
+}
+
+// unambiguous are the headers whose names have letters, digits and hyphens alone. Another one could pass for one of these, as X_Event for
+// X-Event: web servers drop them before CGI programs for that reason.
+func unambiguous(headers execution.Values) execution.Values {
+	headers = maps.Clone(headers)
+	maps.DeleteFunc(headers, func(name string, _ []string) bool {
+		return strings.ReplaceAll(variableName(name), "_", "-") != strings.ToUpper(name)
+	})
+	return headers
 }
 
 // addEach adds a variable for each name. Of two names with the same variable, the first in order counts.
