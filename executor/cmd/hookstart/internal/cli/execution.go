@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
@@ -133,6 +134,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))
 	add("Body", strings.TrimSuffix(fmt.Sprintf("%d bytes, %s", e.BodyBytes, e.ContentType), ", "))
 	add("Accepted", both(e.AcceptedAt, s.now()))
+	add("Stored", after(time.Time{}, e.StoredAt))
 	add("Recorded", after(e.AcceptedAt, e.RecordedAt))
 	add("Started", after(e.AcceptedAt, e.StartedAt))
 	add("Finished", after(e.StartedAt, e.FinishedAt))
