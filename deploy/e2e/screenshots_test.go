@@ -80,6 +80,12 @@ func TestScreenshots(t *testing.T) {
 				b.click("[data-settings] button")
 				b.text("[data-settings] [data-said]", "Saved.")
 			}},
+			{name: "workflow-changed-since", path: "/workflows/ledger", do: func(b *tab) {
+				b.evaluate(`document.querySelector("#set-name").defaultValue = document.querySelector("#set-queue").defaultValue = "before"`)
+				b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "General ledger"), chromedp.SetValue(chromedp.CSS("#set-queue"), "ledger"))
+				b.click("[data-settings] button")
+				b.text("[data-settings] [data-said].bad", "somebody else has changed")
+			}},
 			{name: "workflow-delete", path: "/workflows/orders", do: func(b *tab) {
 				b.click("[data-delete]")
 				b.see("dialog[open]")
