@@ -50,7 +50,7 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	if len(records) == 0 {
 		return nil, nil
 	}
-	records = byID(records)
+	records = inOrder(records)
 	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has made them known
 	if err != nil {
 		return nil, err
@@ -71,14 +71,21 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	return inserted, err
 }
 
-// byID are records in the order of IDs, so that executors that insert the same ones wait for each other in one order. Of two
-// records of one ID the first counts, and stays the first. Numbers are sorted, not records: those are large.
-func byID(records []store.Record) []store.Record {
-	order := make([]int, len(records))
-	for i := range order {
-		order[i] = i
+// inOrder are records in the order in which they were accepted: rows and the indexes of times grow at their ends, and executors that
+// insert the same ones wait for each other in one order. Of two records of one ID it has the first. Numbers are sorted, not records:
+// those are large.
+func inOrder(records []store.Record) []store.Record {
+	known := make(map[string]bool, len(records))
+	order := make([]int, 0, len(records))
+	for i := range records {
+		if id := records[i].ID; !known[id] {
+			known[id] = true
+			order = append(order, i)
+		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(strings.Compare(records[a].ID, records[b].ID), a-b) })
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(records[a].AcceptedAt.Compare(records[b].AcceptedAt), strings.Compare(records[a].ID, records[b].ID))
+	})
 	return column(order, func(i int) store.Record { return records[i] })
 }
 

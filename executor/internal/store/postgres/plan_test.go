@@ -35,6 +35,8 @@ func TestListUsesItsIndex(t *testing.T) {
 			index  []string // any of them
 		}{
 			{store.Filter{}, []string{"executions_time"}},
+			{store.Filter{AccountID: "account"}, []string{"executions_time"}},
+			{store.Filter{Source: execution.Rerun}, []string{"executions_time"}},
 			{store.Filter{WorkflowID: "workflow-7"}, []string{"executions_workflow"}},
 			{store.Filter{DeliveryID: "delivery-77"}, []string{"executions_id"}},
 			{store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{"executions_id"}},
@@ -61,6 +63,10 @@ func TestListUsesItsIndex(t *testing.T) {
 				}
 				if !slices.ContainsFunc(c.index, uses) || strings.Contains(text, "Seq Scan on executions") {
 					t.Errorf("%s, %+v after %+v:\n%s", statistics, c.filter, position, text)
+				}
+				// What the dictionary does not have is looked up there alone.
+				if (c.filter.AccountID != "" || c.filter.Source != "") && !strings.Contains(text, "One-Time Filter") {
+					t.Errorf("%s, %+v reads records in vain:\n%s", statistics, c.filter, text)
 				}
 			}
 		}

@@ -3,7 +3,7 @@
 // Executors write overlapping rows at the same time. They never wait for each other in a
 // circle, because every transaction takes its locks in one order: the keys of new
 // executions, of unreadable messages, the records that move on, minutes, token uses; and within
-// each in the order of keys. What is new to the dictionaries of origins is added before, in transactions of their own.
+// each in the order of keys; new executions in that of their acceptance. What is new to the dictionaries of origins is added before, in transactions of their own.
 package postgres
 
 import (

@@ -40,7 +40,9 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 	origins.Is(`account_id`, filter.AccountID)
 	origins.Is(`source`, string(filter.Source))
 	if len(origins.Args) > 0 {
-		where.Add(fmt.Sprintf(s.dialect.OfOrigins, `SELECT origin FROM origins `+origins.String()), origins.Args...)
+		of := `SELECT origin FROM origins ` + origins.String()
+		where.Add(fmt.Sprintf(s.dialect.OfOrigins, of), origins.Args...)
+		where.Add(`EXISTS (`+of+`) IS TRUE`, origins.Args...) // PostgreSQL looks it up before it reads records; a bare EXISTS SQLite would join
 	}
 	switch code := StatusCode(filter.Status); {
 	case filter.Status == "":

@@ -69,7 +69,7 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 				{"workflow", store.Filter{WorkflowID: "workflow-7"}, min(50, size/fillWorkflows)},
 				{"delivery", store.Filter{DeliveryID: fillDeliveryID + "77"}, 1},
 				{"failed", store.Filter{Status: execution.Failed}, min(50, size/fillFailed)},
-				{"none rerun", store.Filter{Source: execution.Rerun}, 0}, // reads all
+				{"none rerun", store.Filter{Source: execution.Rerun}, 0},
 			} {
 				b.Run(c.name, func(b *testing.B) {
 					for b.Loop() {

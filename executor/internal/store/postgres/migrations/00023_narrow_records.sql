@@ -52,7 +52,7 @@ CREATE TABLE executions (
     requeued_as     text,
     error           text,
     output          bytea
-) WITH (fillfactor = 80); -- room on the page for the next state of a record
+) WITH (fillfactor = 90); -- room on the page for the next state of a record
 CREATE UNIQUE INDEX executions_id ON executions (id);
 -- Every list is in the order of (accepted_at, id), read backwards. Few records have the same accepted_at: they are sorted.
 CREATE INDEX executions_time ON executions (accepted_at);
