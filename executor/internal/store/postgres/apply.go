@@ -21,6 +21,9 @@ const (
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
+	// What this transaction has inserted, of some records.
+	insertedHere = `SELECT id FROM executions WHERE id = ANY ($1) AND xmin = pg_current_xact_id()::xid`
+
 	// The locks are taken in the order of IDs: locking comes after sorting.
 	lockStanding = `SELECT id, status, origin, accepted_at FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
@@ -55,7 +58,15 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	if err != nil {
 		return nil, err
 	}
-	ids, err := insertRecords(ctx, tx.Tx, records, numbers)
+	n, err := insertRecords(ctx, tx.Tx, records, numbers)
+	if err != nil || n == int64(len(records)) {
+		return records, err
+	}
+	rows, err := tx.Tx.Query(ctx, insertedHere, column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }))
+	if err != nil {
+		return nil, err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +75,9 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 		fresh[store.IDOf(id)] = true
 	}
 	inserted = store.Inserted(records, fresh)
-	if again := store.Again(records, inserted); len(again) > 0 {
-		_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte { return store.IDKey(r.ID) }),
-			column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
-	}
+	again := store.Again(records, inserted)
+	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte { return store.IDKey(r.ID) }),
+		column(again, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }))
 	return inserted, err
 }
 
@@ -89,18 +99,15 @@ func inOrder(records []store.Record) []store.Record {
 	return column(order, func(i int) store.Record { return records[i] })
 }
 
-// insertRecords inserts records, and returns the IDs of those that were not there.
-func insertRecords(ctx context.Context, on runner, records []store.Record, numbers map[store.Origin]relational.Numbers) (ids [][]byte, err error) {
+// insertRecords inserts those records whose IDs are not there yet, and returns how many those are.
+func insertRecords(ctx context.Context, on runner, records []store.Record, numbers map[store.Origin]relational.Numbers) (inserted int64, err error) {
 	arrays, short := recordArrays(records, numbers)
 	insert := insertLong
 	if short {
 		insert = insertShort
 	}
-	rows, err := on.Query(ctx, insert, arrays...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	done, err := on.Exec(ctx, insert, arrays...)
+	return done.RowsAffected(), err
 }
 
 // Prepare implements relational.Database.

@@ -24,8 +24,8 @@ const (
 	selectShort = `SELECT ` + shortValues + ` FROM unnest(` + shortArrays + `) AS r (` + shortColumns + `)`
 	selectLong  = `SELECT ` + longValues + ` FROM unnest(` + longArrays + `) AS r (` + longColumns + `)`
 
-	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING RETURNING id`
-	insertLong  = `INSERT INTO executions (` + longColumns + `) ` + selectLong + ` ON CONFLICT (id) DO NOTHING RETURNING id`
+	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING`
+	insertLong  = `INSERT INTO executions (` + longColumns + `) ` + selectLong + ` ON CONFLICT (id) DO NOTHING`
 )
 
 // recordArrays are records by columns, and whether all are short.
