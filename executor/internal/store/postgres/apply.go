@@ -3,11 +3,13 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
@@ -20,9 +22,6 @@ const (
 	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
-
-	// What this transaction has inserted, of some records.
-	insertedHere = `SELECT id FROM executions WHERE id = ANY ($1) AND xmin = pg_current_xact_id()::xid`
 
 	// The locks are taken in the order of IDs: locking comes after sorting.
 	lockStanding = `SELECT id, status, origin, accepted_at FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
@@ -58,17 +57,15 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	if err != nil {
 		return nil, err
 	}
-	n, err := insertRecords(ctx, tx.Tx, records, numbers)
-	if err != nil || n == int64(len(records)) {
+	arrays, short := recordArrays(records, numbers)
+	if short && len(records) >= copyFrom {
+		if copied, err := copyRecords(ctx, tx.Tx, arrays, len(records)); copied || err != nil {
+			return records, err
+		}
+	}
+	ids, err := insertArrays(ctx, tx.Tx, arrays, short)
+	if err != nil || len(ids) == len(records) {
 		return records, err
-	}
-	rows, err := tx.Tx.Query(ctx, insertedHere, column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }))
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		return nil, err
 	}
 	fresh := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -99,15 +96,39 @@ func inOrder(records []store.Record) []store.Record {
 	return column(order, func(i int) store.Record { return records[i] })
 }
 
-// insertRecords inserts those records whose IDs are not there yet, and returns how many those are.
-func insertRecords(ctx context.Context, on runner, records []store.Record, numbers map[store.Origin]relational.Numbers) (inserted int64, err error) {
-	arrays, short := recordArrays(records, numbers)
+// insertArrays inserts those records whose IDs are not there yet, and returns their IDs.
+func insertArrays(ctx context.Context, on runner, arrays []any, short bool) (ids [][]byte, err error) {
 	insert := insertLong
 	if short {
 		insert = insertShort
 	}
-	done, err := on.Exec(ctx, insert, arrays...)
-	return done.RowsAffected(), err
+	rows, err := on.Query(ctx, insert, arrays...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
+}
+
+// uniqueViolation is a SQLSTATE.
+const uniqueViolation = "23505"
+
+// copyFrom is from how many records on they are copied: PostgreSQL needs 0.7 of the CPU of an INSERT for 250, but more round trips.
+const copyFrom = 100
+
+// copyRecords inserts short records of which none is there yet; else it inserts none.
+func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
+	point, err := tx.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortNames, pgx.CopyFromSlice(n, func(i int) ([]any, error) { return shortRow(arrays, i), nil }))
+	if failure, is := errors.AsType[*pgconn.PgError](err); is && failure.Code == uniqueViolation {
+		return false, point.Rollback(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, point.Commit(ctx)
 }
 
 // Prepare implements relational.Database.

@@ -92,7 +92,8 @@ func carrySome(ctx context.Context, conn *pgx.Conn, known *relational.Origins, a
 		return nil, err
 	}
 	known.Learn(numbers)
-	_, err = insertRecords(ctx, conn, records, numbers)
+	arrays, short := recordArrays(records, numbers)
+	_, err = insertArrays(ctx, conn, arrays, short)
 	return records, err
 }
 

@@ -1,31 +1,24 @@
 package postgres
 
 import (
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The columns of new records, and the rows of the arrays that recordArrays makes for them. Most records have those of the short
-// form only. An array has no NULL where a text says the same.
+// The columns of new records. Most records have those of the short form only.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
 	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output`
 
-	shortValues = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, nullif(content_type, '` +
-		relational.UsualContentType + `'), nullif(delivery_id, '')`
-	longValues = shortValues + `, nullif(other_delivery, ''), nullif(rerun_of, ''), nullif(replay_of, ''), nullif(requeued_as, ''), dismissed_at,
-		started_after, finished_after, nullif(error, ''), output`
-
 	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
 	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[]`
 
-	selectShort = `SELECT ` + shortValues + ` FROM unnest(` + shortArrays + `) AS r (` + shortColumns + `)`
-	selectLong  = `SELECT ` + longValues + ` FROM unnest(` + longArrays + `) AS r (` + longColumns + `)`
-
-	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING`
-	insertLong  = `INSERT INTO executions (` + longColumns + `) ` + selectLong + ` ON CONFLICT (id) DO NOTHING`
+	selectShort = `SELECT * FROM unnest(` + shortArrays + `)`
+	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING RETURNING id`
+	insertLong  = `INSERT INTO executions (` + longColumns + `) SELECT * FROM unnest(` + longArrays + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
 // recordArrays are records by columns, and whether all are short.
@@ -33,16 +26,18 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 	of := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
 	computed := column(records, store.Record.HasComputedID)
 	short = true
-	deliveries, others := make([]string, len(records)), make([]string, len(records))
+	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
 	for i, r := range records {
 		short = short && relational.IsShort(r, computed[i])
 		if computed[i] {
-			deliveries[i] = r.DeliveryID
+			deliveries[i] = unless(r.DeliveryID, "")
 		} else {
-			others[i] = r.DeliveryID
+			others[i] = unless(r.DeliveryID, "")
 		}
 	}
-	text := func(of func(store.Record) string) []string { return column(records, of) }
+	text := func(of func(store.Record) string) []*string {
+		return column(records, func(r store.Record) *string { return unless(of(r), "") })
+	}
 	arrays = []any{
 		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
 		column(of, func(n relational.Numbers) int64 { return n.Workflow }),
@@ -52,7 +47,7 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 		column(records, func(r store.Record) int64 { return r.RecordedAt.UnixMicro() - r.AcceptedAt.UnixMicro() }),
 		column(records, func(r store.Record) int64 { return r.BodyBytes }),
 		column(records, func(r store.Record) int64 { return store.Sequence(r.StreamSequence) }),
-		text(func(r store.Record) string { return r.ContentType }),
+		column(records, func(r store.Record) *string { return unless(r.ContentType, relational.UsualContentType) }),
 		deliveries,
 	}
 	if short {
@@ -68,6 +63,27 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
 	), false
+}
+
+// shortNames are those of shortColumns.
+var shortNames = strings.Split(shortColumns, ", ")
+
+// shortRow is a row of the arrays of the short form.
+func shortRow(arrays []any, i int) []any {
+	row := make([]any, len(arrays))
+	for c, array := range arrays {
+		switch values := array.(type) {
+		case [][]byte:
+			row[c] = values[i]
+		case []int64:
+			row[c] = values[i]
+		case []time.Time:
+			row[c] = values[i]
+		case []*string:
+			row[c] = values[i]
+		}
+	}
+	return row
 }
 
 func moveArrays(moves []store.Move, accepted map[string]time.Time) []any {
@@ -92,6 +108,14 @@ func column[T, V any](items []T, of func(T) V) []V {
 
 // keys are IDs as they are stored.
 func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
+
+// unless is nil for a text that is kept as NULL.
+func unless(text, none string) *string {
+	if text == none {
+		return nil
+	}
+	return &text
+}
 
 // optional is nil for the zero time, and so NULL.
 func optional(t time.Time) *time.Time {

@@ -60,6 +60,16 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("changed: %+v", batch)
 		}
 	},
+	"a large batch of which some are there": func(t *testing.T, s store.Store) {
+		all := several(300, computed)
+		applied := apply(t, s, store.Batch{New: slices.Clone(all[100:200])})
+		wantSame(t, "changed", applied.Changed, ids(all[100:200]))
+		applied = apply(t, s, store.Batch{New: append(slices.Clone(all), all[0])})
+		wantSame(t, "changed", applied.Changed, append(ids(all[:100]), ids(all[200:])...))
+		for _, r := range all {
+			wantRecord(t, get(t, s, r.ID), r)
+		}
+	},
 	"a batch of thousands": func(t *testing.T, s store.Store) {
 		const n = 5_000
 		batch := store.Batch{New: several(n)}

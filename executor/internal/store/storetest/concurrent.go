@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -12,6 +13,32 @@ import (
 
 var concurrentTests = map[string]func(*testing.T, store.Store){
 	"overlapping batches": func(t *testing.T, s store.Store) { applyOverlapping(t, s, s, s, s) },
+	"overlapping large batches": func(t *testing.T, s store.Store) {
+		all := several(1_000, computed)
+		var mu sync.Mutex
+		var changed []string
+		inParallel(t, 4, func(int) error {
+			for range 8 {
+				order := rand.Perm(len(all)) // #nosec G404 -- a test's order
+				var batch store.Batch
+				for _, i := range order[:250] {
+					batch.New = append(batch.New, all[i])
+				}
+				applied, err := s.Apply(t.Context(), batch)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				changed = append(changed, applied.Changed...)
+				mu.Unlock()
+			}
+			return nil
+		})
+		wantSame(t, "changed", changed, slices.Compact(slices.Sorted(slices.Values(changed))))
+		if records, err := s.List(t.Context(), store.Filter{}, store.Position{}, 2*len(all)); err != nil || len(records) != len(changed) {
+			t.Errorf("%d records, %d inserted, %v", len(records), len(changed), err)
+		}
+	},
 	"reading while writing": func(t *testing.T, s store.Store) {
 		inParallel(t, 4, func(worker int) error {
 			for i := range 20 {

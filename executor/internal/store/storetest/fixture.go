@@ -39,6 +39,11 @@ func several(n int, change ...func(int, *store.Record)) []store.Record {
 	return records
 }
 
+// computed gives a record the ID of its delivery ID, as an ingress does: drivers store those in another way.
+func computed(_ int, r *store.Record) {
+	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
+}
+
 func ids(records []store.Record) []string {
 	all := make([]string, len(records))
 	for i, r := range records {
