@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -54,8 +55,11 @@ func latency(q float64) func(turn) float64 {
 	return func(t turn) float64 { return percentile(t.latencies, q) }
 }
 
-// percentile of sorted times, in milliseconds.
+// percentile of sorted times, in milliseconds; NaN if no request was answered.
 func percentile(sorted []time.Duration, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
 	at := min(int(q*float64(len(sorted))), len(sorted)-1)
 	return float64(sorted[at]) / float64(time.Millisecond)
 }
