@@ -58,7 +58,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"no such database":     {func(c *executor.Config) { c.DatabaseURL = "mysql://x" }, "--database-url"},
 		"a folder as database": {func(c *executor.Config) { c.DatabaseURL = "sqlite:" + t.TempDir() }, "database"},
 		"PostgreSQL away": {func(c *executor.Config) {
-			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 2*time.Second
+			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim@127.0.0.1:1/x", 5*time.Second
 		}, "cannot open the database x on 127.0.0.1 port 1 as me"},
 		"a wrong URL is not waited for": {func(c *executor.Config) {
 			c.DatabaseURL, c.ConnectTimeout = "postgres://me:geheim%zz@127.0.0.1:1/x", time.Hour

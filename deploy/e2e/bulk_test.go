@@ -37,13 +37,13 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	failMany(t, js, letters)
 	within(t, 2*time.Minute, "dead letters", func() bool { return countLetters(t, client) == letters })
 
-	// The call is broken off when about a third has been started.
+	// The call is broken off when a tenth has been started: on a busy machine it answers after 30 s with what it has done by then.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
 		done <- err
 	}()
-	within(t, time.Minute, "requeues", func() bool { return lastSequence(t, js) >= letters+letters/3 })
+	within(t, time.Minute, "requeues", func() bool { return lastSequence(t, js) >= letters+letters/10 })
 	executor.Kill()
 	if err := <-done; err == nil {
 		t.Error("the call was answered: the kill came too late")
