@@ -21,8 +21,8 @@ var dialect = relational.Dialect{
 	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id LIMIT 1) AS found WHERE found.delivery_id = ?
 		UNION ALL SELECT id FROM executions WHERE other_delivery = ?))`,
-	OfOrigins: `(e.origin IN (%s)) IS TRUE`, // not a join: the planner would sort all that it finds
-	Step:      `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
+	HasStatistics: true,
+	Step:          `date_bin(%[1]d * interval '1 microsecond', e.accepted_at, '1970-01-01T00:00:00Z')`,
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code, (sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
 }

@@ -2,7 +2,6 @@ package relational
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -36,13 +35,8 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 		return where, err
 	}
 	s.within(&where, filter, plus)
-	var origins Where
-	origins.Is(`account_id`, filter.AccountID)
-	origins.Is(`source`, string(filter.Source))
-	if len(origins.Args) > 0 {
-		of := `SELECT origin FROM origins ` + origins.String()
-		where.Add(fmt.Sprintf(s.dialect.OfOrigins, of), origins.Args...)
-		where.Add(`EXISTS (`+of+`) IS TRUE`, origins.Args...) // PostgreSQL looks it up before it reads records; a bare EXISTS SQLite would join
+	if err := s.ofOrigins(ctx, what, &where, filter, plus); err != nil {
+		return where, err
 	}
 	switch code := StatusCode(filter.Status); {
 	case filter.Status == "":
@@ -116,9 +110,8 @@ func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []sto
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
 	var where Where
 	s.within(&where, filter, "")
-	n := 0
-	if err := s.db.Read(ctx, what, func(row Row) error { return row.Scan(&n) },
-		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?) AS found`, append(where.Args, store.MaxDeliveryRecords+1)...); err != nil {
+	n, err := s.atMost(ctx, what, where, store.MaxDeliveryRecords)
+	if err != nil {
 		return err
 	}
 	if n > store.MaxDeliveryRecords {

@@ -89,8 +89,8 @@ type Dialect struct {
 	// OfDelivery is the condition of those that have one of several IDs and a delivery ID of which it is computed (two arguments), or
 	// another delivery ID (the third). It looks up both. Unindexed is put before a column that is not to choose the index beside it.
 	OfDelivery, Unindexed string
-	// OfOrigins is a condition on those whose origin is in a query (%s), and chooses no index.
-	OfOrigins string
+	// HasStatistics says whether the planner knows how many records a workflow has.
+	HasStatistics bool
 	// FirstTime is an argument that is before every time, for a database that needs a bound to read an index in its order. nil: it
 	// does not.
 	FirstTime any

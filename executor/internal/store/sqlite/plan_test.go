@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -20,6 +21,12 @@ func TestListUsesItsIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
+	if err := storetest.Fill(t.Context(), s, 1_001); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
 	after := store.Position{AcceptedAt: time.Unix(5, 0), ID: execution.IDForRequeue("a")}
 	for _, c := range []struct {
 		filter store.Filter
@@ -28,6 +35,10 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{}, "executions_time"},
 		{store.Filter{Status: execution.Queued}, "executions_time"},
 		{store.Filter{Source: execution.Rerun}, "executions_time"},
+		{store.Filter{AccountID: "account"}, "executions_time"},
+		{store.Filter{AccountID: storetest.OneWorkflow}, "executions_workflow"},
+		{store.Filter{AccountID: storetest.ManyNodes}, "executions_time"},
+		{store.Filter{AccountID: storetest.ManyNodes, WorkflowID: "large"}, "executions_workflow"},
 		{store.Filter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
 		{store.Filter{WorkflowID: "w"}, "executions_workflow"},
 		{store.Filter{WorkflowID: "w", Status: execution.Succeeded, Since: time.Unix(1, 0)}, "executions_workflow"},
@@ -55,6 +66,30 @@ func TestListUsesItsIndex(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A list of an account that has few records of several workflows reads those, and sorts them.
+func TestFewRecordsOfAnAccount(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	where, err := s.Conditions(t.Context(), "list", store.Filter{AccountID: storetest.TwoWorkflows}, relational.NewestFirst, store.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := s.plan(t.Context(), relational.SelectRecords+where.String()+relational.NewestFirst.By+` LIMIT 50`, where.Args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "INDEX executions_workflow ") {
+		t.Error(text)
 	}
 }
 

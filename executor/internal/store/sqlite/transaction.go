@@ -20,7 +20,6 @@ var dialect = relational.Dialect{
 	OfDelivery: `e.seq IN (SELECT seq FROM executions WHERE id = ANY (?::bytea[]) AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
 	Unindexed: `+`,                  // SQLite has no statistics
-	OfOrigins: `e.origin IN (%s)`,   // executions_time has the origin: the rows of others are not read
 	FirstTime: int64(math.MinInt64), // else it sorts all rows that have a frequent status rather than read on
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
 	// With max(), SQLite takes the other columns from the row that has it.

@@ -47,6 +47,42 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
+// The accounts of FillAccounts.
+const (
+	OneWorkflow  = "of one workflow"
+	TwoWorkflows = "of two workflows"
+	Moved        = "of a workflow that moved"
+	ManyNodes    = "of many nodes"
+)
+
+// FillAccounts records executions of four more accounts and returns them, the oldest first: a few that are older than those of
+// Fill, and one of each of 1,001 trigger nodes that are newer.
+func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
+	var all []store.Record
+	add := func(year int, account, workflow, node string) {
+		n := len(all)
+		r := queued(n)
+		r.AccountID, r.WorkflowID, r.NodeID, r.DeliveryID, r.AcceptedAt = account, workflow, node, fmt.Sprint("of an account ", n), r.AcceptedAt.AddDate(year, 0, 0)
+		r.ID = execution.IDForDelivery(workflow, node, r.DeliveryID)
+		if n%7 == 6 {
+			r.Source = execution.Rerun
+		}
+		all = append(all, r)
+	}
+	for range 10 {
+		add(-1, OneWorkflow, "alone", "node")
+		add(-1, TwoWorkflows, "first", "node")
+		add(-1, TwoWorkflows, "second", "node")
+		add(-1, Moved, "third", "node")
+		add(-1, Moved, "moved", "node")
+	}
+	for i := range 1_001 {
+		add(1, ManyNodes, []string{"large", "moved"}[i%2], fmt.Sprint("node-", i))
+	}
+	_, err := s.Apply(ctx, store.Batch{New: all})
+	return all, err
+}
+
 // BenchmarkListNewest lists the newest 50 of 10 thousand and of a million records. It is
 // to take as long in both. -short leaves out the million.
 func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {

@@ -112,6 +112,37 @@ var listTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 	},
+	"accounts of few records, and of many origins": func(t *testing.T, s store.Store) {
+		records, err := FillAccounts(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(records)
+		for _, account := range []string{OneWorkflow, TwoWorkflows, Moved, ManyNodes} {
+			for _, filter := range []store.Filter{
+				{AccountID: account},
+				{AccountID: account, WorkflowID: "moved"},
+				{AccountID: account, Source: execution.Rerun},
+				{AccountID: account, Since: epoch},
+				{AccountID: account, Status: execution.Failed},
+				{AccountID: account, DeliveryID: records[7].DeliveryID},
+			} {
+				var want []string
+				for _, r := range records {
+					if matches(filter, r) {
+						want = append(want, r.ID)
+					}
+				}
+				if got := ids(list(t, s, filter, store.Position{}, 2_000)); !slices.Equal(got, want) {
+					t.Errorf("%+v: %q, want %q", filter, got, want)
+				}
+				slices.Reverse(want)
+				if got := oldest(t, s, filter, 300); !slices.Equal(got, want) {
+					t.Errorf("%+v, the oldest first: %q, want %q", filter, got, want)
+				}
+			}
+		}
+	},
 	"bounds finer than a microsecond": func(t *testing.T, s store.Store) {
 		r := queued(1)
 		r.AcceptedAt = epoch

@@ -1,0 +1,96 @@
+package relational
+
+import (
+	"context"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+const (
+	// maxOrigins is how many origins of an account or a source are compared with those of records. Of more of them, each
+	// record's is looked up.
+	maxOrigins = 1_000
+	// fewRecords is how many records are read and sorted rather than found in the order of time.
+	fewRecords = 1_000
+)
+
+// ofOrigins adds the conditions of an account and a source, which origins have. A record is soon found in the order of time when
+// many of the newest are the account's; when few are, the records of its workflows are read instead.
+func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter store.Filter, plus string) error {
+	var of Where
+	of.Is(`o.account_id`, filter.AccountID)
+	of.Is(`o.source`, string(filter.Source))
+	if len(of.Args) == 0 {
+		return nil
+	}
+	origins, workflows, err := s.origins(ctx, what, of, filter.WorkflowID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(origins) == 0:
+		where.Add(`FALSE`)
+		return nil
+	case len(origins) > maxOrigins:
+		// A scalar, which a database cannot make a join of: that would begin with all origins of the account.
+		where.Add(`(SELECT TRUE FROM origins o `+of.String()+` AND o.origin = e.origin) IS TRUE`, of.Args...)
+		return nil
+	case filter.WorkflowID != "":
+	case filter.AccountID == "":
+		where.Add(`e.origin = ANY (?)`, origins)
+		return nil
+	case len(workflows) == 1:
+		where.Add(plus+`e.workflow = ?`, workflows[0])
+	default:
+		choose := s.dialect.HasStatistics
+		if !choose {
+			if choose, err = s.areFew(ctx, what, filter, workflows); err != nil {
+				return err
+			}
+		}
+		if choose {
+			where.Add(plus+`e.workflow = ANY (?)`, workflows)
+		}
+	}
+	// Most workflows are of one account. In coalesce, a planner does not take this for one more condition that few records meet.
+	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
+	return nil
+}
+
+// origins are those that meet conditions, of one workflow or of all, and their workflows: at most one more than maxOrigins.
+func (s *Store) origins(ctx context.Context, what string, of Where, workflowID string) (origins, workflows []int64, err error) {
+	from := Where{terms: of.terms, Args: of.Args}
+	if workflowID != "" {
+		from.Add(`o.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.Text(workflowID))
+	}
+	have := make(map[int64]bool)
+	err = s.db.Read(ctx, what, func(row Row) error {
+		var origin, workflow int64
+		if err := row.Scan(&origin, &workflow); err != nil {
+			return err
+		}
+		origins = append(origins, origin)
+		if !have[workflow] {
+			have[workflow] = true
+			workflows = append(workflows, workflow)
+		}
+		return nil
+	}, `SELECT o.origin, o.workflow FROM origins o `+from.String()+` LIMIT ?`, append(from.Args, maxOrigins+1)...)
+	return origins, workflows, err
+}
+
+// areFew says whether workflows have few records in a filter's time. It reads an index alone.
+func (s *Store) areFew(ctx context.Context, what string, filter store.Filter, workflows []int64) (bool, error) {
+	var where Where
+	where.Add(`e.workflow = ANY (?)`, workflows)
+	s.within(&where, filter, "")
+	n, err := s.atMost(ctx, what, where, fewRecords)
+	return n <= fewRecords, err
+}
+
+// atMost counts the records of a condition, up to one more than limit.
+func (s *Store) atMost(ctx context.Context, what string, where Where, limit int) (n int, err error) {
+	err = s.db.Read(ctx, what, func(row Row) error { return row.Scan(&n) },
+		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?) AS found`, append(where.Args, limit+1)...)
+	return n, err
+}
