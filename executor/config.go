@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -64,9 +65,9 @@ type Config struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
-	// SendersFirst makes the recorder pause during bursts of requests. It is for a process that
-	// also runs the ingress. Records are then slightly delayed; the delay is bounded.
-	SendersFirst bool `kong:"-"`
+	// Publishing counts the requests whose messages an ingress in this process is storing: a burst of them is answered first, and
+	// recorded right after. nil: there is no ingress in this process.
+	Publishing *atomic.Int64 `kong:"-"`
 	// FreshNATS says that the caller has just started the NATS servers, so that no ingress can rely on an
 	// earlier registry. Without it the changes of the first 3 s are answered when those have passed.
 	FreshNATS bool `kong:"-"`

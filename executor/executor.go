@@ -213,7 +213,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // record begins to record executions.
 func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
-	r.SendersFirst, r.Retention = e.config.SendersFirst, e.config.Retention
+	r.Publishing, r.Retention = e.config.Publishing, e.config.Retention
 	r.Captured, r.SenderPreset = e.editor.CaptureSenderSecret, e.editor.SenderPreset
 	e.Go(ctx, r.Run)
 	e.Go(ctx, r.RunReports)

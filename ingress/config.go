@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -53,6 +54,8 @@ type Config struct {
 	Log *logrus.Logger `kong:"-"`
 	// Ops is shared with other services of this process, which serves it: the ingress has no ops listener then.
 	Ops *ops.Ops `kong:"-"`
+	// Publishing counts the requests whose messages are being stored, for other services of this process. It may be nil.
+	Publishing *atomic.Int64 `kong:"-"`
 	// OnReady is called once, when requests are accepted. It may be nil.
 	OnReady func(Listening) `kong:"-"`
 }

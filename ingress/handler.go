@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -49,6 +50,26 @@ type handler struct {
 // publisher stores messages: *publish.Publisher.
 type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
+}
+
+// counted counts in n the messages that p is storing. n may be nil.
+func counted(p publisher, n *atomic.Int64) publisher {
+	if n == nil {
+		return p
+	}
+	return counting{p, n}
+}
+
+type counting struct {
+	publisher
+
+	n *atomic.Int64
+}
+
+func (c counting) Publish(msg *nats.Msg) (publish.Ack, error) {
+	c.n.Add(1)
+	defer c.n.Add(-1)
+	return c.publisher.Publish(msg)
 }
 
 // lease says whether this process's copy of the registry is current: *agree.Lease.

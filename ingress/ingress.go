@@ -139,7 +139,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease)
 
 	e.handler = newHandler(e.config, handler{
-		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: e.publisher,
+		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: counted(e.publisher, e.config.Publishing),
 		duplicates: duplicates, refused: refused, seen: seen,
 		probes: probe.NewAnswerer(e.probeKey), metrics: newRequestMetrics(e.Ops.Metrics), tracer: tracing.Tracer(e.Ops.Traces, "ingress"), log: e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {

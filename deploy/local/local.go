@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -202,11 +203,12 @@ func (l *local) describe(adminToken string) {
 	inProcess, publicURL := []nats.Option{l.server.InProcess()}, cmp.Or(c.PublicURL, l.started.IngressURL)
 	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.ops, l.log, publicURL
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
-	l.executor.AdminToken, l.executor.SendersFirst, l.executor.FreshNATS = adminToken, true, true
+	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken, new(atomic.Int64), true
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue
 	}
 	l.ingress.NATSOptions, l.ingress.Ops, l.ingress.Log, l.ingress.PublicURL = inProcess, l.ops, l.log, publicURL
+	l.ingress.Publishing = l.executor.Publishing
 }
 
 // startServices starts the executor and then the ingress, and waits for both. The executor stops last: what the

@@ -34,9 +34,9 @@ const (
 
 // Recorder records. Several of them, in several executors, share the work.
 type Recorder struct {
-	// SendersFirst is for a process that also runs the ingress: the recorder pauses between its batches, so that a burst
-	// of requests is answered first and recorded right after. Set it before Run.
-	SendersFirst bool
+	// Publishing counts the requests whose messages an ingress in this process is storing: the recorder lets a burst of them pass
+	// first. Set it before Run; nil: there is no ingress in this process.
+	Publishing *atomic.Int64
 	// Retention is how long records are kept: the recorder does not look for older ones. Set it before Run; 0: for ever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with the same one, and is
@@ -97,10 +97,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	keeping.Go(func() { r.keepAlive(recording, &arrived) })
 	defer keeping.Wait()
 	defer giveUp()
+	first := senders{publishing: r.Publishing}
 	for messages := arrived.gather(); messages != nil; messages = arrived.gather() {
+		first.pass(ctx, messages[0])
 		began := time.Now()
 		r.record(recording, messages)
-		if r.SendersFirst {
+		if r.Publishing != nil {
 			retry.Wait(ctx, rest(time.Since(began), pending(messages[len(messages)-1])))
 		}
 	}
@@ -123,23 +125,6 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 		}
 		retry.Wait(ctx, time.Second)
 	}
-}
-
-const (
-	// restRatio is the length of the pause after a batch, relative to the batch, when no messages wait: recording gets a
-	// quarter of one core.
-	restRatio = 3
-	// maxRest keeps the pause well below ackWait.
-	maxRest = 100 * time.Millisecond
-	// maxBehind is the number of waiting messages at which there is no pause. The pause gets shorter towards it, so that the
-	// recorder keeps up with a load that lasts longer than a burst.
-	maxBehind = 30_000
-)
-
-// rest is the pause after a batch that took a time, while a number of messages wait.
-func rest(took time.Duration, waiting uint64) time.Duration {
-	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
-	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
 }
 
 // pending is the number of messages that waited in the stream when this one was delivered.
