@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/sirupsen/logrus"
+	sqlitecode "modernc.org/sqlite/lib"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
@@ -32,26 +33,37 @@ func carry(ctx context.Context, db *sql.DB, log logrus.FieldLogger) error {
 	}
 	var known relational.Origins
 	return relational.Carry(log, total, store.Position{}, func(after store.Position) (records []store.Record, err error) {
-		lookup := &lookup{known: &known}
-		err = transact(ctx, db, func(tx *sql.Tx) error {
-			if exists, err := hasTable(ctx, tx, wideTable); err != nil || !exists {
-				return err
+		for {
+			records, err = carryNext(ctx, db, &lookup{known: &known}, columns, after)
+			if primaryCode(err) != sqlitecode.SQLITE_BUSY || ctx.Err() != nil {
+				return records, err
 			}
-			if records, err = wideRecords(ctx, tx, columns, after); err != nil {
-				return err
-			}
-			if len(records) == 0 {
-				_, err := tx.ExecContext(ctx, `DROP TABLE `+wideTable)
-				return err
-			}
-			_, err := insertRecords(ctx, tx, lookup, records)
-			return err
-		})
-		if err == nil {
-			lookup.commit()
+			// The one that comes second can find no gap between the other one's transactions for all of busyTimeout.
+			log.Info("another process writes to the database, perhaps to make the records narrow, too; this one waits for it")
 		}
-		return records, err
 	})
+}
+
+// carryNext carries over the next records after a position, and returns them. After the last ones, it drops the wide table.
+func carryNext(ctx context.Context, db *sql.DB, known *lookup, columns string, after store.Position) (records []store.Record, err error) {
+	err = transact(ctx, db, func(tx *sql.Tx) error {
+		if exists, err := hasTable(ctx, tx, wideTable); err != nil || !exists {
+			return err
+		}
+		if records, err = wideRecords(ctx, tx, columns, after); err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			_, err := tx.ExecContext(ctx, `DROP TABLE `+wideTable)
+			return err
+		}
+		_, err := insertRecords(ctx, tx, known, records)
+		return err
+	})
+	if err == nil {
+		known.commit()
+	}
+	return records, err
 }
 
 func hasTable(ctx context.Context, db querier, name string) (exists bool, err error) {

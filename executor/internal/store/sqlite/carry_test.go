@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
@@ -106,6 +110,69 @@ func TestCarryingOverGoesOn(t *testing.T) {
 	s := mustOpen(t, path)
 	defer func() { _ = s.Close() }()
 	storetest.Carried(t, s, n)
+}
+
+// While another process writes to the database, one that carries records over waits, however long that takes.
+func TestCarryingOverWaitsForAnotherProcess(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	path := wide(t, n)
+	var dbs [2]*sql.DB
+	for i := range dbs {
+		var err error
+		if dbs[i], err = sql.Open("sqlite", dataSource(path, "_txlock", "immediate")); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dbs[i].Close() }()
+		dbs[i].SetMaxOpenConns(1)
+	}
+	db, other := dbs[0], dbs[1]
+	if err := migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `PRAGMA busy_timeout = 1`); err != nil {
+		t.Fatal(err)
+	}
+	writing, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, _ := logtest.NewNullLogger()
+	waits := make(chan struct{}, 1)
+	log.AddHook(hook(func(e *logrus.Entry) {
+		if strings.Contains(e.Message, "another process writes") {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+		}
+	}))
+	carried := make(chan error, 1)
+	go func() { carried <- carry(t.Context(), db, log) }()
+	select {
+	case <-waits:
+	case err := <-carried:
+		t.Fatalf("it did not wait: %v", err)
+	}
+	if err := writing.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-carried; err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path)
+	defer func() { _ = s.Close() }()
+	storetest.Carried(t, s, n)
+}
+
+// hook hears of every line of a log.
+type hook func(*logrus.Entry)
+
+func (hook) Levels() []logrus.Level { return logrus.AllLevels }
+
+func (h hook) Fire(e *logrus.Entry) error {
+	h(e)
+	return nil
 }
 
 // Back to wide records and to narrow ones again, nothing is lost.
