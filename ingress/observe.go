@@ -72,34 +72,37 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	if e.status >= http.StatusInternalServerError {
 		level = logrus.WarnLevel
 	}
-	members := append(make([]ops.Member, 0, 11), ops.Number("status", e.status), ops.Number("duration_ms", milliseconds(took)))
+	members := make([]ops.Member, 0, 12)
 	put := func(name, value string) {
 		if value != "" {
 			members = append(members, ops.Text(name, value))
 		}
 	}
-	put("workflow_id", e.workflowID)
-	put("node_id", e.nodeID)
-	put("execution_id", e.executionID)
+	// In alphabetical order, in which they are written: to sort them would cost a little.
+	if e.bodyBytes > 0 {
+		members = append(members, ops.Number("body_bytes", e.bodyBytes))
+	}
 	put("code", string(e.code))
 	if e.duplicate {
 		members = append(members, ops.True("deduplicated"))
 	}
+	members = append(members, ops.Number("duration_ms", milliseconds(took)))
+	if e.err != nil {
+		put("error", e.err.Error())
+	}
+	put("execution_id", e.executionID)
 	if e.handshake {
 		members = append(members, ops.True("handshake"))
 	}
+	put("node_id", e.nodeID)
 	if e.probe {
 		members = append(members, ops.True("probe"))
-	}
-	if e.bodyBytes > 0 {
-		members = append(members, ops.Number("body_bytes", e.bodyBytes))
 	}
 	if e.publish > 0 {
 		members = append(members, ops.Number("publish_ms", milliseconds(e.publish)))
 	}
-	if e.err != nil {
-		put("error", e.err.Error())
-	}
+	members = append(members, ops.Number("status", e.status))
+	put("workflow_id", e.workflowID)
 	ops.Event(h.log, level, e.start.Add(took), "webhook", members)
 }
 

@@ -1,9 +1,6 @@
 package execution
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-)
+import "encoding/hex"
 
 // IDForDelivery is the ID of the execution that a delivery starts: the same for the same workflow, node and delivery ID, so that a
 // repeat is recognised without a look-up. It is a UUID of version 8 (RFC 9562) made of a SHA-256.
@@ -32,11 +29,8 @@ func IDForReplay(executionID, key string) string {
 
 // hashUUID hashes its parts. Only the last one can hold a NUL, so no two lists of parts are joined to the same text.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {
-	text := make([]byte, 0, 512)
-	for _, part := range [...]string{"hookstart", kind, workflowID, nodeID} {
-		text = append(append(text, part...), 0)
-	}
-	sum := sha256.Sum256(append(text, deliveryID...))
+	const nul = "\x00"
+	sum := SHA256("hookstart", nul, kind, nul, workflowID, nul, nodeID, nul, deliveryID)
 	sum[6] = sum[6]&0x0f | 0x80 // version 8
 	sum[8] = sum[8]&0x3f | 0x80 // RFC 9562 variant
 

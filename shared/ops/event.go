@@ -52,6 +52,9 @@ func (m Member) value() any {
 func (m Member) append(line []byte) []byte {
 	switch m.kind {
 	case numberMember:
+		if whole := int64(m.number); float64(whole) == m.number {
+			return strconv.AppendInt(line, whole, 10)
+		}
 		return strconv.AppendFloat(line, m.number, 'f', -1, 64)
 	case boolMember:
 		return append(line, "true"...)

@@ -24,10 +24,6 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// HeaderNonce is how an ingress recognises the message of its own request when the stream calls it a duplicate, after an attempt
-// without an answer. Messages with a Nats-Msg-Id have it.
-const HeaderNonce = "Hookstart-Nonce"
-
 // HeaderActor says, for the audit, which operator asked for a start.
 const HeaderActor = "Hookstart-Actor"
 
@@ -53,7 +49,6 @@ func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
 	}
 	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
 	r.msg.Subject, r.msg.Reply, r.msg.Data = StartSubject(s.Queue, s.WorkflowID, s.NodeID), "", encodeStart(r.msg.Data, &s)
-	delete(r.msg.Header, HeaderNonce)
 	if s.DeliveryID != "" {
 		r.msg.Header[jetstream.MsgIDHeader] = r.msg.Header[HeaderExecutionID]
 	} else {

@@ -3,10 +3,8 @@ package publish
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -50,9 +48,6 @@ type Publisher struct {
 	stream  jetstream.Stream
 	timeout time.Duration
 	trouble atomic.Pointer[trouble] // nil: the last message that reached the stream was stored
-
-	nonces string // begins every nonce: random, so different in each process
-	nonce  atomic.Uint64
 }
 
 // trouble is that the stream is there, and did not store a message.
@@ -95,7 +90,7 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 	if err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	p := &Publisher{nc: nc, timeout: timeout, nonces: rand.Text()[:16] + "-"} // 80 random bits
+	p := &Publisher{nc: nc, timeout: timeout}
 	if p.stream, err = stream.Find(ctx, js); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
@@ -111,8 +106,8 @@ func (p *Publisher) Close() { p.acks.Close() }
 // Publish stores a message. A nil error means that the stream has confirmed it. Its errors are those of this package.
 //
 // A message with a Nats-Msg-Id is sent again under the same ID whenever what became of
-// it is not known, until there is an answer or the time is up. Publish gives it a header of its own,
-// stream.HeaderNonce. One without is sent once only, but for the cases in which it surely was not stored.
+// it is not known, until there is an answer or the time is up. Its traceparent must be that of no other request: by it
+// Publish recognises its own message. One without a Nats-Msg-Id is sent once only, but for the cases in which it surely was not stored.
 func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
@@ -120,7 +115,6 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	patience := p.timeout // one attempt has all the time there is
 	if repeatable {
 		patience = min(attemptTimeout, p.timeout)
-		msg.Header[stream.HeaderNonce] = []string{p.newNonce()}
 	}
 	now := start
 	unknown := false // whether an earlier attempt may have been stored
@@ -215,14 +209,8 @@ func classify(err error) outcome {
 	}
 }
 
-// newNonce is the value of a message's nonce: no other message has it, of this process or of another one.
-func (p *Publisher) newNonce() string {
-	var text [len("ABCDEFGHIJKLMNOP-") + 13]byte
-	return string(strconv.AppendUint(append(text[:0], p.nonces...), p.nonce.Add(1), 36))
-}
-
-// isOurs reports whether the stored message is the one that this request sent: then it has its nonce. A
-// message that an earlier version stored has none, and is another request's. A cluster does not answer while it
+// isOurs reports whether the stored message is the one that this request sent: then it has its traceparent, whose span is random. A
+// message that has none is another request's. A cluster does not answer while it
 // elects a leader, and a replica may lag; so isOurs asks again until the deadline, and for lookUpAtLeast in any
 // case: after an outage, many answers come at the deadline.
 func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) bool {
@@ -236,7 +224,8 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) b
 		have, err := p.stream.GetMsg(asking, sequence)
 		stop()
 		if err == nil {
-			return have.Header.Get(stream.HeaderNonce) == msg.Header.Get(stream.HeaderNonce)
+			trace := have.Header.Get(stream.HeaderTrace)
+			return trace != "" && trace == msg.Header.Get(stream.HeaderTrace)
 		}
 		select {
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,7 +61,7 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 	}
 	msg, err := stream.StartMessage(execution.Start{
 		ID: id, WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q", DeliveryID: deliveryID,
-		Payload: execution.Payload{Kind: execution.Text}, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Payload: execution.Payload{Kind: execution.Text}, Trace: fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%016x-01", rand.Uint64()),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -254,8 +255,8 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// No answer to a first attempt, and one to the second: the nonce tells this request's own message from one that
-// another request, or an ingress that set no nonce yet, has stored. Only what this very request has stored is no repeat, and what has no delivery ID is not sent twice.
+// No answer to a first attempt, and one to the second: the traceparent tells this request's own message from one that
+// another request of the same trace, or something that sets none, has stored. Only what this very request has stored is no repeat, and what has no delivery ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -268,13 +269,15 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.PublishMsg(t.Context(), message(t, "known to yesterday's ingress")); err != nil { // without a nonce
+	untraced := message(t, "known without a trace")
+	untraced.Header.Del(stream.HeaderTrace)
+	if _, err := js.PublishMsg(t.Context(), untraced); err != nil {
 		t.Fatal(err)
 	}
 	server.Pause()
 	before := nc.Stats().OutMsgs
 	var wg sync.WaitGroup
-	for deliveryID, duplicate := range map[string]bool{"known": true, "known to yesterday's ingress": true, "new": false, "": false} {
+	for deliveryID, duplicate := range map[string]bool{"known": true, "known without a trace": true, "new": false, "": false} {
 		msg := message(t, deliveryID)
 		wg.Go(func() {
 			if ack, err := p.Publish(msg); err != nil || ack.Duplicate != duplicate {

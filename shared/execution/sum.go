@@ -1,0 +1,40 @@
+package execution
+
+import (
+	"crypto/sha256"
+	"hash"
+	"sync"
+)
+
+// summing is what a sum is computed in.
+type summing struct {
+	hash hash.Hash
+	text []byte
+	sum  [sha256.Size]byte
+}
+
+var sums = sync.Pool{New: func() any { return &summing{hash: sha256.New()} }}
+
+// keptText is the capacity of the largest text that returns to the pool.
+const keptText = 4 << 10
+
+// SHA256 is the sum of the joined parts. It does not allocate. sha256.Sum256 does, three times and its text as well, where a
+// profile makes the compiler inline it (Go 1.26): for the two sums of a request, 900 bytes.
+func SHA256(parts ...string) [sha256.Size]byte {
+	s, ok := sums.Get().(*summing)
+	if !ok {
+		panic("the pool holds sums only")
+	}
+	s.text = s.text[:0]
+	for _, part := range parts {
+		s.text = append(s.text, part...)
+	}
+	s.hash.Reset()
+	s.hash.Write(s.text)
+	s.hash.Sum(s.sum[:0])
+	sum := s.sum
+	if cap(s.text) <= keptText {
+		sums.Put(s)
+	}
+	return sum
+}
