@@ -13,6 +13,7 @@ import (
 type arrivals struct {
 	mu      sync.Mutex
 	waiting []arrival
+	bytes   int // of the bodies of waiting
 	batch   []arrival
 	ended   bool          // no more will come
 	moved   chan struct{} // closed at the next change of the fields above; nil: no goroutine waits for it
@@ -47,6 +48,7 @@ func (a *arrivals) add(messages ...jetstream.Msg) {
 	defer a.mu.Unlock()
 	for _, msg := range messages {
 		a.waiting = append(a.waiting, arrival{msg, now})
+		a.bytes += len(msg.Data())
 	}
 	a.hasMoved()
 }
@@ -82,15 +84,16 @@ func (a *arrivals) gather() []jetstream.Msg {
 	messages := make([]jetstream.Msg, n)
 	for i, one := range a.batch {
 		messages[i] = one.msg
+		a.bytes -= len(one.msg.Data())
 	}
 	return messages
 }
 
-// room waits until less than a batch waits, or the context ends.
+// room waits until less than a batch waits, of maxBatch messages or maxBatchBytes, or the context ends.
 func (a *arrivals) room(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for len(a.waiting) >= maxBatch && ctx.Err() == nil {
+	for (len(a.waiting) >= maxBatch || a.bytes >= maxBatchBytes) && ctx.Err() == nil {
 		moved := a.untilMoved()
 		a.mu.Unlock()
 		select {

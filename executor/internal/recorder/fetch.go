@@ -33,7 +33,7 @@ func (r *Recorder) sources() []source {
 }
 
 // maxAhead is the number of waiting starts from which on reports are delayed.
-const maxAhead = 2 * maxBatch
+const maxAhead = 2_000
 
 // letStartsPass delays reports while many starts wait, as after an outage of the database: otherwise most reports would be
 // read before their starts, more than the store keeps. It lets some through, so that a steady flow of starts does not
@@ -55,12 +55,25 @@ const watchEvery = 5 * time.Second
 const (
 	// few is the number of messages in one request at a low rate.
 	few = 250
+	// many is the number of messages in one request of a burst. A burst has several of them, until maxBatch or maxBatchBytes.
+	many = 1_000
+	// maxBatchBytes is the length of the bodies from which on a burst ends, and no further one is fetched until they are recorded.
+	maxBatchBytes = 32 << 20
 	// manyPerSecond is the rate from which on messages are fetched in bursts, until the rate is below a quarter of it.
 	manyPerSecond = 1_000
-	// burstPause is the pause between bursts, and so the longest delay that they add to a record.
-	burstPause = 50 * time.Millisecond
-	fewInBurst = int(manyPerSecond * burstPause / time.Second / 4)
+	// leastPause and mostPause bound the pause after a burst, and so the delay that it adds to a record.
+	leastPause, mostPause = 50 * time.Millisecond, 200 * time.Millisecond
+	// pausePerMany is the pause for each thousand messages a second. The more there are, the more the CPU matters, and the
+	// less the delay.
+	pausePerMany = 20 * time.Millisecond
+	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
+
+// pause is how long to wait after a burst, which has the messages of a time.
+func pause(messages int, since time.Duration) time.Duration {
+	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
+	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
+}
 
 // fetch passes messages on until the consumer fails or the context ends. It lets each request to the server end by itself:
 // messages in flight may be lost when a request is ended early, and are delivered again only after deliverAgain.
@@ -81,54 +94,68 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
 	go r.watch(watching, from.stream, consumer, stopWatching, connection)
-	for many := false; ; {
-		most := few
-		switch {
-		case r.letStartsPass(watching, from):
-			most = 1
-		case many:
-			most = maxBatch
-		}
+	burstAt := time.Now() // the last burst
+	for inBursts := false; ; {
 		arrived.room(watching)
+		wait := r.letStartsPass(watching, from)
 		began := time.Now()
-		n, err := r.request(watching, from, consumer, most, many, arrived)
+		var n int
+		var drained bool
+		switch {
+		case wait:
+			n, err = r.request(watching, from, consumer, 1, arrived)
+		case inBursts:
+			n, drained, err = r.burst(watching, from, consumer, arrived)
+		default:
+			n, err = r.request(watching, from, consumer, few, arrived)
+		}
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
 		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // that is asked for anew
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
-		case !many:
-			many = n == few && time.Since(began) < few*time.Second/manyPerSecond
-		case most == 1:
+		case wait:
+		case !inBursts:
+			inBursts = n == few && time.Since(began) < few*time.Second/manyPerSecond
 		case n < fewInBurst:
-			many = false
-		case n < most:
-			retry.Wait(watching, burstPause)
+			inBursts = false
+		case drained:
+			retry.Wait(watching, pause(n, began.Sub(burstAt)))
 		}
+		burstAt = began
 	}
 }
 
-// request asks the server for messages and passes them on. Unless it is a burst, it waits for messages.
-func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.Consumer, most int, burst bool, arrived *arrivals) (n int, err error) {
-	var batch jetstream.MessageBatch
-	if burst {
-		batch, err = consumer.FetchNoWait(most)
-	} else {
-		batch, err = consumer.Fetch(most, jetstream.FetchContext(ctx))
-	}
+// request waits for messages, at most a number of them, and passes each on as it comes.
+func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals) (n int, err error) {
+	batch, err := consumer.Fetch(most, jetstream.FetchContext(ctx))
 	if err != nil {
 		return 0, err
 	}
-	var messages []jetstream.Msg
 	for msg := range batch.Messages() {
 		n++
-		if messages = append(messages, msg); !burst {
-			r.pass(from, messages, arrived)
-			messages = nil
+		r.pass(from, []jetstream.Msg{msg}, arrived)
+	}
+	return n, batch.Error()
+}
+
+// burst fetches the messages that are there, about maxBatch or maxBatchBytes of them, and passes them on together. drained: there
+// were no more.
+func (r *Recorder) burst(ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals) (n int, drained bool, err error) {
+	var messages []jetstream.Msg
+	for size := 0; len(messages) < maxBatch && size < maxBatchBytes && !drained && err == nil && ctx.Err() == nil; {
+		var batch jetstream.MessageBatch
+		if batch, err = consumer.FetchNoWait(many); err != nil {
+			break
 		}
+		before := len(messages)
+		for msg := range batch.Messages() {
+			messages, size = append(messages, msg), size+len(msg.Data())
+		}
+		drained, err = len(messages)-before < many, batch.Error()
 	}
 	r.pass(from, messages, arrived)
-	return n, batch.Error()
+	return len(messages), drained, err
 }
 
 // pass passes messages on, and notes the number of waiting messages from the last one's metadata.

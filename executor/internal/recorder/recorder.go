@@ -24,8 +24,9 @@ import (
 const Durable = "executor"
 
 const (
-	// maxBatch is how many messages one transaction may hold, about: the larger, the less each one costs.
-	maxBatch = 1_000
+	// maxBatch is how many messages one transaction may hold: the larger, the less each one costs. Measured with SQLite, 4,000 cost
+	// three quarters of the CPU of 1,000, since more of them share a page of the index of IDs.
+	maxBatch = 4_000
 	// ackWait is the time after which another executor gets unacknowledged messages: the delay of records after a kill.
 	ackWait = 5 * time.Second
 	// finishWait is how long Run may take to record the messages that have arrived when its context ends.

@@ -1,0 +1,81 @@
+package recorder
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The pause after a burst grows with the rate, within its bounds.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		messages int
+		since    time.Duration
+		want     time.Duration
+	}{
+		{0, time.Second, leastPause},
+		{100, 100 * time.Millisecond, leastPause},
+		{500, 100 * time.Millisecond, 100 * time.Millisecond},
+		{2_000, 200 * time.Millisecond, mostPause},
+		{maxBatch, 200 * time.Millisecond, mostPause},
+		{maxBatch, 0, mostPause},
+	} {
+		if got := pause(c.messages, c.since); got != c.want {
+			t.Errorf("%d messages in %s: %s, want %s", c.messages, c.since, got, c.want)
+		}
+	}
+}
+
+// bodyOnly is a message that has a body and nothing else.
+type bodyOnly struct {
+	jetstream.Msg
+
+	body []byte
+}
+
+func (m bodyOnly) Data() []byte { return m.body }
+
+// While a batch waits, no more is fetched, be it many messages or a few with long bodies.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}
+	for name, c := range map[string]struct {
+		message bodyOnly
+		count   int // that are just too many
+	}{
+		"messages": {short, maxBatch},
+		"bytes":    {long, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var a arrivals
+				for range c.count - 1 {
+					a.add(c.message)
+				}
+				a.room(t.Context()) // there is some
+				a.add(c.message)
+				has := false
+				go func() {
+					a.room(context.WithoutCancel(t.Context()))
+					has = true
+				}()
+				synctest.Wait()
+				if has {
+					t.Error("there is room beside a whole batch")
+				}
+				if got := len(a.gather()); got != c.count {
+					t.Errorf("gathered %d of %d", got, c.count)
+				}
+				synctest.Wait()
+				if !has {
+					t.Error("there is no room after the batch was gathered")
+				}
+			})
+		})
+	}
+}
