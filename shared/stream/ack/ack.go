@@ -2,13 +2,15 @@
 // (Publish), and the runner kit, which gets it by a callback (Send).
 //
 // It replaces the futures of nats.go because it costs less: no JSON decoding, no timer and, for Publish, no allocation for
-// each message. Measured on a whole request of an ingress: 0.86 of the CPU.
+// each message. Measured on a whole request of an ingress: 0.86 of the CPU. Publish also lets the connection write the messages of
+// concurrent callers together: 0.88 of the CPU of an ingress and its NATS server.
 package ack
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -41,7 +43,9 @@ type Engine struct {
 	mu      sync.Mutex
 	waiting map[uint64]*waiter
 	next    uint64
-	closed  bool // no answer can arrive any more
+	closed  bool      // no answer can arrive any more
+	queue   []*waiter // of Publish, that are not sent yet; the one who put the first in sends all
+	spare   []*waiter // an empty queue; nil: in use
 
 	idle sync.Pool // of *waiter, for Publish
 	stop chan struct{}
@@ -52,7 +56,11 @@ type Engine struct {
 type waiter struct {
 	deadline time.Time
 	answered func(Ack, error) // called once, by the goroutine that takes the waiter out of the table
-	answer   chan answer      // of Publish; it holds one
+
+	// Of Publish only:
+	msg    *nats.Msg
+	answer chan answer   // it holds one
+	sent   chan struct{} // it holds one: the message was handed to the connection, or never will be
 }
 
 type answer struct {
@@ -84,7 +92,7 @@ func New(nc *nats.Conn, streamName string) (*Engine, error) {
 }
 
 func newWaiter() *waiter {
-	w := &waiter{answer: make(chan answer, 1)}
+	w := &waiter{answer: make(chan answer, 1), sent: make(chan struct{}, 1)}
 	w.answered = func(ack Ack, err error) { w.answer <- answer{ack, err} }
 	return w
 }
@@ -107,12 +115,50 @@ func (e *Engine) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 		panic("the pool holds waiters only")
 	}
 	defer e.idle.Put(w)
-	w.deadline = deadline
-	if err := e.send(msg, w); err != nil {
-		return Ack{}, err
+	w.msg, w.deadline = msg, deadline
+	if e.enqueue(w) {
+		// nats.go wakes its flusher with the first message, and it writes before a second one comes. So whoever can run and
+		// is about to publish does that first.
+		runtime.Gosched()
+		e.sendQueue()
 	}
-	got := <-w.answer
+	got := w.wait()
+	w.msg = nil
 	return got.ack, got.err
+}
+
+// wait waits for the answer. When it returns, the message is the caller's again, also when the answer is an error that came while the
+// connection did not take the message.
+func (w *waiter) wait() answer {
+	got := <-w.answer
+	<-w.sent
+	return got
+}
+
+// enqueue puts a message into the queue. It reports whether it is the first one: then the caller must call sendQueue.
+func (e *Engine) enqueue(w *waiter) (first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = append(e.queue, w)
+	return len(e.queue) == 1
+}
+
+// sendQueue hands the queue to the connection.
+func (e *Engine) sendQueue() {
+	e.mu.Lock()
+	queue := e.queue
+	e.queue, e.spare = e.spare, nil
+	e.mu.Unlock()
+	for _, w := range queue {
+		if err := e.send(w.msg, w); err != nil {
+			w.answered(Ack{}, err)
+		}
+		w.sent <- struct{}{}
+	}
+	clear(queue)
+	e.mu.Lock()
+	e.spare = queue[:0]
+	e.mu.Unlock()
 }
 
 // Send publishes a message. The engine calls answered once, from a goroutine of its own: with the stream's answer, or with
