@@ -69,7 +69,7 @@ const (
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
 
-// pause is how long to wait after a burst, which has the messages of a time.
+// pause is how long to wait after a burst of messages that arrived within a time: the higher the rate, the longer.
 func pause(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)

@@ -24,8 +24,8 @@ import (
 const Durable = "executor"
 
 const (
-	// maxBatch is how many messages one transaction may hold: the larger, the less each one costs. Measured with SQLite, 4,000 cost
-	// three quarters of the CPU of 1,000, since more of them share a page of the index of IDs.
+	// maxBatch is how many messages one transaction may hold: the larger, the less each one costs. With SQLite, more of them
+	// share a page of the index of IDs. Measured with 1,000 and 4,000, and the pauses to match: 31 and 26 µs of CPU for each.
 	maxBatch = 4_000
 	// ackWait is the time after which another executor gets unacknowledged messages: the delay of records after a kill.
 	ackWait = 5 * time.Second

@@ -44,7 +44,7 @@ type Engine struct {
 	waiting map[uint64]*waiter
 	next    uint64
 	closed  bool      // no answer can arrive any more
-	queue   []*waiter // of Publish, that are not sent yet; the one who put the first in sends all
+	queue   []*waiter // messages of Publish that are not sent yet; the caller that enqueued the first sends all
 	spare   []*waiter // an empty queue; nil: in use
 
 	idle sync.Pool // of *waiter, for Publish
@@ -117,8 +117,8 @@ func (e *Engine) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	defer e.idle.Put(w)
 	w.msg, w.deadline = msg, deadline
 	if e.enqueue(w) {
-		// nats.go wakes its flusher with the first message, and it writes before a second one comes. So whoever can run and
-		// is about to publish does that first.
+		// The first message wakes nats.go's flusher, which would write it alone. So let the other callers that can run
+		// put their messages into the queue first.
 		runtime.Gosched()
 		e.sendQueue()
 	}
