@@ -127,9 +127,7 @@ func (u *underway) publish(m *message, report *nats.Msg, published func(error)) 
 // send publishes a report once. The answer to any attempt counts until AckWait is over.
 func (u *underway) send(m *message) {
 	attempt := *m.report // the engine gives each attempt a reply subject of its own
-	if err := u.acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) }); err != nil {
-		u.answered(m, err)
-	}
+	u.acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) })
 }
 
 // answered handles the stream's answer to a report. After an error, the next round sends it again.

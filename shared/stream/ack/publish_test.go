@@ -117,3 +117,27 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 		}
 	})
 }
+
+// Send answers once, also a message that the connection does not take.
+func TestSend(t *testing.T) {
+	t.Parallel()
+	e, _ := engine(t)
+	for _, c := range []struct {
+		length int64
+		want   answer
+	}{
+		{e.nc.MaxPayload() + 1, answer{err: nats.ErrMaxPayload}},
+		{1, answer{ack: Ack{Sequence: 1}}},
+	} {
+		answers := make(chan answer, 2)
+		e.Send(&nats.Msg{Subject: subject, Data: make([]byte, c.length)}, time.Now().Add(time.Minute), func(a Ack, err error) { answers <- answer{a, err} })
+		if got := <-answers; got.ack != c.want.ack || !errors.Is(got.err, c.want.err) {
+			t.Errorf("%d bytes: %+v, want %+v", c.length, got, c.want)
+		}
+		select {
+		case again := <-answers:
+			t.Errorf("%d bytes: answered again with %+v", c.length, again)
+		default:
+		}
+	}
+}
