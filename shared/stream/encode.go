@@ -1,7 +1,7 @@
 package stream
 
 import (
-	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -11,100 +11,92 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
+// roomForFields is about the size of a start without its body.
+const roomForFields = 1 << 10
+
 // encodeStart is proto.Marshal of a start, written out: it needs one allocation, not about three for each header. A test compares
 // it with the generated code. It writes into buffer, or into a new one if that is too small.
-func encodeStart(buffer []byte, s *execution.Start) []byte {
-	b := buffer[:0]
-	if size := 256 + len(s.Payload.Body) + len(s.Payload.ContentType) + valuesSize(s.Headers) + valuesSize(s.Query); cap(b) < size {
-		b = make([]byte, 0, size)
-	}
-	b = appendString(b, 1, s.ID)
-	b = appendString(b, 2, s.WorkflowID)
-	b = appendString(b, 3, s.NodeID)
-	b = appendString(b, 4, s.AccountID)
-	b = appendString(b, 5, s.Queue)
-	b = appendEnum(b, 6, int32(sourceToWire(s.Source)))
-	b = appendString(b, 7, s.DeliveryID)
-	b = appendString(b, 8, s.RerunOf)
-	b = appendTime(b, 9, s.AcceptedAt)
-	b = appendString(b, 10, s.Payload.ContentType)
-	b = appendEnum(b, 11, int32(hookstartv1.BodyKind(s.Payload.Kind)))
-	if len(s.Payload.Body) > 0 {
-		b = protowire.AppendTag(b, 12, protowire.BytesType)
-		b = protowire.AppendBytes(b, s.Payload.Body)
-	}
-	b = appendValues(b, 13, s.Headers)
-	b = appendValues(b, 14, s.Query)
-	b = appendString(b, 15, s.TokenID)
-	b = appendString(b, 16, s.Sender)
-	b = appendBool(b, 17, s.Verified)
-	b = appendBool(b, 18, s.DeliveryDerived)
-	return appendString(b, 19, s.ReplayOf)
+func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
+	e := encoder{slices.Grow(buffer[:0], roomForFields+len(s.Payload.Body)), nil}
+	e.text(1, s.ID)
+	e.text(2, s.WorkflowID)
+	e.text(3, s.NodeID)
+	e.text(4, s.AccountID)
+	e.text(5, s.Queue)
+	e.enum(6, int32(sourceToWire(s.Source)))
+	e.text(7, s.DeliveryID)
+	e.text(8, s.RerunOf)
+	e.time(9, s.AcceptedAt)
+	e.text(10, s.Payload.ContentType)
+	e.enum(11, int32(hookstartv1.BodyKind(s.Payload.Kind)))
+	e.bytes(12, s.Payload.Body)
+	e.values(13, s.Headers)
+	e.values(14, s.Query)
+	e.text(15, s.TokenID)
+	e.text(16, s.Sender)
+	e.bool(17, s.Verified)
+	e.bool(18, s.DeliveryDerived)
+	e.text(19, s.ReplayOf)
+	return e.data, e.err
 }
 
 // encodeProgress is the same for progress.
-func encodeProgress(p *execution.Progress) []byte {
-	b := make([]byte, 0, 96+len(p.Error)+len(p.Output))
-	b = appendString(b, 1, p.ID)
+func encodeProgress(p *execution.Progress) ([]byte, error) {
+	e := encoder{make([]byte, 0, 96+len(p.Error)+len(p.Output)), nil}
+	e.text(1, p.ID)
 	if state := stateToWire(p.Status); state != 0 {
-		b = appendEnum(b, 2, int32(state))
+		e.enum(2, int32(state))
 	}
-	b = appendTime(b, 3, p.At)
-	b = appendString(b, 4, p.Error)
-	if len(p.Output) > 0 {
-		b = protowire.AppendTag(b, 5, protowire.BytesType)
-		b = protowire.AppendBytes(b, p.Output)
-	}
+	e.time(3, p.At)
+	e.text(4, p.Error)
+	e.bytes(5, p.Output)
 	if !p.StartedAt.IsZero() {
-		b = appendTime(b, 6, p.StartedAt)
+		e.time(6, p.StartedAt)
 	}
-	return b
+	return e.data, e.err
 }
 
-// checkUTF8 refuses what protobuf forbids: a text that is not UTF-8.
-func checkUTF8(s *execution.Start) error {
-	for _, text := range [...]string{s.ID, s.WorkflowID, s.NodeID, s.AccountID, s.Queue, s.DeliveryID, s.RerunOf, s.ReplayOf, s.Payload.ContentType, s.TokenID, s.Sender} {
-		if !utf8.ValidString(text) {
-			return fmt.Errorf("%q is not UTF-8", text)
-		}
-	}
-	for _, values := range [...]execution.Values{s.Headers, s.Query} {
-		for name, list := range values {
-			if !utf8.ValidString(name) {
-				return fmt.Errorf("the name %q is not UTF-8", name)
-			}
-			for _, v := range list {
-				if !utf8.ValidString(v) {
-					return fmt.Errorf("a value of %q is not UTF-8", name)
-				}
-			}
-		}
-	}
-	return nil
+// encoder appends fields to data. Empty ones take no room.
+type encoder struct {
+	data []byte
+	err  error // errNotUTF8: protobuf forbids such texts
 }
 
-func appendString(b []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return b
+func (e *encoder) text(field protowire.Number, s string) {
+	if s != "" {
+		e.value(field, s)
 	}
-	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendString(b, s)
 }
 
-func appendEnum(b []byte, field protowire.Number, value int32) []byte {
-	b = protowire.AppendTag(b, field, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(value)) //nolint:gosec // the enums have no negative values
-}
-
-func appendBool(b []byte, field protowire.Number, value bool) []byte {
-	if !value {
-		return b
+// value is text that takes room when it is empty, too.
+func (e *encoder) value(field protowire.Number, s string) {
+	if !utf8.ValidString(s) {
+		e.err = errNotUTF8
 	}
-	return appendEnum(b, field, 1)
+	e.data = protowire.AppendTag(e.data, field, protowire.BytesType)
+	e.data = protowire.AppendString(e.data, s)
 }
 
-// appendTime writes a google.protobuf.Timestamp.
-func appendTime(b []byte, field protowire.Number, t time.Time) []byte {
+func (e *encoder) bytes(field protowire.Number, b []byte) {
+	if len(b) > 0 {
+		e.data = protowire.AppendTag(e.data, field, protowire.BytesType)
+		e.data = protowire.AppendBytes(e.data, b)
+	}
+}
+
+func (e *encoder) enum(field protowire.Number, value int32) {
+	e.data = protowire.AppendTag(e.data, field, protowire.VarintType)
+	e.data = protowire.AppendVarint(e.data, uint64(value)) //nolint:gosec // the enums have no negative values
+}
+
+func (e *encoder) bool(field protowire.Number, value bool) {
+	if value {
+		e.enum(field, 1)
+	}
+}
+
+// time writes a google.protobuf.Timestamp.
+func (e *encoder) time(field protowire.Number, t time.Time) {
 	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond()) //nolint:gosec // two's complement is what the format wants
 	size := 0
 	if seconds != 0 {
@@ -113,7 +105,7 @@ func appendTime(b []byte, field protowire.Number, t time.Time) []byte {
 	if nanos != 0 {
 		size += 1 + protowire.SizeVarint(nanos)
 	}
-	b = protowire.AppendTag(b, field, protowire.BytesType)
+	b := protowire.AppendTag(e.data, field, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(size))
 	if seconds != 0 {
 		b = protowire.AppendTag(b, 1, protowire.VarintType)
@@ -123,11 +115,11 @@ func appendTime(b []byte, field protowire.Number, t time.Time) []byte {
 		b = protowire.AppendTag(b, 2, protowire.VarintType)
 		b = protowire.AppendVarint(b, nanos)
 	}
-	return b
+	e.data = b
 }
 
-// appendValues writes a hookstart.v1.NamedValues for each name. Every string has a tag of one byte.
-func appendValues(b []byte, field protowire.Number, values execution.Values) []byte {
+// values writes a hookstart.v1.NamedValues for each name. Every string has a tag of one byte.
+func (e *encoder) values(field protowire.Number, values execution.Values) {
 	for name, list := range values {
 		size := 0
 		if name != "" {
@@ -136,25 +128,11 @@ func appendValues(b []byte, field protowire.Number, values execution.Values) []b
 		for _, v := range list {
 			size += 1 + protowire.SizeBytes(len(v))
 		}
-		b = protowire.AppendTag(b, field, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(size))
-		b = appendString(b, 1, name)
-		for _, v := range list { // an empty one, too
-			b = protowire.AppendTag(b, 2, protowire.BytesType)
-			b = protowire.AppendString(b, v)
-		}
-	}
-	return b
-}
-
-// valuesSize is about the size of values, encoded.
-func valuesSize(values execution.Values) int {
-	size := 0
-	for name, list := range values {
-		size += len(name) + 8
+		e.data = protowire.AppendTag(e.data, field, protowire.BytesType)
+		e.data = protowire.AppendVarint(e.data, uint64(size))
+		e.text(1, name)
 		for _, v := range list {
-			size += len(v) + 4
+			e.value(2, v)
 		}
 	}
-	return size
 }

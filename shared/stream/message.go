@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -41,14 +40,15 @@ type StartRoom struct {
 
 // Message is StartMessage in the room. The message is good until the next one is made.
 func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
-	if err := checkUTF8(&s); err != nil {
-		return nil, fmt.Errorf("encode a start: %w", err)
+	data, err := encodeStart(r.msg.Data, &s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
 	}
 	if r.values == nil {
 		r.msg.Header, r.values = headers()
 	}
 	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
-	r.msg.Subject, r.msg.Reply, r.msg.Data = StartSubject(s.Queue, s.WorkflowID, s.NodeID), "", encodeStart(r.msg.Data, &s)
+	r.msg.Subject, r.msg.Reply, r.msg.Data = StartSubject(s.Queue, s.WorkflowID, s.NodeID), "", data
 	if s.DeliveryID != "" {
 		r.msg.Header[jetstream.MsgIDHeader] = r.msg.Header[HeaderExecutionID]
 	} else {
@@ -102,13 +102,14 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 
 // ProgressMessage is a runner's report. It has the node and the trace of its start.
 func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
-	if !utf8.ValidString(p.ID) || !utf8.ValidString(p.Error) {
-		return nil, fmt.Errorf("encode progress of %q: the error is not UTF-8", p.ID)
+	data, err := encodeProgress(&p)
+	if err != nil {
+		return nil, fmt.Errorf("encode progress of %q: %w", p.ID, err)
 	}
 	return &nats.Msg{
 		Subject: ProgressSubject(queue, workflowID, p.ID),
 		Header:  headersOf(p.ID, workflowID, nodeID, trace),
-		Data:    encodeProgress(&p),
+		Data:    data,
 	}, nil
 }
 
