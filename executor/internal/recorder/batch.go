@@ -49,13 +49,14 @@ const (
 // decode reads messages, and sorts them into the order in which they are applied: starts before their progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.Time(now)
-	entries := make([]*entry, 0, len(messages))
-	for _, msg := range messages {
+	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
+	for i, msg := range messages {
 		meta, err := msg.Metadata()
 		if err != nil {
 			continue // not from the stream
 		}
-		e := &entry{msg: msg, meta: meta}
+		e := &values[i]
+		e.msg, e.meta = msg, meta
 		e.decode(now)
 		entries = append(entries, e)
 	}
@@ -102,7 +103,14 @@ func (e *entry) aside(reason string) store.Unreadable {
 
 // batchOf combines entries into one batch for the store.
 func batchOf(entries []*entry) store.Batch {
-	var b store.Batch
+	var count [unreadable + 1]int
+	for _, e := range entries {
+		count[e.kind]++
+	}
+	b := store.Batch{
+		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
+		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
+	}
 	for _, e := range entries {
 		switch e.kind {
 		case start, rejection:
