@@ -328,7 +328,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	if got := ingress.Await(t, id); got.Status != execution.Succeeded {
 		t.Errorf("%+v", got)
 	}
-	program.Terminate()
+	program.AwaitEnd() // a second SIGTERM would end it at once
 }
 
 // What a process has no place for stays with the server, and what the server delivers again while it is worked on runs once.

@@ -90,3 +90,16 @@ func (p *Process) Terminate() {
 		p.t.Errorf("%s %v", p.name, err)
 	}
 }
+
+// AwaitEnd waits until the process has ended by itself; it must end well.
+func (p *Process) AwaitEnd() {
+	p.t.Helper()
+	select {
+	case <-p.Exited():
+		if !p.State().Success() {
+			p.t.Errorf("%s ended with %s", p.name, p.State())
+		}
+	case <-time.After(endTimeout):
+		p.t.Errorf("%s did not end within %s", p.name, endTimeout)
+	}
+}
