@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -32,10 +33,17 @@ type Options struct {
 	Extra []nats.Option
 	// Log gets what happens to the connection later. Required.
 	Log logrus.FieldLogger
+	// Closed is called once if the connection is closed for good by something else than its Close: it reconnects no more,
+	// and the program has to be started anew. The error says why. nil: only the log says so.
+	Closed func(error)
 }
 
+// ErrClosed means that a connection is closed for good, by something else than its Close.
+var ErrClosed = errors.New("the connection to NATS is closed for good")
+
 // Connect waits for a server and connects to it. The connection reconnects for ever, without a buffer for messages meanwhile: one
-// whose sender was told "no" would be stored after the reconnect.
+// whose sender was told "no" would be stored after the reconnect. There is one exception: at an error of the server that nats.go
+// does not know, such as a violation of a max_payload that was lowered, nats.go closes the connection for good. See Options.Closed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
@@ -62,6 +70,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			o.Log.WithError(err).Warn("NATS reports an error")
 		}),
+		nats.NoCallbacksAfterClientClose(),
+		nats.ClosedHandler(o.closed),
 	}, o.Extra...)
 	if o.CredsFile != "" {
 		credentials, err := credentials(o.CredsFile)
@@ -87,6 +97,18 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil, fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is --nats-url right?", Redact(o.URL), o.Timeout, err)
 		case <-time.After(retryEvery): // begins now: a ticker's would compete with the end of ctx
 		}
+	}
+}
+
+// closed reports that the connection was closed by something else than its Close.
+func (o *Options) closed(nc *nats.Conn) {
+	err := ErrClosed
+	if last := nc.LastError(); last != nil {
+		err = fmt.Errorf("%w: %w", ErrClosed, last)
+	}
+	o.Log.WithError(err).Error("NATS connection closed for good")
+	if o.Closed != nil {
+		o.Closed(err)
 	}
 }
 

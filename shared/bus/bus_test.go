@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -109,6 +110,38 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	<-changed
 	if err := nc.Publish("x", nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// An error of the server that nats.go does not know closes a connection for good: that is said once, with the reason, and
+// readiness says so. Its own Close says nothing.
+func TestClosedForGood(t *testing.T) {
+	server := natstest.Start(t)
+	closed := make(chan error, 2)
+	connect := func() *nats.Conn {
+		nc, err := bus.Connect(t.Context(), bus.Options{URL: server.URL(), Timeout: 20 * time.Second, Log: logtest.Quiet(), Closed: func(err error) { closed <- err }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	own := connect()
+	over := own.StatusChanged(nats.CLOSED)
+	own.Close()
+	<-over
+	nc := connect()
+	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil { // longer than the server's max_control_line
+		t.Fatal(err)
+	}
+	if err := <-closed; !errors.Is(err, bus.ErrClosed) || !errors.Is(err, nc.LastError()) || !strings.Contains(strings.ToLower(err.Error()), "control line") {
+		t.Errorf("%v", err)
+	}
+	if err := bus.Check("NATS", nc).Ask(t.Context()); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("readiness: %v", err)
+	}
+	if len(closed) != 0 {
+		t.Errorf("its own Close was reported: %v", <-closed)
 	}
 }
 

@@ -212,6 +212,10 @@ func (u *underway) dueForReport(m *message, now time.Time) func() {
 		delete(u.messages, m.key)
 		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s", u.ackWait), m.err)
 		return func() { m.published(err) }
+	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: the stream will not confirm it
+		delete(u.messages, m.key)
+		err := m.err
+		return func() { m.published(err) }
 	case waited >= u.ackWait/10:
 		return func() { u.send(m) }
 	}

@@ -207,8 +207,15 @@ type runner struct {
 	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
 }
 
+// ErrConnectionClosed means that the connection to NATS is closed for good: Run cannot continue with it.
+var ErrConnectionClosed = errors.New("runner: the connection to NATS is closed for good")
+
 // Run runs executions until the context ends, then lets handlers finish, and returns nil. It continues after lost connections. At
 // the start it waits up to 30 s for the stream, which the executor creates.
+//
+// When the connection is closed for good (by Close, by a limit of its reconnects, or by an error of the server that nats.go does not
+// know), nothing can be reported any more: Run ends the contexts of the handlers and returns ErrConnectionClosed with the connection's
+// last error. Let the program end with it, and be started anew: other members get the executions meanwhile.
 func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -245,12 +252,28 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(taking, func() { time.AfterFunc(r.DrainTimeout, giveUp) })()
+	closed := nc.StatusChanged(nats.CLOSED)
+	defer nc.RemoveStatusListener(closed)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-closed:
+			giveUp()
+			stop()
+		case <-taking.Done():
+		}
+	}()
 	present := make(chan struct{})
 	go func() { r.sayPresent(taking); close(present) }()
 	err = r.take(taking, stop, consumer)
 	r.unacknowledged.Wait()
 	stop()
 	<-present
+	<-watching
+	if nc.IsClosed() {
+		return errors.Join(ErrConnectionClosed, nc.LastError())
+	}
 	// The last acknowledgements must reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }

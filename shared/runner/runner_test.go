@@ -95,6 +95,33 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	}
 }
 
+// A connection that is closed for good ends the runner and its handlers: what they did can be reported no more.
+func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	begun, canceled := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- runner.Run(context.Background(), nc, runner.Options{Group: "group", DrainTimeout: time.Hour}, func(ctx context.Context, _ runner.Execution) (any, error) {
+			close(begun)
+			<-ctx.Done()
+			close(canceled)
+			return nil, nil
+		})
+	}()
+	ingress.Start(t, runnertest.Post{})
+	<-begun
+	if err := nc.Publish(strings.Repeat("x", 5000), nil); err != nil { // longer than the server's max_control_line
+		t.Fatal(err)
+	}
+	<-canceled
+	if err := <-ended; !errors.Is(err, runner.ErrConnectionClosed) || !errors.Is(err, nc.LastError()) {
+		t.Errorf("the runner ended with %v", err)
+	}
+}
+
 // What goes wrong ends as documented, and blocks nothing else.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,7 @@ type Service struct {
 	listener net.Listener
 	serving  net.Listener // listener, with TLS if it has a certificate
 	opsAddr  string
+	closed   chan error // gets why the connection to NATS was closed for good
 }
 
 // Run begins a service and calls run, which connects it and serves until its context ends. All parts have stopped when
@@ -92,12 +93,15 @@ func (s *Service) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// Connect connects to NATS, for which it waits until ctx ends.
+// Connect connects to NATS, for which it waits until ctx ends. If the connection is closed for good later, Serve returns:
+// a supervisor starts the program anew.
 func (s *Service) Connect(ctx context.Context) (err error) {
 	c := s.config
+	s.closed = make(chan error, 1)
 	if s.NATS, err = bus.Connect(ctx, bus.Options{
 		URL: c.NATSURL, Name: "hookstart " + c.Name, Timeout: c.ConnectTimeout,
 		CredsFile: c.NATSCreds, CAFile: c.NATSCA, Extra: c.NATSOptions, Log: s.Log,
+		Closed: func(err error) { s.closed <- err },
 	}); err != nil {
 		return err
 	}
@@ -109,11 +113,13 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// Serve serves requests, says that the service is ready, and returns when ctx ends, or the server with an error. Then
+// Serve serves requests, says that the service is ready, and returns when ctx ends, the server with an error, or the
+// connection to NATS for good. Then
 // requests in flight have finished, for which they have ShutdownGrace, and all parts have stopped. about is added to the
 // log line that says so; ready may be nil.
 func (s *Service) Serve(ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(addr, opsAddr string)) error {
 	s.Add(s.Ops.Watch(ctx, s.Log, checks...))
+	s.Start(ctx, s.watchConnection)
 	s.Start(ctx, func(ctx context.Context, _ func()) error { return s.serve(ctx, server) })
 	s.Ops.Ready.Ready(s.config.Name)
 	addr := s.listener.Addr().String()
@@ -122,6 +128,16 @@ func (s *Service) Serve(ctx context.Context, server *http.Server, checks []ops.C
 		ready(addr, s.opsAddr)
 	}
 	return s.Wait(ctx)
+}
+
+// watchConnection returns when the connection to NATS is closed for good.
+func (s *Service) watchConnection(ctx context.Context, _ func()) error {
+	select {
+	case err := <-s.closed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func (s *Service) serve(ctx context.Context, server *http.Server) error {

@@ -33,6 +33,9 @@ const reportOverhead = 16 * 1024;
 // Permanent is an error that is not tried again.
 export class Permanent extends Error {}
 
+// ConnectionClosed means that the connection to NATS is closed for good. Its cause is the connection's error, if it had one.
+export class ConnectionClosed extends Error {}
+
 const defaults = {
   group: "",
   queue: "default",
@@ -51,6 +54,8 @@ const defaults = {
 /**
  * run runs executions until stop says so; then it lets handlers finish. An execution can run
  * twice: let what the handler does depend on its executionId.
+ * When the connection is closed for good, nothing can be reported any more: run aborts the handlers' signals and throws
+ * ConnectionClosed. Let the program end with it, and be started anew.
  * @param {NatsConnection} nc
  * @param {Partial<Options> & { group: string }} options
  * @param {Handler} handler
@@ -75,7 +80,12 @@ export async function run(nc, options, handler, stop) {
   const once = o.attempts === 1;
   const end = () => void (once || messages?.close());
   stop.addEventListener("abort", end, { once: true });
-  while (!stop.aborted) {
+  const closed = nc.closed().then((cause) => {
+    working.abort();
+    messages?.close();
+    return new ConnectionClosed("the connection to NATS is closed for good", { cause });
+  });
+  while (!stop.aborted && !nc.isClosed()) {
     try {
       // No more than there are places: what waits for one longer than ackWait is run by another member, too.
       messages = await consumer.fetch({ max_messages: o.concurrency - underway.size, expires: once ? onceExpiry : pullExpiry });
@@ -90,11 +100,10 @@ export async function run(nc, options, handler, stop) {
         const one = attempt(nc, js, o, handler, working.signal, deliveries, msg).finally(() => underway.delete(one));
         underway.add(one);
       }
-    } catch (failure) {
-      if (nc.isClosed()) {
-        throw failure;
+    } catch {
+      if (!nc.isClosed()) {
+        await pause(250); // the server restarts, or has no leader
       }
-      await pause(250); // the server restarts, or has no leader
     }
     if (underway.size >= o.concurrency) {
       await Promise.race(underway);
@@ -104,6 +113,9 @@ export async function run(nc, options, handler, stop) {
   await Promise.all(underway);
   clearTimeout(late);
   clearInterval(present);
+  if (nc.isClosed()) {
+    throw await closed;
+  }
   nc.publish(presence, "leaves");
   await nc.flush(); // what was acknowledged last must reach the server
 }

@@ -1,0 +1,39 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/bus"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/service"
+)
+
+// A service whose connection to NATS is closed for good ends with an error, so that a supervisor starts it anew.
+func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
+	server := natstest.Start(t)
+	config := service.Config{
+		Name: "service", Serves: "nothing", Addr: "127.0.0.1:0", OpsAddr: "127.0.0.1:0", LogLevel: "error",
+		NATSURL: server.URL(), ConnectTimeout: 20 * time.Second, ShutdownGrace: time.Second, Log: logtest.Quiet(),
+	}
+	err := service.Run(t.Context(), config, func(ctx context.Context, s *service.Service) error {
+		if err := s.Connect(ctx); err != nil {
+			return err
+		}
+		ready := func(string, string) {
+			// Longer than the server's max_control_line: nats.go does not know the server's error, and closes the connection.
+			if err := s.NATS.Publish(strings.Repeat("x", 5000), nil); err != nil {
+				t.Error(err)
+			}
+		}
+		return s.Serve(ctx, &http.Server{ReadHeaderTimeout: time.Second}, nil, nil, ready)
+	})
+	if !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("the service ended with %v", err)
+	}
+}
