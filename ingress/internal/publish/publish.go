@@ -18,7 +18,8 @@ import (
 // The reasons why the stream does not take a message.
 var (
 	// ErrUnavailable means that the stream did not answer in time, or could not be reached.
-	// A message with a Nats-Msg-Id may have been stored; sent again, it is recognised.
+	// A message with a Nats-Msg-Id may have been stored; sent again, it is recognised. Nor is it known then whether this
+	// request or an earlier one had stored it: a sender is never told that its first request is a repeat.
 	ErrUnavailable = errors.New("the stream is unavailable")
 	// ErrOverloaded means that the stream has too much to do. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
@@ -34,7 +35,7 @@ const attemptTimeout = time.Second
 // reconnectGrace is how long a message waits for a lost connection: a server that restarts is often back by then.
 const reconnectGrace = time.Second
 
-// lookUpAtLeast is the least time to find out whether the stored message is this request's own. With the default --publish-timeout it
+// lookUpAtLeast is the least time to find out whether the stored message is this request's own. Without an answer the request is refused. With the default --publish-timeout it
 // stays below the ten seconds that senders wait.
 const lookUpAtLeast = 2 * time.Second
 
@@ -122,8 +123,12 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 		got, err := p.acks.Publish(msg, now.Add(patience))
 		switch o := classify(err); {
 		case o == stored:
-			if got.Duplicate && unknown && p.isOurs(got.Sequence, msg, deadline) {
-				got.Duplicate = false
+			if got.Duplicate && unknown {
+				ours, err := p.isOurs(got.Sequence, msg, deadline)
+				if err != nil {
+					return Ack{}, err
+				}
+				got.Duplicate = !ours
 			}
 			if !got.Duplicate && p.trouble.Load() != nil { // for a repeat, nothing was stored
 				p.trouble.Store(nil)
@@ -210,10 +215,10 @@ func classify(err error) outcome {
 }
 
 // isOurs reports whether the stored message is the one that this request sent: then it has its traceparent, whose span is random. A
-// message that has none is another request's. A cluster does not answer while it
-// elects a leader, and a replica may lag; so isOurs asks again until the deadline, and for lookUpAtLeast in any
-// case: after an outage, many answers come at the deadline.
-func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) bool {
+// message that has none is another request's. A cluster does not answer while it elects a leader, and a replica may lag; so isOurs
+// asks again until the deadline, and for lookUpAtLeast in any case: after an outage, many answers come at the deadline. Without an
+// answer it is not known: the error is ErrUnavailable.
+func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
 	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
 		deadline = least
 	}
@@ -223,14 +228,24 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) b
 		asking, stop := context.WithTimeout(ctx, attemptTimeout/2)
 		have, err := p.stream.GetMsg(asking, sequence)
 		stop()
-		if err == nil {
+		switch {
+		case err == nil:
 			trace := have.Header.Get(stream.HeaderTrace)
-			return trace != "" && trace == msg.Header.Get(stream.HeaderTrace)
+			return trace != "" && trace == msg.Header.Get(stream.HeaderTrace), nil
+		case errors.Is(err, jetstream.ErrMsgNotFound) && p.isGone(ctx, sequence):
+			return false, nil
 		}
 		select {
 		case <-ctx.Done():
-			return false // then it counts as a repeat: the ID is the same
+			return false, fmt.Errorf("%w: the message is stored, and could not be read to see whether this request or an earlier one sent it: %w", ErrUnavailable, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// isGone reports whether the stream has deleted a message: so old a one was not stored by this request. A replica that lags
+// does not have it either, but its last sequence is lower.
+func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
+	info, err := p.stream.Info(ctx)
+	return err == nil && info.State.LastSeq >= sequence && info.State.FirstSeq > sequence
 }

@@ -303,6 +303,56 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 }
 
+// Whether this request or an earlier one stored a message cannot be known while it cannot be read: then the sender is told no, and
+// never that its first request is a repeat.
+func TestUnknownIsNoRepeat(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	nc := connect(t, server.URL())
+	p := newPublisher(t, nc, 1, 4*time.Second)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readable := func(direct bool) {
+		t.Helper()
+		config := stream.DefaultSettings.Config()
+		config.AllowDirect = direct
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readable(false) // the publisher asks for it as before, and gets no answer
+	server.Pause()
+	before := nc.Stats().OutMsgs
+	msg, refused := message(t, "first"), make(chan error, 1)
+	go func() {
+		ack, err := p.Publish(msg)
+		if err == nil {
+			err = fmt.Errorf("accepted: %+v", ack)
+		}
+		refused <- err
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for nc.Stats().OutMsgs < before+2 { // it was sent again
+		<-tick.C
+	}
+	server.Resume()
+	if err := <-refused; !errors.Is(err, publish.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	readable(true)
+	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate {
+		t.Errorf("sent again: %+v, %v", ack, err)
+	}
+	for id, n := range counts(t, server.Connect(t)) {
+		if n != 1 {
+			t.Errorf("%s is %d times in the stream", id, n)
+		}
+	}
+}
+
 // A request that the process does not wait for any more must not wait for ever.
 // A message that the stream does not store is remembered until one is stored again.
 func TestTroubleIsRemembered(t *testing.T) {
