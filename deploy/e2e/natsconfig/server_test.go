@@ -138,8 +138,8 @@ type site struct {
 }
 
 // startSite starts servers with a configuration file. each may change the environment
-// before the i-th reads it.
-func startSite(tb testing.TB, file string, servers int, each func(i int)) *site {
+// before the i-th reads it; change may change the options that were read.
+func startSite(tb testing.TB, file string, servers int, each func(i int), change ...func(i int, o *server.Options)) *site {
 	tb.Helper()
 	s := &site{}
 	var urls []string
@@ -150,6 +150,9 @@ func startSite(tb testing.TB, file string, servers int, each func(i int)) *site 
 		options, err := server.ProcessConfigFile(filepath.Join(files, file))
 		if err != nil {
 			tb.Fatal(err)
+		}
+		for _, f := range change {
+			f(i, options)
 		}
 		options.StoreDir = tb.TempDir()
 		options.NoSigs, options.NoLog = true, true
