@@ -38,6 +38,7 @@ type delivery struct {
 	payload  execution.Payload  // of a body that was read
 	notJSON  bool               // Content-Type says JSON, and the body is not valid JSON
 	verified bool
+	verdict  sender.Verdict // of a verified request
 
 	id         admission.Delivery // the delivery ID in force
 	identified bool               // id is set; it may be empty
@@ -187,22 +188,37 @@ func (h *handler) complete(d *delivery) *outcome {
 	return nil
 }
 
-// whole reads the body, and finds the delivery ID: checks 11 and 12.
+// whole reads the body, and finds the delivery ID: checks 11 and 12. Where the ID may be under a signature, it is looked
+// for once the request is verified.
 func (h *handler) whole(d *delivery) *outcome {
-	if !d.isRead && !h.idInBody(d) {
-		h.identify(d)
-		if d.tooLong() {
-			return refused(webhook.DeliveryIDInvalid, 0)
+	unknown := d.signsID() && !d.verified
+	if !d.isRead && !unknown && !h.idInBody(d) {
+		if out := h.checkID(d); out != nil {
+			return out
 		}
 	}
 	if refusal := h.read(d); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
+	if unknown {
+		return nil
+	}
+	return h.checkID(d)
+}
+
+// checkID finds the delivery ID, and refuses one that is too long: check 11.
+func (h *handler) checkID(d *delivery) *outcome {
 	h.identify(d)
 	if d.tooLong() {
 		return refused(webhook.DeliveryIDInvalid, 0)
 	}
 	return nil
+}
+
+// signsID reports whether the delivery ID may be under the sender's signature.
+func (d *delivery) signsID() bool {
+	s := d.sender()
+	return s != nil && s.SignsDelivery()
 }
 
 // read reads the body, once, and interprets it. The refusal says why it could not be read.
@@ -234,17 +250,23 @@ func (h *handler) idInBody(d *delivery) bool {
 	return s != nil && s.DeliveryInBody() && d.firstOf(h.firstIDHeaders) == ""
 }
 
-// identify finds the delivery ID in force: of the first headers, the sender's own sources, and the other
-// headers.
+// identify finds the delivery ID in force: the one that is under the signature; else that of the first headers, of the
+// sender's own sources, and of the other headers.
 func (h *handler) identify(d *delivery) {
 	if d.identified {
 		return
 	}
 	d.identified = true
+	s := d.sender()
+	if s != nil && d.verified {
+		if signed := s.SignedDelivery(&d.request, d.verdict); signed.ID != "" {
+			d.id = admission.Delivery(signed)
+			return
+		}
+	}
 	d.id.ID = d.firstOf(h.firstIDHeaders)
-	if s := d.sender(); s != nil && d.id.ID == "" {
-		own := s.Delivery(&d.request)
-		d.id = admission.Delivery{ID: own.ID, Derived: own.Derived}
+	if s != nil && d.id.ID == "" {
+		d.id = admission.Delivery(s.Delivery(&d.request, d.verdict))
 	}
 	if d.id.ID == "" {
 		d.id.ID = d.firstOf(h.otherIDHeaders)

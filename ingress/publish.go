@@ -34,7 +34,7 @@ func (h *handler) start(d *delivery) outcome {
 		Sender:     d.preset(),
 		Verified:   d.verified,
 
-		DeliveryDerived: d.id.Derived,
+		DeliveryDerived: d.id.Derived || d.id.Signed,
 	}
 	start.Payload.ContentType = tokens.hide(start.Payload.ContentType)
 	msg, err := d.message.Message(start)
@@ -83,7 +83,7 @@ func (h *handler) reject(d *delivery) *outcome {
 	}
 	rejection.Payload.ContentType = tokens.hide(headerText(d.r.Header.Get("Content-Type")))
 	if len(d.id.ID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID, rejection.DeliveryDerived = tokens.hide(headerText(d.id.ID)), d.id.Derived
+		rejection.DeliveryID, rejection.DeliveryDerived = tokens.hide(headerText(d.id.ID)), d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
 	msg, err := stream.RejectedMessage(rejection)

@@ -56,9 +56,9 @@ func (h *handler) verify(d *delivery) *outcome {
 	if !verdict.OK() {
 		return h.unverified(d, verdict, now)
 	}
-	d.verified = true
+	d.verified, d.verdict = true, verdict
 	h.metrics.verified[s.Preset()].Inc()
-	return nil
+	return h.checkID(d)
 }
 
 // unverified refuses a request that could not be verified. The reason is shown to operators, not to the client.

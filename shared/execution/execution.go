@@ -88,7 +88,8 @@ type Start struct {
 
 	Sender   string // the preset of the node's sender, "" when it has none
 	Verified bool   // the request was verified as the sender's
-	// DeliveryDerived says that the delivery ID was read in the body, or is a hash: see DerivedDelivery.
+	// DeliveryDerived reports that the delivery ID was read in the body, is a hash, or is under the sender's signature: see
+	// DerivedDelivery and SignedDelivery.
 	DeliveryDerived bool
 }
 

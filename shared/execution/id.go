@@ -11,6 +11,10 @@ func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 // DerivedDelivery stands for a delivery ID that was read in the body or is a hash, where an execution's ID is made: no header has it.
 func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
 
+// SignedDelivery stands for a delivery ID that is under the sender's signature, where an execution's ID is made: no other ID
+// has it, of a header or of a body, since a derived one has no NUL.
+func SignedDelivery(deliveryID string) string { return "\x00\x00" + deliveryID }
+
 // RejectedIDForDelivery is the ID of the record of a delivery to an inactive workflow. It differs from IDForDelivery: the same
 // delivery can still start an execution once the workflow is active.
 func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {

@@ -3,6 +3,7 @@ package sender
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,16 +12,23 @@ import (
 
 // idSource is one place of a delivery ID: one source, or several that are all needed.
 type idSource struct {
+	text   string // as it is written in the table or the setting
 	parts  []source
 	absent []source // there must be nothing
 	body   bool     // a part is in the body
+	// signedBy holds, for each of the sender's methods, whether what it verifies includes this place.
+	signedBy []bool
 }
 
 // Delivery is a delivery ID out of the sender's own sources.
 type Delivery struct {
 	ID string // empty: the request has none
-	// Derived: the ID is of the body, or a hash, and differs from the same text in a header. See execution.DerivedDelivery.
+	// Derived reports that the ID is of the body, or a hash, and differs from the same text in a header. See
+	// execution.DerivedDelivery.
 	Derived bool
+	// Signed reports that the ID is under the signature that was verified, and differs from the same text anywhere else.
+	// See execution.SignedDelivery.
+	Signed bool
 }
 
 // parseIDSource reads a source of a delivery ID. In the table, own, it may have several parts, joined by " + "; "!" is for what must be absent.
@@ -29,7 +37,7 @@ func parseIDSource(text string, own bool) (idSource, error) {
 	if own {
 		texts = strings.Split(text, " + ")
 	}
-	var id idSource
+	id := idSource{text: text}
 	for _, t := range texts {
 		t, absent := strings.CutPrefix(t, "!")
 		s, err := parseSource(t, own)
@@ -49,19 +57,25 @@ func parseIDSource(text string, own bool) (idSource, error) {
 // maxSources bounds the sources that an operator sets.
 const maxSources = 16
 
-// DeliverySources says where the delivery IDs of a sender are, in order, in the words of the setting deliveryId. A
-// preset's own source may have several parts, joined by " + ", and after a "!" one that must not be there. The error
-// is a *ConfigError.
-func DeliverySources(preset string, settings map[string]string) ([]string, error) {
-	e, err := find(preset)
+// DeliverySources returns where the delivery IDs of a sender are, in order, in the words of the setting deliveryId:
+// first those that its signature covers, then the others. A preset's own source may have several parts, joined by
+// " + ", and after a "!" one that must not be there. The error is a *ConfigError.
+func DeliverySources(preset string, settings map[string]string) (signed, other []string, err error) {
+	s, _, err := build(Config{Preset: preset, Settings: settings})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	texts, _ := e.deliveryTexts(settings)
-	return texts, nil
+	for i := range s.delivery {
+		if slices.Contains(s.delivery[i].signedBy, true) {
+			signed = append(signed, s.delivery[i].text)
+		} else {
+			other = append(other, s.delivery[i].text)
+		}
+	}
+	return signed, other, nil
 }
 
-// deliveryTexts are the entry's own sources, or those that an operator set in their place.
+// deliveryTexts returns the entry's own sources, or those that an operator set in their place.
 func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own bool) {
 	if set := settings[settingDeliveryID]; set != "" {
 		texts = strings.Split(set, ",")
@@ -73,40 +87,88 @@ func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own b
 	if header := settings["idHeader"]; header != "" { // of the preset hmac
 		return []string{"header:" + header}, false
 	}
-	return e.Delivery, true
+	return e.ownDelivery(), true
 }
 
-func (e *entry) deliverySources(settings map[string]string) ([]idSource, error) {
+// ownDelivery returns the sources of the entry's methods, which are signed, and then the others.
+func (e *entry) ownDelivery() []string {
+	var texts []string
+	for i := range e.Verify {
+		for _, text := range e.Verify[i].Delivery {
+			if !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return append(texts, e.Delivery...)
+}
+
+// deliverySources compiles the sources of delivery IDs, and finds out which of them each method signs.
+func (e *entry) deliverySources(settings map[string]string, methods []method) ([]idSource, error) {
 	texts, own := e.deliveryTexts(settings)
 	if len(texts) > maxSources {
 		return nil, &ConfigError{"settings." + settingDeliveryID, "has too many sources"}
 	}
 	var sources []idSource
 	for _, text := range texts {
-		s, err := parseIDSource(text, own)
+		id, err := parseIDSource(text, own)
 		if err != nil {
 			return nil, &ConfigError{"settings." + settingDeliveryID, err.Error()}
 		}
-		sources = append(sources, s)
+		id.signedBy = make([]bool, len(methods))
+		for i := range methods {
+			id.signedBy[i] = methods[i].signsID(&id)
+		}
+		sources = append(sources, id)
 	}
 	return sources, nil
 }
 
-// DeliveryInBody says that a delivery ID may be in the body.
+// DeliveryInBody reports whether a delivery ID may be in the body.
 func (s *Sender) DeliveryInBody() bool {
-	for i := range s.delivery {
-		if s.delivery[i].body {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return id.body })
 }
 
-// Delivery is the ID of the first source that has one. A long or unprintable one is hashed: the sender cannot help it.
-func (s *Sender) Delivery(r *Request) Delivery {
+// SignsDelivery reports whether a delivery ID may be under the signature: which ID counts is known only once the
+// request is verified.
+func (s *Sender) SignsDelivery() bool {
+	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return slices.Contains(id.signedBy, true) })
+}
+
+// SignedDelivery returns the delivery ID that is under the signature by which the request was verified. If there is one,
+// nothing else that the request says is a delivery ID. It reads a signed body without the headers, which are not signed.
+func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
+	if v.method == 0 || !v.OK() {
+		return Delivery{}
+	}
+	var view *Request
 	for i := range s.delivery {
-		if text := s.delivery[i].value(r); text != "" {
-			return delivery(text, s.delivery[i].body)
+		id := &s.delivery[i]
+		if !id.signedBy[v.method-1] {
+			continue
+		}
+		if view == nil {
+			view = s.methods[v.method-1].signedView(r)
+		}
+		if text := id.value(view, true); text != "" {
+			d := delivery(text, id.body)
+			d.Signed = true
+			return d
+		}
+	}
+	return Delivery{}
+}
+
+// Delivery returns the ID of the first source that has one, of those that are not under the signature by which the
+// request was verified. A long or unprintable one is hashed: the sender cannot help it.
+func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
+	for i := range s.delivery {
+		id := &s.delivery[i]
+		if v.method > 0 && id.signedBy[v.method-1] {
+			continue
+		}
+		if text := id.value(r, false); text != "" {
+			return delivery(text, id.body)
 		}
 	}
 	return Delivery{}
@@ -125,8 +187,9 @@ func delivery(text string, body bool) Delivery {
 	return Delivery{ID: of + hex.EncodeToString(sum[:]), Derived: true}
 }
 
-// value is the ID of a source: its value, or those of all its parts.
-func (id *idSource) value(r *Request) string {
+// value returns the ID of a source: its value, or those of all its parts. signed: of a header only the value that is
+// signed counts, which is the first one.
+func (id *idSource) value(r *Request, signed bool) string {
 	for _, s := range id.absent {
 		if s.present(r, true) {
 			return ""
@@ -135,6 +198,9 @@ func (id *idSource) value(r *Request) string {
 	var all []string
 	for _, s := range id.parts {
 		values := s.values(r)
+		if signed && s.kind == fromHeader {
+			values = values[:min(len(values), 1)]
+		}
 		if len(values) == 0 {
 			return ""
 		}

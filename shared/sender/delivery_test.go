@@ -63,15 +63,150 @@ func TestDeliveryIDs(t *testing.T) {
 		if name, value, has := strings.Cut(c.header, ": "); has {
 			r.Header[name] = []string{value}
 		}
-		if got := compile(t, config).Delivery(r); got.ID != c.want || got.Derived != c.derived {
+		if got := compile(t, config).Delivery(r, sender.Verdict{}); got.ID != c.want || got.Derived != c.derived || got.Signed {
 			t.Errorf("%s %s %.80s: %+v, want %q", c.preset, c.set, c.body, got, c.want)
 		}
 	}
 	events := compile(t, sender.Config{Preset: "cloudevents"})
-	if got := events.Delivery(&sender.Request{Header: map[string][]string{"Ce-Source": {"/s"}, "Ce-Id": {"1"}}}); got.ID != "/s|1" || got.Derived {
+	if got := events.Delivery(&sender.Request{Header: map[string][]string{"Ce-Source": {"/s"}, "Ce-Id": {"1"}}}, sender.Verdict{}); got.ID != "/s|1" || got.Derived {
 		t.Errorf("%+v", got)
 	}
-	if got := events.Delivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)}); got.ID != "/s|1" || !got.Derived {
+	if got := events.Delivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)}, sender.Verdict{}); got.ID != "/s|1" || !got.Derived {
 		t.Errorf("%+v", got)
+	}
+}
+
+// signedBodies returns a body with a delivery ID for each signer whose ID is under the signature.
+func signedBodies() map[string]string {
+	return map[string]string{
+		"stripe": `{"id":"evt_1"}`, "slack": `{"event_id":"Ev1"}`, "discord": `{"id":"1"}`, "notion": `{"id":"n1"}`,
+		"zoom": `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u=="}}}`, "meta": `{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.1"}]}}]}]}`,
+		"typeform": `{"event_id":"t1"}`, "calendly": `{"event":"e","created_at":"c","payload":{"uri":"u"}}`, "pagerduty": `{"event":{"id":"p1"}}`,
+		"vercel": `{"id":"v1"}`, "circleci": `{"id":"c1"}`, "square": `{"event_id":"s1"}`, "intercom": `{"id":"i1"}`, "sendgrid": `[{"sg_event_id":"g1"},{"sg_event_id":"g2"}]`,
+		"standard-webhooks": `{}`, "mailgun": `{}`,
+	}
+}
+
+// What is not signed changes no delivery ID that is: no further header, no second value of a header, and no other Content-Type,
+// by which the body would be read as something else.
+func TestSignedDeliveryIDs(t *testing.T) {
+	bodies, tried := signedBodies(), map[string]bool{}
+	for _, g := range signers() {
+		preset, _ := sender.Lookup(g.preset)
+		if len(preset.SignedIDs) == 0 && g.name != "hmac" {
+			continue
+		}
+		tried[preset.ID] = true
+		switch g.name {
+		case "gitlab", "twilio", "twilio port": // without a signed ID; TestSignedIDOfForms has Twilio's
+			continue
+		}
+		t.Run(g.name, func(t *testing.T) {
+			s, key, body := compile(t, g.config(g.secret("one"))), g.secret("one"), bodies[preset.ID]
+			want := signedID(t, s, g.request(key, body, noon))
+			if want.ID == "" || !want.Signed {
+				t.Fatalf("%s has no signed ID: %+v", body, want)
+			}
+			for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "multipart/form-data", "application/json"} {
+				r := g.request(key, body, noon)
+				r.Header["Content-Type"] = []string{contentType}
+				if got := signedID(t, s, r); got != want && (preset.ID != "mailgun" || s.Verify(r, noon).OK()) {
+					t.Errorf("with Content-Type %q the ID is %+v, not %+v", contentType, got, want)
+				}
+			}
+			for _, name := range []string{"X-Webhook-Delivery-Id", "X-Partner-Delivery", "Webhook-Id", "Svix-Id", "Idempotency-Key", "X-Github-Delivery", "X-Id"} {
+				r := g.request(key, body, noon)
+				r.Header[name] = append(r.Header[name], "other")
+				if got := signedID(t, s, r); got != want {
+					t.Errorf("with one more %s the ID is %+v, not %+v", name, got, want)
+				}
+				if d := s.Delivery(r, s.Verify(r, noon)); d.Signed || d.ID == want.ID {
+					t.Errorf("the ID that is signed is one that is not, too: %+v", d)
+				}
+			}
+		})
+	}
+	for _, p := range sender.Presets() {
+		if len(p.SignedIDs) > 0 && !tried[p.ID] {
+			t.Errorf("the signed ID of %s was not tried", p.ID)
+		}
+	}
+}
+
+// signedID verifies a request, and returns its signed delivery ID.
+func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery {
+	t.Helper()
+	v := s.Verify(r, noon)
+	if !v.OK() {
+		t.Logf("%v: %+v", r.Header["Content-Type"], v)
+	}
+	return s.SignedDelivery(r, v)
+}
+
+// The ID comes from the method that verified, and forms are read as they were signed.
+func TestSignedIDOfForms(t *testing.T) {
+	for _, c := range []struct {
+		config    sender.Config
+		body, url string
+		types     []string
+		want      string
+	}{
+		{
+			sender.Config{Preset: "slack"}, "payload=%7B%22trigger_id%22%3A%22t1%22%7D", "",
+			[]string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"}, "t1",
+		},
+		{sender.Config{Preset: "slack"}, "command=x&trigger_id=t2", "", []string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"}, "t2"},
+		{sender.Config{Preset: "twilio"}, "MessageSid=SM1&Body=x", testURL, []string{"application/x-www-form-urlencoded", "text/plain"}, "SM1"},
+		{
+			sender.Config{Preset: "hmac", Settings: map[string]string{"header": "X-Sig", "deliveryId": "form:id"}},
+			"--b\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\nm1\r\n--b--\r\n", "", []string{"multipart/form-data; boundary=b", "multipart/form-data; boundary=c", "text/plain"}, "m1",
+		},
+		{sender.Config{Preset: "gitea", Settings: map[string]string{"deliveryId": "ptr:/after"}}, "payload=%7B%22after%22%3A%22a1%22%7D", "", []string{"application/x-www-form-urlencoded"}, "a1"},
+	} {
+		c.config.Secrets = []sender.Secret{{Text: "secret"}}
+		s := compile(t, c.config)
+		r := sender.Request{Method: "POST", URL: c.url, Header: map[string][]string{"Content-Type": {c.types[0]}}, Body: []byte(c.body)}
+		signed, err := s.Sign(r, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, contentType := range c.types {
+			sent := &sender.Request{Method: "POST", URL: c.url, Header: maps.Clone(signed.Header), Body: signed.Body}
+			sent.Header["Content-Type"] = []string{contentType}
+			if got := signedID(t, s, sent); got.ID != c.want || !got.Signed {
+				t.Errorf("%s as %s: %+v, want %q", c.config.Preset, contentType, got, c.want)
+			}
+		}
+	}
+}
+
+// Of a form of which one field is signed, there is no other field: a program that reads the last of two would run what was not signed.
+func TestFormsWithMoreThanTheSignedField(t *testing.T) {
+	s := compile(t, sender.Config{Preset: "gitea", Secrets: []sender.Secret{{Text: "secret"}}})
+	signature := hexOf(mac(sha256New, []byte("secret"), `{"a":1}`))
+	for body, want := range map[string]bool{
+		"payload=%7B%22a%22%3A1%7D":                           true,
+		"payload=%7B%22a%22:1%7D&":                            true,
+		"payload=%7B%22a%22%3A1%7D&payload=%7B%22a%22%3A2%7D": false,
+		"payload=%7B%22a%22%3A1%7D&pay%6Coad=2":               false,
+		"payload=%7B%22a%22%3A1%7D&extra=unsigned":            false,
+		"extra=unsigned&payload=%7B%22a%22%3A1%7D":            false,
+		"payload=%7B%22a%22%3A1%7D&=x":                        false,
+		"payload=%7B%22a%22%3A1%7D&%zz=1":                     false,
+		"payload=%7B%22a%22%3A1%7D;payload=2":                 false,
+		`{"a":1}`:                                             true,
+		`{"a":1}&payload=%7B%22a%22%3A2%7D`:                   false,
+	} {
+		r := &sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}, "X-Gitea-Signature": {signature}}, Body: []byte(body)}
+		if v := s.Verify(r, noon); v.OK() != want {
+			t.Errorf("%s: %+v", body, v)
+		}
+	}
+	multi := &sender.Request{
+		Method: "POST", Header: map[string][]string{"Content-Type": {"multipart/form-data; boundary=b"}, "X-Gitea-Signature": {signature}},
+		Body: []byte("evil\r\n--b\r\nContent-Disposition: form-data; name=\"payload\"\r\n\r\n{\"a\":1}\r\n--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nevil\r\n--b--\r\n"),
+	}
+	if v := s.Verify(multi, noon); v.OK() {
+		t.Error("a part of a multipart form is not signed, and it verifies")
 	}
 }

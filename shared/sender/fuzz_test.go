@@ -87,13 +87,15 @@ func FuzzSplitters(f *testing.F) {
 						r.Header[p.source.name] = []string{"id"}
 					}
 				}
-				if v := s.Verify(r, now); v.OK() && s.entry.ID != "msgraph" {
+				v := s.Verify(r, now)
+				if v.OK() && s.entry.ID != "msgraph" {
 					t.Fatalf("%s takes %q for a signature", s.entry.ID, value)
 				}
 				if h := s.Handshake(r, now); h != nil && len(h.Answer.Body) > 3*maxEcho {
 					t.Fatalf("%s answers %d bytes", s.entry.ID, len(h.Answer.Body))
 				}
-				_ = s.Delivery(r)
+				_ = s.SignedDelivery(r, v)
+				_ = s.Delivery(r, v)
 				_ = s.Reply(r)
 			}
 		}
@@ -209,7 +211,7 @@ func FuzzIdentify(f *testing.F) {
 			}
 			return
 		}
-		if d := s.Delivery(r); d.ID != "d-1" || !d.Derived {
+		if d := s.Delivery(r, Verdict{}); d.ID != "d-1" || !d.Derived {
 			t.Fatalf("at %q of %q the ID is %+v", pointer, r.Body, d)
 		}
 		var before, after map[string]json.RawMessage

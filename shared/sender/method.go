@@ -49,8 +49,9 @@ type methodSpec struct {
 	Message         string            `json:"message"` // {body} by default
 	Time            *timeSpec         `json:"time"`
 	RefuseEmptyBody bool              `json:"refuseEmptyBody"`
-	When            map[string]string `json:"when"`    // the method counts for such requests only
-	Setting         map[string]string `json:"setting"` // the method is there with these settings only
+	Delivery        []string          `json:"delivery"` // the sources of delivery IDs that are under this signature, in order
+	When            map[string]string `json:"when"`     // the method counts for such requests only
+	Setting         map[string]string `json:"setting"`  // the method is there with these settings only
 
 	id *source // what {id} stands for
 	by string  // list separator of the general hmac
@@ -345,6 +346,11 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	if len(found) == 0 {
 		return Verdict{Code: webhook.SignatureInvalid, Reason: m.signature.String() + " holds no signature of the right form"}
 	}
+	if m.message.has(partPayload) {
+		if beside := r.besidePayload(); beside != "" {
+			return Verdict{Code: webhook.SignatureInvalid, Reason: beside}
+		}
+	}
 	if m.spec.RefuseEmptyBody && len(r.Body) == 0 {
 		return Verdict{Code: webhook.SignatureInvalid, Reason: "the body is empty"}
 	}
@@ -375,7 +381,7 @@ func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, 
 			return Verdict{Code: webhook.SignatureExpired, Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are allowed", int64(age.Seconds()), int64(s.tolerance.Seconds()))}
 		}
 	}
-	return Verdict{SecretID: s.keys[match].id}
+	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
 // tryEvery compares secrets in a body: each must be right.
@@ -395,7 +401,7 @@ func (s *Sender) tryEvery(i int, values []string, now time.Time) Verdict {
 	if all == 0 {
 		return Verdict{Code: webhook.SignatureInvalid, Reason: s.methods[i].signature.String() + " is not the secret everywhere"}
 	}
-	return Verdict{SecretID: id}
+	return Verdict{SecretID: id, method: i + 1}
 }
 
 // matches compares every signature with one key, whichever is right.
@@ -471,9 +477,10 @@ func sameBasic(header, user, password string) int {
 	return sameText(givenUser, user) & sameText(givenPassword, password)
 }
 
-// readTime reads digits: seconds or milliseconds since 1970.
+// readTime reads digits without leading zeros, which the providers' libraries leave out before they sign: seconds or
+// milliseconds since 1970.
 func readTime(text, unit string) (time.Time, bool) {
-	if text == "" || len(text) > 15 || strings.Trim(text, "0123456789") != "" {
+	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') || strings.Trim(text, "0123456789") != "" {
 		return time.Time{}, false
 	}
 	n, err := strconv.ParseInt(text, 10, 64)

@@ -75,7 +75,8 @@ old one. Secrets are sealed at rest, so ` + "`--secrets-key-file`" + ` is needed
 
 ## What every preset takes
 - ` + "`deliveryId`" + `: a list, separated by commas, of ` + "`header:Name`, `ptr:/json/pointer` and `form:field`" + `, in place of the preset's own sources. The first one
-  that is there and not empty is the delivery ID. An ID of more than 255 bytes is hashed. ` + "`X-Webhook-Delivery-Id` and `X-Partner-Delivery`" + ` come first all the same.
+  that is there and not empty is the delivery ID. An ID of more than 255 bytes is hashed. One that is signed, in a signed body or in a
+  header that is part of the signed message, is the only ID of a request that has it. Before one that is not signed come ` + "`X-Webhook-Delivery-Id` and `X-Partner-Delivery`" + `.
 - Pointers look into the JSON of the body; of a form with a field ` + "`payload`" + `, into the JSON in that.
 - Where a time is signed, ` + "`toleranceSeconds`" + `: how far it may be from now, before or after; 300 by default, 0 for any.
 
@@ -122,6 +123,9 @@ func page(p sender.Preset) string {
 	list("Delivery ID", p.DeliveryID)
 	if len(p.DeliveryID) == 0 {
 		b.WriteString("- Delivery ID: none of its own; the headers that every node knows count.\n")
+	}
+	if len(p.SignedIDs) > 0 {
+		fmt.Fprintf(&b, "- The delivery ID in `%s` is signed. A request that has it has no other ID: `X-Webhook-Delivery-Id` beside it changes nothing.\n", strings.Join(p.SignedIDs, "`, `"))
 	}
 	for _, h := range p.Handshakes {
 		fmt.Fprintf(&b, "- Handshake: %s.\n", h)

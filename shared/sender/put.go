@@ -8,22 +8,28 @@ import (
 )
 
 // Identify puts a delivery ID where the sender puts its own: it changes the header or the body of a request that
-// is to be signed. Of several sources it takes the one that the request has, else the first that it can have. false:
-// it can have none, and nothing was changed.
+// is to be signed. Of several sources it takes the one that the request has, else the first header, else the first
+// that it can have. false: it can have none, and nothing was changed.
 func (s *Sender) Identify(r *Request, id string) bool {
 	if id == "" {
 		return false
 	}
-	for _, there := range []bool{true, false} {
+	fits := [...]func(*idSource) bool{
+		func(from *idSource) bool { return from.value(r, false) != "" },
+		func(from *idSource) bool { return from.value(r, false) == "" && !from.body },
+		func(from *idSource) bool { return from.value(r, false) == "" && from.body },
+	}
+	for _, fit := range fits {
 		for i := range s.delivery {
-			if (s.delivery[i].value(r) != "") != there || len(s.delivery[i].absent) > 0 {
+			from := &s.delivery[i]
+			if len(from.absent) > 0 || !fit(from) {
 				continue
 			}
 			try := r.changeable()
-			if !s.delivery[i].put(&try, id) {
+			if !from.put(&try, id) {
 				continue
 			}
-			if found := s.delivery[i].value(&try); strings.Contains(found, id) || strings.Contains(found, joined.Replace(id)) {
+			if found := from.value(&try, false); strings.Contains(found, id) || strings.Contains(found, joined.Replace(id)) {
 				*r = try
 				return true
 			}

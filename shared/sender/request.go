@@ -54,21 +54,56 @@ func (r *Request) json() gjson.Result {
 	return *r.document
 }
 
-// payload is what Gitea signs: the JSON in a form's field payload, else the body.
+// payload returns what Gitea signs: the JSON in the field payload of an ordinary form, else the body.
 func (r *Request) payload() []byte {
-	if payload, is := r.formValue("payload"); is {
-		return []byte(payload)
+	if isFormType(r.header("Content-Type")) {
+		if payload, ok := r.formValue("payload"); ok {
+			return []byte(payload)
+		}
 	}
 	return r.Body
+}
+
+// besidePayload says in words what a form has beside its field payload, which alone is signed; empty: nothing.
+func (r *Request) besidePayload() string {
+	if !isFormType(r.header("Content-Type")) {
+		return "" // the whole body is signed
+	}
+	if _, ok := r.formValue("payload"); !ok {
+		return ""
+	}
+	if len(r.form.fields) > 1 || !r.form.ok {
+		return "the form has more than one field, and only its field payload is signed"
+	}
+	return ""
 }
 
 // formType is the media type of an ordinary form.
 const formType = "application/x-www-form-urlencoded"
 
+func isFormType(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(mediaType), formType)
+}
+
 // form is a form's fields in the order in which they were sent.
 type form struct {
 	fields []field
 	ok     bool // every pair could be read
+	typed  bool // Content-Type says that the body is a form
+}
+
+// isForm reports whether the request was read as a form.
+func (f *form) isForm() bool { return f != nil && f.typed }
+
+// first returns the first value of a field.
+func (f *form) first(name string) (value string, ok bool) {
+	for _, field := range f.fields {
+		if field.name == name {
+			return field.value, true
+		}
+	}
+	return "", false
 }
 
 type field struct{ name, value string }
@@ -79,25 +114,23 @@ func (r *Request) formValue(name string) (string, bool) {
 		f := r.readForm()
 		r.form = &f
 	}
-	for _, f := range r.form.fields {
-		if f.name == name {
-			return f.value, true
-		}
-	}
-	return "", false
+	return r.form.first(name)
 }
 
 func (r *Request) readForm() form {
 	contentType := r.header("Content-Type")
 	mediaType, _, _ := strings.Cut(contentType, ";")
-	switch mediaType = strings.TrimSpace(mediaType); {
-	case strings.EqualFold(mediaType, formType):
-		return parseForm(string(r.Body))
-	case strings.EqualFold(mediaType, "multipart/form-data"):
-		return readMultipart(contentType, r.Body)
+	var f form
+	switch {
+	case isFormType(contentType):
+		f = parseForm(string(r.Body))
+	case strings.EqualFold(strings.TrimSpace(mediaType), "multipart/form-data"):
+		f = readMultipart(contentType, r.Body)
 	default:
-		return form{}
+		return f
 	}
+	f.typed = true
+	return f
 }
 
 // parseForm reads application/x-www-form-urlencoded. Not ok: there are pairs that cannot be unescaped, which are left out.
@@ -131,11 +164,18 @@ const maxParts = 1000
 // readMultipart reads the fields of multipart/form-data that are no files.
 func readMultipart(contentType string, body []byte) form {
 	_, parameters, err := mime.ParseMediaType(contentType)
-	if err != nil || parameters["boundary"] == "" {
+	if err != nil {
+		return form{}
+	}
+	return readParts(parameters["boundary"], body)
+}
+
+func readParts(boundary string, body []byte) form {
+	if boundary == "" {
 		return form{}
 	}
 	f := form{ok: true}
-	reader := multipart.NewReader(bytes.NewReader(body), parameters["boundary"])
+	reader := multipart.NewReader(bytes.NewReader(body), boundary)
 	for range maxParts {
 		part, err := reader.NextRawPart()
 		if err != nil {

@@ -50,6 +50,8 @@ type Verdict struct {
 	Reason string
 	// SecretID is the secret that verified it.
 	SecretID string
+
+	method int // by which it was verified, from 1; 0: by none
 }
 
 // OK says that the request is the sender's.
@@ -70,33 +72,41 @@ type Sender struct {
 
 // Compile makes the sender of a Config, or says what is wrong with it: a *ConfigError.
 func Compile(c Config) (*Sender, error) {
-	e, err := find(c.Preset)
+	s, settings, err := build(c)
 	if err != nil {
 		return nil, err
 	}
-	settings, err := e.settings(c.Settings)
-	if err != nil {
-		return nil, err
-	}
-	s := &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.challenge()}
-	if s.tolerance, err = tolerance(settings[settingTolerance]); err != nil {
-		return nil, err
-	}
-	if s.delivery, err = e.deliverySources(settings); err != nil {
-		return nil, err
-	}
-	if err := s.compileMethods(e, settings); err != nil {
-		return nil, err
-	}
-	s.delivery = withoutSecrets(s.delivery, s.drop)
 	if err := s.takeSecrets(c.Secrets); err != nil {
 		return nil, err
 	}
-	if s.handshakes, err = e.compileHandshakes(settings); err != nil {
+	if s.handshakes, err = s.entry.compileHandshakes(settings); err != nil {
 		return nil, err
 	}
-	s.replies, err = e.compileReplies()
+	s.replies, err = s.entry.compileReplies()
 	return s, err
+}
+
+// build makes the part of a sender that needs no secret: its methods and the places of its delivery IDs.
+func build(c Config) (s *Sender, settings map[string]string, err error) {
+	e, err := find(c.Preset)
+	if err != nil {
+		return nil, nil, err
+	}
+	if settings, err = e.settings(c.Settings); err != nil {
+		return nil, nil, err
+	}
+	s = &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.challenge()}
+	if s.tolerance, err = tolerance(settings[settingTolerance]); err != nil {
+		return nil, nil, err
+	}
+	if err := s.compileMethods(e, settings); err != nil {
+		return nil, nil, err
+	}
+	if s.delivery, err = e.deliverySources(settings, s.methods); err != nil {
+		return nil, nil, err
+	}
+	s.delivery = withoutSecrets(s.delivery, s.drop)
+	return s, settings, nil
 }
 
 func (s *Sender) compileMethods(e *entry, settings map[string]string) error {

@@ -157,7 +157,7 @@ func (r *Request) addBodyHash() {
 	if r.Query != "" {
 		separator = "&"
 	}
-	added := separator + "bodySHA256=" + hex.EncodeToString(sum[:])
+	added := separator + bodyHash + "=" + hex.EncodeToString(sum[:])
 	if r.Query == "" {
 		r.URL += "?"
 	}

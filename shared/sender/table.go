@@ -24,7 +24,8 @@ type Preset struct {
 	Secret     *SecretInfo // nil: it has none
 	Settings   []Setting
 	Setup      []string // the steps to connect it, in the provider's words
-	DeliveryID []string // its own sources, in order
+	DeliveryID []string // its own sources, in order: first those that are signed
+	SignedIDs  []string // those of DeliveryID that are signed
 	Handshakes []string
 	Notes      []string // among them what is not confirmed
 	NeedsURL   bool     // the URL is signed: the ingress needs its public URL
@@ -59,8 +60,8 @@ type entry struct {
 	Settings     []Setting       `json:"settings"`
 	Setup        []string        `json:"setup"`
 	Verify       []methodSpec    `json:"verify"`
-	General      string          `json:"general"` // hmac, header: its method is made of the settings
-	Delivery     []string        `json:"delivery"`
+	General      string          `json:"general"`  // hmac, header: its method is made of the settings
+	Delivery     []string        `json:"delivery"` // the sources of delivery IDs that no signature covers, in order
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`
 	Drop         []string        `json:"drop"`
@@ -121,7 +122,11 @@ func (e *entry) check() error {
 		return errors.New("the secret needs a label")
 	}
 	for i := range e.Verify {
-		if _, err := e.Verify[i].compile(map[string]string{"user": "user"}); err != nil {
+		m, err := e.Verify[i].compile(map[string]string{"user": "user"})
+		if err != nil {
+			return err
+		}
+		if err := m.checkDelivery(e.Verify[i].Delivery); err != nil {
 			return err
 		}
 	}
@@ -139,6 +144,20 @@ func (e *entry) check() error {
 	}
 	_, err := e.compileReplies()
 	return err
+}
+
+// checkDelivery refuses a source of delivery IDs that is not under the method's signature.
+func (m *method) checkDelivery(texts []string) error {
+	for _, text := range texts {
+		id, err := parseIDSource(text, true)
+		if err != nil {
+			return err
+		}
+		if !m.signsID(&id) {
+			return fmt.Errorf("the delivery ID in %s is not signed by this method: name it beside the methods", text)
+		}
+	}
+	return nil
 }
 
 // find finds a preset by its ID or an alias.
@@ -192,8 +211,9 @@ func Lookup(id string) (Preset, bool) {
 func (e *entry) preset() Preset {
 	p := Preset{
 		ID: e.ID, Aliases: e.Aliases, Title: e.Title, Docs: e.Docs, Verifies: e.Secret != nil,
-		Settings: e.allSettings(), Setup: e.Setup, DeliveryID: e.Delivery, Notes: e.Notes,
+		Settings: e.allSettings(), Setup: e.Setup, DeliveryID: e.ownDelivery(), Notes: e.notes(),
 	}
+	p.SignedIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.Delivery)]
 	if e.Secret != nil {
 		p.Secret = &SecretInfo{Label: e.Secret.Label, Public: e.Secret.Public, Choose: e.Secret.Choose, Captured: e.captures(), Max: MaxSecrets}
 	}
@@ -205,6 +225,24 @@ func (e *entry) preset() Preset {
 	})
 	return p
 }
+
+// notes returns the entry's notes, and what it means if a delivery ID is not under the signature.
+func (e *entry) notes() []string {
+	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool { return m.Scheme != schemeStatic && m.Scheme != schemeBasic })
+	places := strings.Join(e.Delivery, " and ")
+	switch {
+	case len(e.Verify) > 0 && places != "":
+	case signs && len(e.ownDelivery()) == 0:
+		places = "a header"
+	default:
+		return e.Notes
+	}
+	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedNote, places))
+}
+
+// unsignedNote says what operators have to know of a delivery ID that is not under the signature.
+const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send it once more under another ID, " +
+	"which starts another execution, and can use up the ID of a delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
 // challenge is the value of WWW-Authenticate. Its parameter is the preset's ID, which is a token.
 func (e *entry) challenge() string {

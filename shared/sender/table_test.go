@@ -63,6 +63,8 @@ func TestBadTables(t *testing.T) {
 		entry(`{` + good + `,"when":{"nowhere":"x"}}`):                                                                                      "source",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"}}]`:                                                  "secret",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"]},{"id":"y","aliases":["x"],"title":"X","docs":"https://x","setup":["s"]}]`: "twice",
+		entry(`{` + good + `,"delivery":["header:Id"]}`):                                                                                    "not signed",
+		entry(`{"scheme":"static","signature":"header:S","delivery":["ptr:/id"]}`):                                                          "not signed",
 		`[{"id":"x","title":"X","docs":"https://x"}]`:                                                                                       "setup",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"delivery":["id"]}]`:                                                       "source",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"handshakes":[{"title":"t"}]}]`:                                            "recognised",

@@ -13,12 +13,15 @@ import (
 	"strings"
 )
 
+// bodyHash is the parameter of the URL that holds the hash of a body that is no form.
+const bodyHash = "bodySHA256"
+
 // twilioSums are the signatures that a request of Twilio's may have: over the URL and, of a form,
 // every name with its values, sorted; of another body the URL has the hash. The URL is signed with or
 // without its port. None: the request cannot be Twilio's.
 func twilioSums(secret []byte, r *Request) [][]byte {
 	var tail []byte
-	if claimed := r.queryOfURL("bodySHA256"); claimed != "" {
+	if claimed := r.queryOfURL(bodyHash); claimed != "" {
 		sum := sha256.Sum256(r.Body)
 		given, err := hex.DecodeString(claimed)
 		if err != nil || subtle.ConstantTimeCompare(sum[:], given) != 1 {

@@ -152,7 +152,11 @@ func (v *outsideVector) check(t *testing.T) {
 		t.Errorf("%+v, want signature_expired", verdict)
 	}
 	if v.Valid && v.DeliveryID != nil {
-		if d := s.Delivery(r); d.ID != *v.DeliveryID {
+		d := s.SignedDelivery(r, verdict)
+		if d.ID == "" {
+			d = s.Delivery(r, verdict)
+		}
+		if d.ID != *v.DeliveryID {
 			t.Errorf("delivery ID %q, want %q", d.ID, *v.DeliveryID)
 		}
 	}

@@ -78,8 +78,8 @@ func (s *Service) endpoint() endpoint {
 	return at
 }
 
-// deliveryIDs are the places of a delivery ID at a node, in order: the first headers, the sender's own, and the other
-// headers. headers are those that are one header alone.
+// deliveryIDs returns the places of a delivery ID at a node, in order: those that the sender signs, the first headers,
+// the sender's others, and the other headers. headers are those that are one header alone.
 func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) && slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
@@ -89,11 +89,11 @@ func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) 
 		sources = append(sources, headerSource+name)
 	}
 	if of != nil {
-		own, _ := sender.DeliverySources(of.Preset, of.Settings) // of a preset that this version does not have, none are known
+		signed, other, _ := sender.DeliverySources(of.Preset, of.Settings) // of a preset that this version does not have, none are known
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
-			return slices.ContainsFunc(own, func(o string) bool { return strings.EqualFold(o, source) })
+			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool { return strings.EqualFold(own, source) })
 		})
-		sources = slices.Concat(sources[:first], own, rest)
+		sources = slices.Concat(signed, sources[:first], other, rest)
 	}
 	for _, source := range sources {
 		if name, is := strings.CutPrefix(source, headerSource); is && !strings.Contains(name, " ") {

@@ -16,7 +16,7 @@ func (r Record) Origin() Origin {
 	return Origin{r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified}
 }
 
-// HasComputedID says whether the ID is the hash of the delivery ID, of a header or of the sender's body, so that
+// HasComputedID says whether the ID is the hash of the delivery ID, of a header, of the sender's body, or under its signature, so that
 // who knows workflow, node and delivery ID finds the record by its ID. Drivers keep an index of the other delivery IDs only.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
@@ -26,8 +26,17 @@ func (r Record) HasComputedID() bool {
 	if r.Status == execution.Rejected {
 		computed = execution.RejectedIDForDelivery
 	}
-	return r.ID == computed(r.WorkflowID, r.NodeID, r.DeliveryID) ||
-		r.ID == computed(r.WorkflowID, r.NodeID, execution.DerivedDelivery(r.DeliveryID))
+	for _, key := range deliveryKeys(r.DeliveryID) {
+		if r.ID == computed(r.WorkflowID, r.NodeID, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// deliveryKeys returns what an ID is computed of for a delivery ID in a header, in a body, and under a signature.
+func deliveryKeys(deliveryID string) [3]string {
+	return [...]string{deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID)}
 }
 
 // Node is a trigger node of which there is a record, or was one.
@@ -35,9 +44,9 @@ type Node struct{ WorkflowID, NodeID string }
 
 // DeliveryIDs are the IDs that records of a delivery ID have whose ID is computed, at any of the nodes.
 func DeliveryIDs(nodes []Node, deliveryID string) []string {
-	ids := make([]string, 0, 4*len(nodes))
+	ids := make([]string, 0, 6*len(nodes))
 	for _, n := range nodes {
-		for _, id := range [...]string{deliveryID, execution.DerivedDelivery(deliveryID)} {
+		for _, id := range deliveryKeys(deliveryID) {
 			ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, id), execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, id))
 		}
 	}

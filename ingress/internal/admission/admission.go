@@ -40,14 +40,20 @@ type Admitted struct {
 type Delivery struct {
 	ID      string // as sent; empty: there is none
 	Derived bool   // it was read in the body, or is a hash
+	Signed  bool   // it is under the sender's signature
 }
 
-// key is what stands for a delivery ID in an execution's: no header has the key of a derived one.
+// key returns what stands for a delivery ID in an execution's: no header has the key of a derived one, and nothing else
+// has the key of a signed one.
 func (d Delivery) key() string {
-	if d.Derived {
+	switch {
+	case d.Signed:
+		return execution.SignedDelivery(d.ID)
+	case d.Derived:
 		return execution.DerivedDelivery(d.ID)
+	default:
+		return d.ID
 	}
-	return d.ID
 }
 
 // Find finds the workflow, and the node that the token opens.

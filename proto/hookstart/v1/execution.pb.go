@@ -289,8 +289,8 @@ type ExecutionStart struct {
 	Sender string `protobuf:"bytes,16,opt,name=sender,proto3" json:"sender,omitempty"`
 	// Whether the request was verified as the sender's.
 	Verified bool `protobuf:"varint,17,opt,name=verified,proto3" json:"verified,omitempty"`
-	// The delivery ID was read in the body, or is a hash of a longer one: it is not that of a header with
-	// the same text.
+	// The delivery ID was read in the body, is a hash of a longer one, or is under the sender's signature:
+	// it is not the ID of a header with the same text.
 	DeliveryDerived bool `protobuf:"varint,18,opt,name=delivery_derived,json=deliveryDerived,proto3" json:"delivery_derived,omitempty"`
 	// The execution whose request this one has once more: body, headers and query are those of that one;
 	// empty for none. Its source is a rerun.

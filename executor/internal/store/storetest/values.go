@@ -26,10 +26,10 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 	},
-	"a delivery ID in a header and one in the body are found by the same text": func(t *testing.T, s store.Store) {
+	"a delivery ID in a header, one in the body and one that is signed are found by the same text": func(t *testing.T, s store.Store) {
 		for n, makeID := range []func(workflowID, nodeID, deliveryID string) string{execution.IDForDelivery, execution.RejectedIDForDelivery} {
-			for m, key := range []string{"evt_1", execution.DerivedDelivery("evt_1")} {
-				r := queued(2*n + m)
+			for m, key := range []string{"evt_1", execution.DerivedDelivery("evt_1"), execution.SignedDelivery("evt_1")} {
+				r := queued(3*n + m)
 				r.DeliveryID = "evt_1"
 				if n == 1 {
 					r.Status = execution.Rejected
@@ -41,7 +41,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 				record(t, s, r)
 			}
 		}
-		if found := list(t, s, store.Filter{DeliveryID: "evt_1"}, store.Position{}, 5); len(found) != 4 {
+		if found := list(t, s, store.Filter{DeliveryID: "evt_1"}, store.Position{}, 7); len(found) != 6 {
 			t.Errorf("found %q", ids(found))
 		}
 	},

@@ -171,8 +171,8 @@ export declare type ExecutionStart = Message<"hookstart.v1.ExecutionStart"> & {
   verified: boolean;
 
   /**
-   * The delivery ID was read in the body, or is a hash of a longer one: it is not that of a header with
-   * the same text.
+   * The delivery ID was read in the body, is a hash of a longer one, or is under the sender's signature:
+   * it is not the ID of a header with the same text.
    *
    * @generated from field: bool delivery_derived = 18;
    */

@@ -1,0 +1,94 @@
+package sender
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// signsID reports whether everything that a delivery ID is read from is under the method's signature.
+func (m *method) signsID(id *idSource) bool {
+	for _, s := range slices.Concat(id.parts, id.absent) {
+		if !m.signs(s) {
+			return false
+		}
+	}
+	return len(id.parts) > 0
+}
+
+// signs reports whether a source is under the method's signature: it is a part of the signed message, or the whole body is.
+func (m *method) signs(s source) bool {
+	switch m.scheme {
+	case schemeStatic, schemeBasic: // which sign nothing
+		return false
+	case schemeTwilio:
+		return s.kind == fromForm || s.kind == fromPointer
+	}
+	for i := range m.message {
+		if p := &m.message[i]; p.kind == partSource && p.source.String() == s.String() {
+			return true
+		}
+	}
+	switch s.kind {
+	case fromPointer:
+		return m.message.covers()
+	case fromForm:
+		return m.message.has(partBody)
+	case fromHeader, fromQuery, fromSignature:
+	}
+	return false
+}
+
+// signedView returns the request as its signature says it. What a signed body means must not depend on Content-Type,
+// which is not signed: with another one, who copied a request could hide its delivery ID, and send it under any.
+func (m *method) signedView(r *Request) *Request {
+	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
+	switch {
+	case m.scheme == schemeTwilio && r.queryOfURL(bodyHash) == "": // the names and values of a form are signed, and not its bytes
+		f := parseForm(string(r.Body))
+		view.form, view.document = &f, new(gjson.Result)
+	case m.scheme == schemeTwilio || m.message.has(partBody):
+		view.readSigned(r)
+	case m.message.has(partPayload):
+		text := r.payload()
+		var document gjson.Result
+		if execution.ValidJSON(text) {
+			document = gjson.ParseBytes(text)
+		}
+		view.form, view.document = new(form), &document
+	default: // the message names each place that is signed, and they are read as they were when it was verified
+		return r
+	}
+	return view
+}
+
+// readSigned reads a body by itself: as JSON, else as a form. A form's field payload may hold JSON.
+func (r *Request) readSigned(sent *Request) {
+	document := sent.json()
+	if !document.Exists() || sent.form.isForm() { // by its headers it may have been read as something else
+		document = gjson.Result{}
+		if execution.ValidJSON(r.Body) {
+			document = gjson.ParseBytes(r.Body)
+		}
+	}
+	var fields form
+	if !document.Exists() {
+		fields = formOfBody(r.Body)
+		if payload, ok := fields.first("payload"); ok && execution.ValidJSON([]byte(payload)) {
+			document = gjson.Parse(payload)
+		}
+	}
+	r.document, r.form = &document, &fields
+}
+
+// formOfBody reads a form without its Content-Type: multipart/form-data begins with its boundary.
+func formOfBody(body []byte) form {
+	if rest, ok := bytes.CutPrefix(body, []byte("--")); ok {
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		return readParts(string(bytes.TrimRight(line, " \t\r")), body)
+	}
+	return parseForm(string(body))
+}
