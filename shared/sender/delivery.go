@@ -59,10 +59,17 @@ const maxSources = 16
 
 // DeliverySources returns where the delivery IDs of a sender are, in order, in the words of the setting deliveryId:
 // first those that its signature covers, then the others. A preset's own source may have several parts, joined by
-// " + ", and after a "!" one that must not be there. The error is a *ConfigError.
+// " + ", and after a "!" one that must not be there. Settings that are secret may be left out.
 func DeliverySources(preset string, settings map[string]string) (signed, other []string, err error) {
-	s, _, err := build(Config{Preset: preset, Settings: settings})
+	e, err := find(preset)
 	if err != nil {
+		return nil, nil, err
+	}
+	s := &Sender{entry: e}
+	if err := s.compileMethods(e, e.withDefaults(settings)); err != nil {
+		return nil, nil, err
+	}
+	if s.delivery, err = e.deliverySources(settings, s.methods); err != nil {
 		return nil, nil, err
 	}
 	for i := range s.delivery {

@@ -38,7 +38,7 @@ func TestDeliveryIDs(t *testing.T) {
 		{"meta", "", "", "", `{"entry":[{"changes":[{"value":{"messages":[{"id":"wamid.1"}]}}]}]}`, "wamid.1", true},
 		{"meta", "", "", "", `{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1","status":"read"}]}}]}]}`, "wamid.1|read", true},
 		{"meta", "", "", "", `{"entry":[{"id":"1","changes":[{"field":"feed"}]}]}`, "", false},
-		{"twilio", "", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token: i", `CallSid=CA1`, "i", false},
+		{"twilio", "", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token: i", `Digits=1`, "i", false},
 		{"twilio", "", "application/x-www-form-urlencoded", "", `CallSid=CA1&Digits=1`, "CA1", true},
 		{"twilio", "", "application/x-www-form-urlencoded", "", `CallSid=CA1&CallStatus=in-progress`, "", false},
 		{"twilio", "", "application/x-www-form-urlencoded", "", `MessageSid=SM1&MessageStatus=sent`, "SM1|sent", true},

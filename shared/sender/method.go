@@ -192,6 +192,9 @@ type candidate struct {
 // maxSignatures bounds the signatures of a request that are verified with a public key, which takes time.
 const maxSignatures = 16
 
+// twoTimes is the time of a value that has two different ones: which of them was signed is not known.
+const twoTimes = "two times"
+
 // candidates are the decodable signatures of a value, and the part of it that is the time.
 func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
 	items := []string{value}
@@ -202,8 +205,12 @@ func (m *method) candidates(found []candidate, value string) (all []candidate, t
 		item = strings.TrimSpace(item)
 		if s := m.spec.Split; s != nil && s.Assign != "" {
 			name, assigned, _ := strings.Cut(item, s.Assign)
-			if m.time.kind == fromSignature && name == m.time.name && timeText == "" {
+			switch {
+			case m.time.kind != fromSignature || name != m.time.name || assigned == timeText:
+			case timeText == "":
 				timeText = assigned
+			default:
+				timeText = twoTimes
 			}
 			if name != s.Take {
 				continue
@@ -342,6 +349,9 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	}
 	if m.unit != "" && timeText == "" {
 		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no time in " + m.time.String()}
+	}
+	if timeText == twoTimes {
+		return Verdict{Code: webhook.SignatureInvalid, Reason: m.signature.String() + " has two times"}
 	}
 	if len(found) == 0 {
 		return Verdict{Code: webhook.SignatureInvalid, Reason: m.signature.String() + " holds no signature of the right form"}

@@ -60,7 +60,13 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
-		if d := s.Delivery(&sender.Request{Header: signed.Header, Body: signed.Body}); d.ID != c.id {
+		again := &sender.Request{Method: "POST", URL: r.URL, Header: signed.Header, Body: signed.Body}
+		v := s.Verify(again, noon)
+		d := s.SignedDelivery(again, v)
+		if d.ID == "" {
+			d = s.Delivery(again, v)
+		}
+		if d.ID != c.id {
 			t.Errorf("%+v: the delivery ID is %q", c, d.ID)
 		}
 	}
@@ -93,20 +99,26 @@ func TestDeliverySources(t *testing.T) {
 	for _, c := range []struct {
 		preset   string
 		settings map[string]string
-		want     string
+		signed   string
+		other    string
 	}{
-		{"stripe", nil, "ptr:/id"},
-		{"svix", nil, "header:Webhook-Id header:Svix-Id"},
-		{"stripe", map[string]string{"deliveryId": "header:X-One , form:two"}, "header:X-One form:two"},
-		{"hmac", map[string]string{"idHeader": "X-Id"}, "header:X-Id"},
-		{"hmac", nil, ""},
-		{"cloudevents", nil, "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
+		{"stripe", nil, "ptr:/id", ""},
+		{"svix", nil, "header:Webhook-Id header:Svix-Id", ""},
+		{"gitlab", nil, "header:Webhook-Id", "header:Idempotency-Key"},
+		{"github", nil, "", "header:X-GitHub-Delivery"},
+		{"stripe", map[string]string{"deliveryId": "header:X-One , form:two"}, "form:two", "header:X-One"},
+		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "X-Id"}, "", "header:X-Id"},
+		{"hmac", map[string]string{"header": "X-Signature", "idHeader": "X-Id", "message": "{id}{body}"}, "header:X-Id", ""},
+		{"hmac", map[string]string{"header": "X-Signature"}, "", ""},
+		{"meta", nil, "ptr:/entry/*/changes/*/value/messages/*/id ptr:/entry/*/changes/*/value/statuses/*/id + ptr:/entry/*/changes/*/value/statuses/*/status ptr:/entry/*/messaging/*/message/mid", ""},
+		{"cloudevents", nil, "", "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
 	} {
-		if got, err := sender.DeliverySources(c.preset, c.settings); err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%+v: %v, %v", c, got, err)
+		signed, other, err := sender.DeliverySources(c.preset, c.settings)
+		if err != nil || strings.Join(signed, " ") != c.signed || strings.Join(other, " ") != c.other {
+			t.Errorf("%+v: %q, %q, %v", c, signed, other, err)
 		}
 	}
-	if _, err := sender.DeliverySources("nobody", nil); err == nil {
+	if _, _, err := sender.DeliverySources("nobody", nil); err == nil {
 		t.Error("there is no such preset")
 	}
 }

@@ -6,6 +6,7 @@
 package sender
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -233,6 +234,18 @@ func tolerance(text string) (time.Duration, error) {
 		return 0, &ConfigError{"settings." + settingTolerance, fmt.Sprintf("must be a number of seconds from 0 (off) to %d", maxTolerance)}
 	}
 	return time.Duration(seconds) * time.Second, nil
+}
+
+// withDefaults returns settings as they were set, with the defaults of those that are not.
+func (e *entry) withDefaults(given map[string]string) map[string]string {
+	values := maps.Clone(given)
+	if values == nil {
+		values = map[string]string{}
+	}
+	for _, s := range e.allSettings() {
+		values[s.Name] = cmp.Or(values[s.Name], s.Default)
+	}
+	return values
 }
 
 // settings checks what an operator set and fills in the defaults.

@@ -108,6 +108,26 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// What a library of the provider reads in another way than it was signed is refused: two times, and one with leading zeros.
+func TestOddTimes(t *testing.T) {
+	const body = "{}"
+	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
+	at := itoa(noon.Unix())
+	sign := func(at string) string { return hexOf(mac(sha256New, []byte("secret"), at, ".", body)) }
+	for header, want := range map[string]bool{
+		"t=" + at + ",v1=" + sign(at):                  true,
+		"t=" + at + ",v1=" + sign(at) + ",t=" + at:     true,
+		"t=" + at + ",v1=" + sign(at) + ",t=1":         false,
+		"t=1,t=" + at + ",v1=" + sign(at):              false,
+		"t=0" + at + ",v1=" + sign("0"+at):             false,
+		"t=" + at + ",v1=" + sign(at) + ",t=2,t=" + at: false,
+	} {
+		if v := s.Verify(&sender.Request{Header: map[string][]string{"Stripe-Signature": {header}}, Body: []byte(body)}, noon); v.OK() != want {
+			t.Errorf("%s: %+v", header, v)
+		}
+	}
+}
+
 // During a rotation every secret works, in any order, and one that has ended does not.
 func TestRotation(t *testing.T) {
 	for _, g := range signers() {

@@ -44,7 +44,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 		}
 		// One that is stored since before works, and shows nothing.
 		r := &sender.Request{Method: "POST", Body: []byte("{}"), Header: map[string][]string{test.header: {"Bearer " + secret}}}
-		if id := compile(t, config).Delivery(r); strings.Contains(id.ID, secret) {
+		if id := compile(t, config).Delivery(r, sender.Verdict{}); strings.Contains(id.ID, secret) {
 			t.Errorf("%s %v: the delivery ID is the secret", test.preset, test.settings)
 		}
 	}

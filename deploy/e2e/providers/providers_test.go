@@ -319,13 +319,16 @@ func (r *request) plain() *request {
 		if !ok {
 			continue
 		}
-		parts := strings.Split(value, ",")
-		for i, part := range parts {
+		var parts []string
+		for part := range strings.SplitSeq(value, ",") {
 			name, text, ok := strings.Cut(strings.TrimSpace(part), "=")
-			if ok && (name == "v1" || name == "sha256") {
+			if !ok {
+				continue // of a signature in another form
+			}
+			if name == "v1" || name == "sha256" {
 				text = strings.ToLower(text)
 			}
-			parts[i] = name + "=" + text
+			parts = append(parts, name+"="+text)
 		}
 		c.Headers[name] = strings.Join(parts, ",")
 	}

@@ -14,7 +14,7 @@ const events = new sendgrid.EventWebhook();
 
 // Each returns false, or throws, for what it refuses.
 const libraries = {
-  stripe: (r, body) => stripe.webhooks.constructEvent(body, r.headers["Stripe-Signature"] ?? "", r.secret),
+  stripe: (r, body) => stripe.webhooks.constructEvent(body.toString(), r.headers["Stripe-Signature"] ?? "", r.secret),
   svix: (r, body) => new SvixWebhook(r.secret).verify(body.toString(), lower(r.headers)),
   standardwebhooks: (r, body) => new StandardWebhook(r.secret).verify(body.toString(), lower(r.headers)),
   octokit: (r, body) => verifyGitHub(r.secret, body.toString(), r.headers["X-Hub-Signature-256"] ?? ""),
