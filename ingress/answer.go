@@ -39,7 +39,7 @@ var problems = map[webhook.Code]problem{
 	},
 	webhook.TokenMissing: {
 		status: http.StatusBadRequest, title: "Token missing",
-		detail: "Add the trigger node's token as the query parameter token.",
+		detail: "Add the trigger node's token: the query parameter token or access_token, or the header Authorization: Bearer.",
 	},
 	webhook.BodyTooLarge: {
 		status: http.StatusRequestEntityTooLarge, title: "Body too large",

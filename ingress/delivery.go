@@ -104,7 +104,7 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
 	}
-	token := findToken(d.r.URL.RawQuery)
+	token := findToken(d.r.URL.RawQuery, d.r.Header)
 	if token == "" {
 		h.answerProbe(d.w, d.r, d.e)
 		return &admission.Refusal{Code: webhook.TokenMissing}

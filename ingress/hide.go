@@ -13,8 +13,8 @@ import (
 // hiddenToken replaces a token in a header or a parameter: a proxy may put the whole URL into one.
 const hiddenToken = "[token]"
 
-// hider takes tokens out of what travels on or is shown: whatever looks like one of hookstart's, and the value of every parameter
-// "token". It finds them however they are escaped: a URL in a parameter of another URL is escaped twice.
+// hider takes tokens out of what travels on or is shown: whatever looks like one of hookstart's, and the values of every place of
+// a request that may have its token. It finds them however they are escaped: a URL in a parameter of another URL is escaped twice.
 type hider struct {
 	// more are the values that the pattern of hookstart's tokens does not find, as sent and unescaped.
 	more []string
@@ -29,24 +29,30 @@ const (
 	maxHidden = 16
 )
 
-// newHider hides the tokens of a raw query. Those of another form than hookstart's must have a minimum length.
-func newHider(rawQuery string, shortest int) hider {
+// newHider hides the tokens of a request's raw query and headers. Those of another form than hookstart's must have a minimum length.
+func newHider(rawQuery string, header http.Header, shortest int) hider {
 	var h hider
+	h.add(bearerToken(header), shortest)
 	for rawQuery != "" && len(h.more) < maxHidden {
 		var pair string
 		pair, rawQuery, _ = strings.Cut(rawQuery, "&")
-		name, raw, _ := strings.Cut(pair, "=")
-		if !isToken(name) || (raw != "" && matchToken(raw, 0, minTokenLength) == len(raw)) {
-			continue
-		}
-		plain := unescape(raw)
-		for _, text := range [...]string{plain, raw} {
-			if len(text) >= max(shortest, 1) && !slices.Contains(h.more, text) {
-				h.more = append(h.more, text)
-			}
+		if name, raw, _ := strings.Cut(pair, "="); isToken(name) {
+			h.add(raw, shortest)
 		}
 	}
 	return h
+}
+
+// add hides a value of another form than hookstart's tokens, as sent and unescaped.
+func (h *hider) add(raw string, shortest int) {
+	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
+		return
+	}
+	for _, text := range [...]string{unescape(raw), raw} {
+		if len(text) >= max(shortest, 1) && !slices.Contains(h.more, text) {
+			h.more = append(h.more, text)
+		}
+	}
 }
 
 // hide returns text without tokens: text itself when it has none.

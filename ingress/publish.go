@@ -15,7 +15,7 @@ import (
 
 // start stores the message that starts an execution.
 func (h *handler) start(d *delivery) outcome {
-	tokens := newHider(d.r.URL.RawQuery, shortestHidden)
+	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	id := d.caller.ExecutionID(d.id)
 	start := execution.Start{
 		ID:         id,
@@ -63,7 +63,7 @@ func (h *handler) reject(d *delivery) *outcome {
 	_ = h.read(d)
 	h.identify(d)
 	why := d.caller.Inactive(d.id)
-	tokens := newHider(d.r.URL.RawQuery, shortestHidden)
+	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
 		WorkflowID:   d.caller.Workflow.ID,

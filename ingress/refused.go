@@ -28,7 +28,7 @@ func userAgent(r *http.Request) string {
 		return ""
 	}
 	text = text[:min(len(text), 1<<10)] // bounds the result: replacing a token of one letter makes the text longer
-	text = newHider(r.URL.RawQuery, 1).hide(text)
+	text = newHider(r.URL.RawQuery, r.Header, 1).hide(text)
 	if hasTokenPrefix(text) {
 		text = hiddenToken // a token, but not this request's
 	}

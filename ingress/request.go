@@ -12,34 +12,67 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// findToken returns the first token of a raw query. It stops at the token: the request is not authenticated yet.
-func findToken(raw string) string {
+// findToken returns the token of a request. It is in the first of these places that has one which is not empty: the parameter
+// token of the raw query, its parameter access_token, and the header Authorization with the scheme Bearer. It costs no memory: the
+// request is not authenticated yet.
+func findToken(raw string, header http.Header) string {
+	access := ""
 	for raw != "" {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		name, value, _ := strings.Cut(pair, "=")
-		if isToken(name) {
+		switch {
+		case value == "":
+		case isNamed(name, tokenParameter):
 			return unescape(value)
+		case access == "" && isNamed(name, accessParameter):
+			access = value
+		}
+	}
+	if access != "" {
+		return unescape(access)
+	}
+	return bearerToken(header)
+}
+
+// The parameters that hold a token.
+const (
+	tokenParameter  = "token"
+	accessParameter = "access_token" // as in RFC 6750, which the CloudEvents specification for webhooks asks for
+)
+
+// bearerToken returns the token of the header Authorization; empty: it has none of the scheme Bearer.
+func bearerToken(header http.Header) string {
+	const bearer = "bearer "
+	for _, value := range header["Authorization"] {
+		if len(value) > len(bearer) && strings.EqualFold(value[:len(bearer)], bearer) {
+			if token := strings.TrimSpace(value[len(bearer):]); token != "" {
+				return headerText(token)
+			}
 		}
 	}
 	return ""
 }
 
-// isToken reports whether the name of a parameter, which may be escaped, is token.
+// isToken reports whether the name of a parameter, which may be escaped, is that of a token.
 func isToken(name string) bool {
-	const token = "token"
-	if len(name) < len(token) || len(name) > 3*len(token) {
+	return isNamed(name, tokenParameter) || isNamed(name, accessParameter)
+}
+
+// isNamed reports whether the name of a parameter, which may be escaped, is a given one.
+func isNamed(name, want string) bool {
+	if len(name) < len(want) || len(name) > 3*len(want) {
 		return false
 	}
 	at := 0
-	for i := range len(token) {
+	for i := range len(want) {
 		switch {
-		case at < len(name) && name[at] == token[i]:
+		case at < len(name) && name[at] == want[i]:
 			at++
 		case at+2 < len(name) && name[at] == '%':
 			high, isHigh := hexDigit(name[at+1])
 			low, isLow := hexDigit(name[at+2])
-			if !isHigh || !isLow || high<<4|low != token[i] {
+			if !isHigh || !isLow || high<<4|low != want[i] {
 				return false
 			}
 			at += 3
@@ -50,7 +83,7 @@ func isToken(name string) bool {
 	return at == len(name)
 }
 
-// otherParameters parses a raw query and leaves out every parameter named token, valid or not. Unlike url.ParseQuery it
+// otherParameters parses a raw query and leaves out every parameter named as one of a token, valid or not. Unlike url.ParseQuery it
 // loses nothing: a semicolon is an ordinary character, and a value that cannot be unescaped, or is not UTF-8 afterwards,
 // stays as it was sent.
 func otherParameters(raw string) execution.Values {

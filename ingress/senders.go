@@ -21,6 +21,7 @@ func (h *handler) shake(d *delivery) *outcome {
 		return nil // an unreadable body is no handshake; a later step refuses it, after the plan
 	}
 	now := time.Now()
+	d.request.PerMinute = d.caller.PerMinute()
 	made := s.Handshake(&d.request, now)
 	if made == nil {
 		return nil

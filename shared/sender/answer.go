@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ type handshakeSpec struct {
 	HMAC    *hmacAnswer       `json:"hmac"`
 	JSON    string            `json:"json"`
 	Status  int               `json:"status"`  // 200 by default
-	Headers map[string]string `json:"headers"` // of the answer, by their sources, or text:…
+	Headers map[string]string `json:"headers"` // of the answer: their sources, text:…, or rate: and the source of a rate that is asked for
 }
 
 // hmacAnswer is {"plain": token, "encrypted": HMAC-SHA256 of the token by the secret, in hex}.
@@ -183,15 +184,48 @@ func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID strin
 		a.ContentType, a.Body = plainText, []byte(value)
 	}
 	for name, from := range h.spec.Headers {
-		if text, fixed := strings.CutPrefix(from, "text:"); fixed {
-			a.Header[canonicalNames([]string{name})[0]] = text
-		} else if src, err := parseSource(from, true); err == nil {
-			if v := src.value(r); v != "" && len(v) <= maxEcho {
-				a.Header[canonicalNames([]string{name})[0]] = v
-			}
+		if value := headerAnswer(from, r); value != "" {
+			a.Header[canonicalNames([]string{name})[0]] = value
 		}
 	}
 	return a
+}
+
+// headerAnswer returns the value of a header of an answer; empty: the answer does not have it.
+func headerAnswer(from string, r *Request) string {
+	kind, rest, _ := strings.Cut(from, ":")
+	switch kind {
+	case "text":
+		return rest
+	case "rate":
+		from = rest
+	}
+	src, err := parseSource(from, true)
+	if err != nil {
+		return ""
+	}
+	value := src.value(r)
+	if kind == "rate" {
+		return permittedRate(value, r.PerMinute)
+	}
+	if len(value) > maxEcho {
+		return ""
+	}
+	return value
+}
+
+// permittedRate returns the rate in requests a minute that a sender is permitted: the one that it asks for, if the limit allows
+// it, else the limit; * if there is none. 0: no limit. What is no whole number above zero asks for nothing.
+func permittedRate(asked string, limit int) string {
+	rate, err := strconv.Atoi(asked)
+	switch {
+	case err == nil && rate > 0 && asked == strconv.Itoa(rate) && (limit == 0 || rate <= limit):
+		return asked
+	case limit == 0:
+		return "*"
+	default:
+		return strconv.Itoa(limit)
+	}
 }
 
 // hmacAnswer is made with the secret that verified the handshake.

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-
-	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // Request is what a sender sent. It remembers what was read of it, so it is for one goroutine.
@@ -23,6 +21,10 @@ type Request struct {
 	// the Host header's. Empty: no public URL is configured, and no signature over it verifies.
 	URL  string
 	Body []byte // as sent
+	// IsJSON is whether Body is known to be one JSON text; false: it has to be found out.
+	IsJSON bool
+	// PerMinute is how many requests a minute the node's rate limit permits; 0: any number.
+	PerMinute int
 
 	document *gjson.Result // of the body, read when it is first needed
 	form     *form
@@ -41,12 +43,8 @@ func (r *Request) header(canonical string) string {
 // json is the body as a document; of a form, its field payload. Without JSON there is no document.
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
-		text := r.Body
-		if payload, is := r.formValue("payload"); is {
-			text = []byte(payload)
-		}
 		var document gjson.Result
-		if execution.ValidJSON(text) {
+		if text := r.Document(); text != nil {
 			document = gjson.ParseBytes(text)
 		}
 		r.document = &document

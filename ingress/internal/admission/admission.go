@@ -80,6 +80,15 @@ func (a Admitted) Plan() *Refusal {
 	return nil
 }
 
+// PerMinute returns how many requests a minute the rate limit in force permits, at least 1; 0: there is no limit.
+func (a Admitted) PerMinute() int {
+	limit := a.view.Limit()
+	if limit.Requests <= 0 || limit.Window <= 0 {
+		return 0
+	}
+	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
+}
+
 // Limit counts a request against the limits, or says how long it has to wait. Its plan must have been
 // checked. bodyBytes is the length of the body; negative: not known. One that is refused counts nowhere.
 func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
