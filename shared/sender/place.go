@@ -1,0 +1,76 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// Place is one place in a request where a value may be, as operators write it in a trigger node's settings.
+type Place struct{ source source }
+
+var errPlace = errors.New("a place is header:Name, ptr:/json/pointer, form:field or query:name")
+
+// ParsePlace reads a place. What holds a secret is none: places, and what is compared with them, are shown.
+func ParsePlace(text string) (Place, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	s, err := parseSource(text, false)
+	switch {
+	case kind == "query" && rest != "":
+		if rest == "token" || rest == "access_token" {
+			return Place{}, fmt.Errorf("the parameter %s holds the node's token", rest)
+		}
+		return Place{source{kind: fromQuery, name: rest}}, nil
+	case errors.Is(err, errSource):
+		return Place{}, errPlace
+	case err != nil:
+		return Place{}, err
+	case s.kind == fromHeader && slices.Contains(credentials, textproto.CanonicalMIMEHeaderKey(rest)):
+		return Place{}, fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
+	}
+	return Place{s}, nil
+}
+
+// Pointer returns the tokens of a JSON pointer; nil: the place is none.
+func (p Place) Pointer() []string {
+	if p.source.kind != fromPointer {
+		return nil
+	}
+	return p.source.pointer
+}
+
+// Text returns what is at a place that is no JSON pointer: the first value of a header, or of a field or a parameter, decoded. ok:
+// there is one; it may be empty.
+func (p Place) Text(r *Request) (text string, ok bool) {
+	switch p.source.kind {
+	case fromHeader:
+		if values := r.Header[p.source.name]; len(values) > 0 {
+			return values[0], true
+		}
+	case fromForm:
+		return r.formValue(p.source.name)
+	case fromQuery:
+		f := parseForm(r.Query)
+		return f.first(p.source.name)
+	case fromPointer, fromSignature: // the one has a document of its own, the other is no place
+	}
+	return "", false
+}
+
+// Document returns the JSON text that pointers look into: the body, or the field payload of a form; nil: there is none.
+func (r *Request) Document() []byte {
+	text := r.Body
+	if payload, ok := r.formValue("payload"); ok {
+		text = []byte(payload)
+	} else if r.IsJSON {
+		return text
+	}
+	if !execution.ValidJSON(text) {
+		return nil
+	}
+	return text
+}
