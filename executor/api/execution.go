@@ -27,6 +27,8 @@ type Execution struct {
 	ContentType    string    `json:"contentType" doc:"Of the body, as sent."`
 	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected before it was read: as declared."`
 	Duplicates     int64     `json:"duplicates" doc:"How many repeats of its delivery were suppressed."`
+	Queue          string    `json:"queue" doc:"The queue whose runners get it." example:"default"`
+	Attempts       int       `json:"attempts" doc:"The number of the attempt that runs or ended it, as the runner reported it. 0: not known."`
 	StreamSequence uint64    `json:"streamSequence" doc:"Of its message in the stream EXECUTIONS."`
 }
 

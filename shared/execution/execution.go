@@ -125,6 +125,7 @@ type Progress struct {
 	Status     Status // Running, Succeeded or Failed
 	At         time.Time
 	StartedAt  time.Time // with Succeeded or Failed: when the attempt began, zero if that is not known
+	Attempt    int       // the number of the attempt, from 1; 0: not known
 	Error      string    // with Failed
 	Output     []byte    // with Succeeded: one JSON text, or empty
 }

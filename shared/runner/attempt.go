@@ -57,6 +57,7 @@ func (r *runner) leave() { r.places <- struct{}{} }
 
 // giveUp ends an execution that has killed whoever ran it.
 func (r *runner) giveUp(m *message) {
+	m.attempt = r.Attempts // the last one that a handler may have seen
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
 	r.end(m, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
 	r.leave()
@@ -134,6 +135,7 @@ func protect(ctx context.Context, handler Handler, e Execution) (output []byte, 
 
 // end reports a final state, and acknowledges the message when the report is confirmed. Else the execution runs again.
 func (r *runner) end(m *message, p execution.Progress, reason error) {
+	p.Attempt = m.attempt
 	report, err := r.progress(m.start, p)
 	if err != nil {
 		r.note(m.start, m.attempt, m.began, NotReported, err)
@@ -164,7 +166,7 @@ func (r *runner) handBack(m *message, after time.Duration) {
 // reportRunning publishes that a handler works. Nothing confirms it: the final report makes up for a lost one. One that comes
 // after the final report changes nothing.
 func (r *runner) reportRunning(m *message) {
-	if msg, err := r.progress(m.start, execution.Progress{Status: execution.Running, At: m.called}); err == nil {
+	if msg, err := r.progress(m.start, execution.Progress{Status: execution.Running, At: m.called, Attempt: m.attempt}); err == nil {
 		_ = r.nc.PublishMsg(msg)
 	}
 }

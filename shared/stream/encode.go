@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"math"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,9 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 	e.bytes(5, p.Output)
 	if !p.StartedAt.IsZero() {
 		e.time(6, p.StartedAt)
+	}
+	if p.Attempt > 0 {
+		e.enum(7, int32(min(p.Attempt, math.MaxInt32))) //nolint:gosec // within the bounds
 	}
 	return e.data, e.err
 }

@@ -271,7 +271,7 @@ func decodeProgress(subject string, data []byte) (*execution.Progress, error) {
 	}
 	return &execution.Progress{
 		ID: m.GetExecutionId(), Queue: of[0], WorkflowID: of[1],
-		Status: status, At: timeFromWire(m.GetAt()), StartedAt: timeFromWire(m.GetStartedAt()), Error: m.GetError(), Output: m.GetOutput(),
+		Status: status, At: timeFromWire(m.GetAt()), StartedAt: timeFromWire(m.GetStartedAt()), Attempt: int(m.GetAttempt()), Error: m.GetError(), Output: m.GetOutput(),
 	}, nil
 }
 

@@ -63,7 +63,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 		t.Errorf("%s %v\n%s", msg.Subject, err, diff)
 	}
 
-	progress := execution.Progress{ID: id, Status: execution.Failed, At: start.AcceptedAt, Error: "no"}
+	progress := execution.Progress{ID: id, Status: execution.Failed, At: start.AcceptedAt, Error: "no", Attempt: 3}
 	if msg, err = stream.ProgressMessage("gpu", "wf", "node", start.Trace, progress); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 		"running": {ID: id, Status: execution.Running, At: time.Unix(1, 2)},
 		"failed":  {ID: id, Status: execution.Failed, At: time.Unix(1_900_000_000, 999_999_999), Error: strings.Repeat("ü", 200)},
 		"output":  {ID: id, Status: execution.Succeeded, At: time.Unix(-1, 5), Output: []byte(`{"a":"` + strings.Repeat("x", 300) + `"}`)},
-		"began":   {ID: id, Status: execution.Failed, At: time.Unix(3, 0), StartedAt: time.Unix(2, 5), Error: "no"},
+		"began":   {ID: id, Status: execution.Failed, At: time.Unix(3, 0), StartedAt: time.Unix(2, 5), Error: "no", Attempt: 300},
 		"empty":   {At: time.Unix(0, 0)},
 	} {
 		msg, err := stream.ProgressMessage("q", "wf", "n", "", p)
@@ -137,6 +137,7 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 				execution.Running: hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING, execution.Failed: hookstartv1.ExecutionState_EXECUTION_STATE_FAILED,
 				execution.Succeeded: hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED,
 			}[p.Status], At: timestamppb.New(p.At), Error: p.Error, Output: p.Output,
+			Attempt: uint32(p.Attempt), //nolint:gosec // small numbers
 		})
 		if err != nil || string(msg.Data) != string(want) {
 			t.Errorf("%s: %x, generated code writes %x, %v", name, msg.Data, want, err)

@@ -17,7 +17,6 @@ import (
 // Execution is a record with fields that the API's lists leave out.
 type Execution struct {
 	api.Execution
-	Queue     string
 	Error     string // why it failed, or the code with which it was rejected; "": neither
 	IsRequeue bool   // it runs on the body of the execution that it is a rerun of, in that one's place
 }
@@ -92,12 +91,12 @@ func noExecution(id string) error {
 }
 
 func executionOf(r store.Record) Execution {
-	return Execution{Queue: r.Queue, Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
+	return Execution{Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
 		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
 		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, Sender: r.Sender, Verified: r.Verified,
 		RerunOf: r.RerunOf, ReplayOf: r.ReplayOf, RequeuedAs: r.RequeuedAs, DismissedAt: r.DismissedAt,
 		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, StreamSequence: r.StreamSequence,
+		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, Queue: r.Queue, Attempts: r.Attempts, StreamSequence: r.StreamSequence,
 	}}
 }
 

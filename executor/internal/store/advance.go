@@ -16,6 +16,7 @@ type Move struct {
 	FinishedAt time.Time
 	Error      string
 	Output     []byte
+	Attempts   int
 }
 
 // StepIDs are the IDs that steps name, as they are stored, sorted, each once.
@@ -33,6 +34,7 @@ type Standing struct {
 	Status     execution.Status
 	Queue      string
 	WorkflowID string
+	Attempts   int
 }
 
 // Advance applies steps in order to the current records, by ID, as Batch.Progress promises. It returns one move per record that
@@ -62,7 +64,12 @@ func Advance(standing map[string]Standing, steps []execution.Progress) (moves []
 		if move != nil {
 			state = move.Status
 		}
-		if !step.Status.Follows(state) {
+		attempts := record.Attempts
+		if move != nil {
+			attempts = max(attempts, move.Attempts)
+		}
+		again := step.Status == execution.Running && state == execution.Running && step.Attempt > attempts
+		if !step.Status.Follows(state) && !again {
 			continue
 		}
 		if move == nil {
@@ -79,10 +86,12 @@ func Advance(standing map[string]Standing, steps []execution.Progress) (moves []
 }
 
 func (m *Move) take(step execution.Progress) {
-	m.Status = step.Status
+	m.Status, m.Attempts = step.Status, max(m.Attempts, step.Attempt)
 	switch step.Status {
 	case execution.Running:
-		m.StartedAt = step.At
+		if m.StartedAt.IsZero() { // another attempt does not change when the first one began
+			m.StartedAt = step.At
+		}
 	case execution.Succeeded:
 		m.FinishedAt = step.At
 		m.startedBy(step)

@@ -54,6 +54,7 @@ type Record struct {
 	BodyBytes      int64
 	StreamSequence uint64
 	Duplicates     int64  // suppressed repeats of its delivery
+	Attempts       int    // the number of the attempt that runs or ended it, from 1; 0: not known
 	Error          string // why it failed, or was rejected
 	Output         []byte // what the run returned: a JSON text, or nil
 }

@@ -149,6 +149,8 @@ const (
 	ExecutionState_EXECUTION_STATE_SUCCEEDED ExecutionState = 2
 	// The run failed. Final.
 	ExecutionState_EXECUTION_STATE_FAILED ExecutionState = 3
+	// An operator has canceled it: it was not run, or its run was ended. Final.
+	ExecutionState_EXECUTION_STATE_CANCELED ExecutionState = 4
 )
 
 // Enum value maps for ExecutionState.
@@ -158,12 +160,14 @@ var (
 		1: "EXECUTION_STATE_RUNNING",
 		2: "EXECUTION_STATE_SUCCEEDED",
 		3: "EXECUTION_STATE_FAILED",
+		4: "EXECUTION_STATE_CANCELED",
 	}
 	ExecutionState_value = map[string]int32{
 		"EXECUTION_STATE_UNSPECIFIED": 0,
 		"EXECUTION_STATE_RUNNING":     1,
 		"EXECUTION_STATE_SUCCEEDED":   2,
 		"EXECUTION_STATE_FAILED":      3,
+		"EXECUTION_STATE_CANCELED":    4,
 	}
 )
 
@@ -665,6 +669,52 @@ func (x *ExecutionRejected) GetDeliveryDerived() bool {
 	return false
 }
 
+// Cancellation is the value of the key {executionId} of the bucket cancellations: that execution shall end.
+type Cancellation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When an operator asked for it.
+	RequestedAt   *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancellation) Reset() {
+	*x = Cancellation{}
+	mi := &file_hookstart_v1_execution_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancellation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancellation) ProtoMessage() {}
+
+func (x *Cancellation) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_execution_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancellation.ProtoReflect.Descriptor instead.
+func (*Cancellation) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Cancellation) GetRequestedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RequestedAt
+	}
+	return nil
+}
+
 // ExecutionProgress is what a runner reports of an execution: the message on
 // executions.progress.{queue}.{workflowId}.{executionId}, in the stream PROGRESS.
 type ExecutionProgress struct {
@@ -681,14 +731,16 @@ type ExecutionProgress struct {
 	Output []byte `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`
 	// When the attempt that ended it began, by the runner's clock; with a final state. A quick execution has no
 	// other report. Absent: reported before, or nothing was run.
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// The number of the attempt that it is about, from 1; 0: the runner does not say.
+	Attempt       uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecutionProgress) Reset() {
 	*x = ExecutionProgress{}
-	mi := &file_hookstart_v1_execution_proto_msgTypes[3]
+	mi := &file_hookstart_v1_execution_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +752,7 @@ func (x *ExecutionProgress) String() string {
 func (*ExecutionProgress) ProtoMessage() {}
 
 func (x *ExecutionProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_execution_proto_msgTypes[3]
+	mi := &file_hookstart_v1_execution_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +765,7 @@ func (x *ExecutionProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionProgress.ProtoReflect.Descriptor instead.
 func (*ExecutionProgress) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{3}
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExecutionProgress) GetExecutionId() string {
@@ -756,6 +808,142 @@ func (x *ExecutionProgress) GetStartedAt() *timestamppb.Timestamp {
 		return x.StartedAt
 	}
 	return nil
+}
+
+func (x *ExecutionProgress) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// QueueSettings is what an operator has set of a queue: the record queue.{queue} of the registry. A queue without a record has
+// no settings.
+type QueueSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// [A-Za-z0-9_-]{1,64}
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Since when its runners get nothing new; absent: they do.
+	PausedSince *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
+	// When that ends by itself; absent: it does not.
+	PausedUntil *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=paused_until,json=pausedUntil,proto3" json:"paused_until,omitempty"`
+	// The settings of its groups of runners, by name.
+	Groups        []*QueueGroupSettings `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueSettings) Reset() {
+	*x = QueueSettings{}
+	mi := &file_hookstart_v1_execution_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueSettings) ProtoMessage() {}
+
+func (x *QueueSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_execution_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
+func (*QueueSettings) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *QueueSettings) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueueSettings) GetPausedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedSince
+	}
+	return nil
+}
+
+func (x *QueueSettings) GetPausedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedUntil
+	}
+	return nil
+}
+
+func (x *QueueSettings) GetGroups() []*QueueGroupSettings {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// QueueGroupSettings is what an operator has set of a group of runners.
+type QueueGroupSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// [A-Za-z0-9_-]{1,64}
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// How many executions are out at all its members together; 0: as many as they ask for.
+	MaxInFlight   int64 `protobuf:"varint,2,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueGroupSettings) Reset() {
+	*x = QueueGroupSettings{}
+	mi := &file_hookstart_v1_execution_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueGroupSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueGroupSettings) ProtoMessage() {}
+
+func (x *QueueGroupSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_execution_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueGroupSettings.ProtoReflect.Descriptor instead.
+func (*QueueGroupSettings) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_execution_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *QueueGroupSettings) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *QueueGroupSettings) GetMaxInFlight() int64 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
 }
 
 var File_hookstart_v1_execution_proto protoreflect.FileDescriptor
@@ -815,7 +1003,9 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x04body\x18\x0f \x01(\fR\x04body\x12\x16\n" +
 	"\x06sender\x18\x10 \x01(\tR\x06sender\x12\x1a\n" +
 	"\bverified\x18\x11 \x01(\bR\bverified\x12)\n" +
-	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"\xff\x01\n" +
+	"\x10delivery_derived\x18\x12 \x01(\bR\x0fdeliveryDerived\"M\n" +
+	"\fCancellation\x12=\n" +
+	"\frequested_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\"\x99\x02\n" +
 	"\x11ExecutionProgress\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x122\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1c.hookstart.v1.ExecutionStateR\x05state\x12*\n" +
@@ -823,7 +1013,16 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
 	"\x06output\x18\x05 \x01(\fR\x06output\x129\n" +
 	"\n" +
-	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt*m\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\"\xdd\x01\n" +
+	"\rQueueSettings\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12=\n" +
+	"\fpaused_since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12=\n" +
+	"\fpaused_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vpausedUntil\x128\n" +
+	"\x06groups\x18\x04 \x03(\v2 .hookstart.v1.QueueGroupSettingsR\x06groups\"N\n" +
+	"\x12QueueGroupSettings\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\"\n" +
+	"\rmax_in_flight\x18\x02 \x01(\x03R\vmaxInFlight*m\n" +
 	"\x0fExecutionSource\x12 \n" +
 	"\x1cEXECUTION_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXECUTION_SOURCE_WEBHOOK\x10\x01\x12\x1a\n" +
@@ -832,12 +1031,13 @@ const file_hookstart_v1_execution_proto_rawDesc = "" +
 	"\x15BODY_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eBODY_KIND_JSON\x10\x01\x12\x12\n" +
 	"\x0eBODY_KIND_TEXT\x10\x02\x12\x14\n" +
-	"\x10BODY_KIND_BINARY\x10\x03*\x89\x01\n" +
+	"\x10BODY_KIND_BINARY\x10\x03*\xa7\x01\n" +
 	"\x0eExecutionState\x12\x1f\n" +
 	"\x1bEXECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17EXECUTION_STATE_RUNNING\x10\x01\x12\x1d\n" +
 	"\x19EXECUTION_STATE_SUCCEEDED\x10\x02\x12\x1a\n" +
-	"\x16EXECUTION_STATE_FAILED\x10\x03B?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
+	"\x16EXECUTION_STATE_FAILED\x10\x03\x12\x1c\n" +
+	"\x18EXECUTION_STATE_CANCELED\x10\x04B?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
 
 var (
 	file_hookstart_v1_execution_proto_rawDescOnce sync.Once
@@ -852,7 +1052,7 @@ func file_hookstart_v1_execution_proto_rawDescGZIP() []byte {
 }
 
 var file_hookstart_v1_execution_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_hookstart_v1_execution_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_hookstart_v1_execution_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_hookstart_v1_execution_proto_goTypes = []any{
 	(ExecutionSource)(0),          // 0: hookstart.v1.ExecutionSource
 	(BodyKind)(0),                 // 1: hookstart.v1.BodyKind
@@ -860,27 +1060,34 @@ var file_hookstart_v1_execution_proto_goTypes = []any{
 	(*NamedValues)(nil),           // 3: hookstart.v1.NamedValues
 	(*ExecutionStart)(nil),        // 4: hookstart.v1.ExecutionStart
 	(*ExecutionRejected)(nil),     // 5: hookstart.v1.ExecutionRejected
-	(*ExecutionProgress)(nil),     // 6: hookstart.v1.ExecutionProgress
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Cancellation)(nil),          // 6: hookstart.v1.Cancellation
+	(*ExecutionProgress)(nil),     // 7: hookstart.v1.ExecutionProgress
+	(*QueueSettings)(nil),         // 8: hookstart.v1.QueueSettings
+	(*QueueGroupSettings)(nil),    // 9: hookstart.v1.QueueGroupSettings
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_hookstart_v1_execution_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.ExecutionStart.source:type_name -> hookstart.v1.ExecutionSource
-	7,  // 1: hookstart.v1.ExecutionStart.accepted_at:type_name -> google.protobuf.Timestamp
+	10, // 1: hookstart.v1.ExecutionStart.accepted_at:type_name -> google.protobuf.Timestamp
 	1,  // 2: hookstart.v1.ExecutionStart.body_kind:type_name -> hookstart.v1.BodyKind
 	3,  // 3: hookstart.v1.ExecutionStart.headers:type_name -> hookstart.v1.NamedValues
 	3,  // 4: hookstart.v1.ExecutionStart.query:type_name -> hookstart.v1.NamedValues
-	7,  // 5: hookstart.v1.ExecutionRejected.accepted_at:type_name -> google.protobuf.Timestamp
+	10, // 5: hookstart.v1.ExecutionRejected.accepted_at:type_name -> google.protobuf.Timestamp
 	3,  // 6: hookstart.v1.ExecutionRejected.headers:type_name -> hookstart.v1.NamedValues
 	3,  // 7: hookstart.v1.ExecutionRejected.query:type_name -> hookstart.v1.NamedValues
 	1,  // 8: hookstart.v1.ExecutionRejected.body_kind:type_name -> hookstart.v1.BodyKind
-	2,  // 9: hookstart.v1.ExecutionProgress.state:type_name -> hookstart.v1.ExecutionState
-	7,  // 10: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
-	7,  // 11: hookstart.v1.ExecutionProgress.started_at:type_name -> google.protobuf.Timestamp
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 9: hookstart.v1.Cancellation.requested_at:type_name -> google.protobuf.Timestamp
+	2,  // 10: hookstart.v1.ExecutionProgress.state:type_name -> hookstart.v1.ExecutionState
+	10, // 11: hookstart.v1.ExecutionProgress.at:type_name -> google.protobuf.Timestamp
+	10, // 12: hookstart.v1.ExecutionProgress.started_at:type_name -> google.protobuf.Timestamp
+	10, // 13: hookstart.v1.QueueSettings.paused_since:type_name -> google.protobuf.Timestamp
+	10, // 14: hookstart.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	9,  // 15: hookstart.v1.QueueSettings.groups:type_name -> hookstart.v1.QueueGroupSettings
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_execution_proto_init() }
@@ -894,7 +1101,7 @@ func file_hookstart_v1_execution_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_execution_proto_rawDesc), len(file_hookstart_v1_execution_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   4,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -97,9 +97,9 @@ function input(kind, body) {
  * @param {Start} start
  * @param {import("@nats-io/transport-node").MsgHdrs | undefined} startHeaders
  * @param {ExecutionState} state
- * @param {{ at?: number, startedAt?: number, output?: string, error?: string }} [what] times are Date.now()
+ * @param {{ at?: number, startedAt?: number, output?: string, error?: string, attempt?: number }} [what] times are Date.now()
  */
-export function progress(start, startHeaders, state, { at, startedAt, output = "", error = "" } = {}) {
+export function progress(start, startHeaders, state, { at, startedAt, output = "", error = "", attempt = 0 } = {}) {
   const about = headers();
   about.set("Hookstart-Execution-Id", start.executionId);
   about.set("Hookstart-Workflow-Id", start.workflowId);
@@ -113,6 +113,7 @@ export function progress(start, startHeaders, state, { at, startedAt, output = "
     startedAt: startedAt === undefined ? undefined : timestampFromMs(startedAt),
     error: error.slice(0, 4000),
     output: Buffer.from(output),
+    attempt,
   }));
   return { subject: `executions.progress.${start.queue}.${start.workflowId}.${start.executionId}`, data, headers: about };
 }

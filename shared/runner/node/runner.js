@@ -204,7 +204,7 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
   const { info: { deliveryCount: count }, headers } = delivery.msg;
   /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }, err?: Error) => Promise<void>} */
   const finish = async (state, what, err) => {
-    const report = progress(start, headers, state, what);
+    const report = progress(start, headers, state, { ...what, attempt: Math.min(count, o.attempts) });
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
     // leader, or is just being made, is there a moment later.
@@ -233,7 +233,7 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
   const reportRunning = () => {
-    const running = progress(start, headers, ExecutionState.RUNNING, { at: startedAt });
+    const running = progress(start, headers, ExecutionState.RUNNING, { at: startedAt, attempt: count });
     nc.publish(running.subject, running.data, { headers: running.headers });
   };
   /** @type {NodeJS.Timeout | undefined} */

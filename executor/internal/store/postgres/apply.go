@@ -24,13 +24,13 @@ const (
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
 	// The locks are taken in the order of IDs: locking comes after sorting.
-	lockStanding = `SELECT id, status, origin, accepted_at FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
 	updateRecords = `UPDATE executions e SET status = m.status, started_after = coalesce(e.started_after, m.started_after),
 			finished_after = coalesce(m.finished_after, e.finished_after), error = coalesce(nullif(m.error, ''), e.error),
-			output = coalesce(m.output, e.output)
-		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::bytea[])
-			AS m (id, status, started_after, finished_after, error, output)
+			output = coalesce(m.output, e.output), attempts = coalesce(m.attempts, e.attempts)
+		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::integer[])
+			AS m (id, status, started_after, finished_after, error, output, attempts)
 		WHERE e.id = m.id`
 )
 
@@ -152,12 +152,15 @@ func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]st
 		id             []byte
 		status, origin int64
 		accepted       time.Time
+		attempt        int
 		all            []string
 		statuses       []execution.Status
 		numbers        []int64
+		attempts       []int
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted, &attempt}, func() error {
 		all, statuses, numbers = append(all, store.IDOf(id)), append(statuses, relational.StatusOf(status)), append(numbers, origin)
+		attempts = append(attempts, attempt)
 		tx.accepted[all[len(all)-1]] = accepted
 		return nil
 	}); err != nil {
@@ -170,7 +173,7 @@ func (tx transaction) Standing(ctx context.Context, ids []string) (map[string]st
 	standing := make(map[string]store.Standing, len(all))
 	for i, id := range all {
 		of := origins[numbers[i]]
-		standing[id] = store.Standing{Status: statuses[i], Queue: of.Queue, WorkflowID: of.WorkflowID}
+		standing[id] = store.Standing{Status: statuses[i], Queue: of.Queue, WorkflowID: of.WorkflowID, Attempts: attempts[i]}
 	}
 	return standing, nil
 }

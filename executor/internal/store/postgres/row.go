@@ -11,10 +11,10 @@ import (
 // The columns of new records. Most records have those of the short form only.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
-	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output`
+	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts`
 
 	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
-	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[]`
+	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::integer[]`
 
 	selectShort = `SELECT * FROM unnest(` + shortArrays + `)`
 	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING RETURNING id`
@@ -62,6 +62,7 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 		column(records, func(r store.Record) *int64 { return after(r.AcceptedAt, r.FinishedAt) }),
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
+		column(records, func(r store.Record) *int64 { return count(r.Attempts) }),
 	), false
 }
 
@@ -94,6 +95,7 @@ func moveArrays(moves []store.Move, accepted map[string]time.Time) []any {
 		column(moves, func(m store.Move) *int64 { return after(accepted[m.ID], m.FinishedAt) }),
 		column(moves, func(m store.Move) string { return m.Error }),
 		column(moves, func(m store.Move) []byte { return m.Output }),
+		column(moves, func(m store.Move) *int64 { return count(m.Attempts) }),
 	}
 }
 
@@ -115,6 +117,15 @@ func unless(text, none string) *string {
 		return nil
 	}
 	return &text
+}
+
+// count is nil for 0, and so NULL.
+func count(n int) *int64 {
+	if n == 0 {
+		return nil
+	}
+	number := int64(n)
+	return &number
 }
 
 // optional is nil for the zero time, and so NULL.

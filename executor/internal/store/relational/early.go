@@ -10,10 +10,10 @@ import (
 
 var early = table[store.Early]{
 	name:    "early_progress",
-	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, kept_at",
+	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, attempt, kept_at",
 	fields: func(e *store.Early) []any {
 		keptAt := time.Now() // written; what is read is not used
-		return []any{&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At}, optional{moment{&e.StartedAt}}, &e.Error, &e.Output, moment{&keptAt}}
+		return []any{&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status), moment{&e.At}, optional{moment{&e.StartedAt}}, &e.Error, &e.Output, count{&e.Attempt}, moment{&keptAt}}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "position",

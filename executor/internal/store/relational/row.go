@@ -12,7 +12,7 @@ import (
 // SelectRecords is the beginning of a query that reads records. What a record has in common with others it names by a
 // number: see Origins.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
-	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output,
+	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output, e.attempts,
 	coalesce((SELECT duplicates FROM duplicate_counts d WHERE d.id = e.id), 0), e.origin FROM executions e `
 
 const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
@@ -34,7 +34,7 @@ func StatusOf(code int64) execution.Status {
 // IsShort says that a record has only what most records have when they are new.
 func IsShort(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" && r.RequeuedAs == "" &&
-		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil
+		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil && r.Attempts == 0
 }
 
 // scan reads a record, without its origin, and the number of that.
@@ -42,18 +42,18 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte
 		status, recordedAfter                                 int64
-		startedAfter, finishedAfter                           sql.NullInt64
+		startedAfter, finishedAfter, attempts                 sql.NullInt64
 		content, delivery, rerun, replay, requeued, errorText sql.NullString
 	)
 	err = row.Scan(
 		&id, &status, moment{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter, &content,
-		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{&r.DismissedAt}, &errorText, &r.Output,
+		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{&r.DismissedAt}, &errorText, &r.Output, &attempts,
 		&r.Duplicates, &origin,
 	)
 	if err != nil {
 		return r, 0, err
 	}
-	r.ID, r.Status = store.IDOf(id), StatusOf(status)
+	r.ID, r.Status, r.Attempts = store.IDOf(id), StatusOf(status), int(attempts.Int64)
 	after := func(micros int64) time.Time { return time.UnixMicro(r.AcceptedAt.UnixMicro() + micros).UTC() }
 	r.RecordedAt = after(recordedAfter)
 	if startedAfter.Valid {

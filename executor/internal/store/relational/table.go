@@ -84,6 +84,24 @@ func (m moment) Scan(from any) error {
 	return nil
 }
 
+// count is a small number.
+type count struct{ n *int }
+
+func (c count) value() any { return int64(*c.n) }
+
+// Scan implements sql.Scanner.
+func (c count) Scan(from any) error {
+	switch v := from.(type) {
+	case int64:
+		*c.n = int(v)
+	case int32: // pgx, of the type integer
+		*c.n = int(v)
+	default:
+		return fmt.Errorf("%T is not a number", from)
+	}
+	return nil
+}
+
 // optional is a time that is NULL when it is zero.
 type optional struct{ moment }
 

@@ -36,14 +36,15 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 
 // Move implements relational.Tx.
 func (tx *transaction) Move(ctx context.Context, moves []store.Move) error {
-	const width = 6
+	const width = 7
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
-		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output))
+		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts))
 	}
 	_, err := inRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(started_after, m.column3 - accepted_at),
-			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output)
+			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output),
+			attempts = coalesce(m.column7, attempts)
 			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
 	})
 	return err

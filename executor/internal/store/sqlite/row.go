@@ -10,9 +10,9 @@ import (
 // The columns of new records. Most have those of the short form only.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
-	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output`
+	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts`
 	shortWidth   = 10
-	longWidth    = 19
+	longWidth    = 20
 )
 
 // appendShort appends the values of shortColumns.
@@ -36,7 +36,7 @@ func appendLong(values []any, r store.Record, of relational.Numbers, computed bo
 		other = ""
 	}
 	return append(appendShort(values, r, of, computed), text(other), text(r.RerunOf), text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
-		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error), blob(r.Output))
+		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error), blob(r.Output), count(r.Attempts))
 }
 
 // text is NULL for "".
@@ -53,6 +53,14 @@ func blob(b []byte) any {
 		return nil
 	}
 	return b
+}
+
+// count is NULL for 0.
+func count(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return int64(n)
 }
 
 // after is how long a time that may be absent is after another one.

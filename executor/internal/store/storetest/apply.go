@@ -15,7 +15,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		full := queued(1)
 		full.RerunOf, full.Error = id(7), "refused"
 		full.StartedAt, full.FinishedAt = epoch.Add(time.Minute), epoch.Add(time.Hour)
-		full.Output = []byte(`{"a":1}`)
+		full.Output, full.Attempts = []byte(`{"a":1}`), 3
 		full.Status, full.Source = execution.Rejected, execution.Rerun
 		bare := store.Record{ID: id(2), Status: execution.Queued, Source: execution.Webhook, AcceptedAt: epoch, RecordedAt: epoch}
 		applied := apply(t, s, store.Batch{New: []store.Record{full, bare}})
@@ -23,6 +23,31 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		wantSame(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), full)
 		wantRecord(t, get(t, s, id(2)), bare)
+	},
+	"the number of the attempt is that of the last report": func(t *testing.T, s store.Store) {
+		record(t, s, queued(1), queued(2))
+		attempt := func(step execution.Progress, n int) execution.Progress {
+			step.Attempt = n
+			return step
+		}
+		begun, later := epoch.Add(time.Minute), epoch.Add(time.Hour)
+		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, begun), 1)}})
+		want := queued(1)
+		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
+		wantRecord(t, get(t, s, id(1)), want)
+		// Another attempt runs; a late report of the first one changes nothing.
+		applied := apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, later), 2), attempt(running(1, later), 1)}})
+		wantSame(t, "changed", applied.Changed, []string{id(1)})
+		applied = apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, later), 2), running(1, later)}})
+		wantSame(t, "changed", applied.Changed, nil)
+		want.Attempts = 2
+		wantRecord(t, get(t, s, id(1)), want)
+		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(failed(1, later, "no"), 4), attempt(succeeded(2, later, "1"), 1)}})
+		want.Status, want.FinishedAt, want.Error, want.Attempts = execution.Failed, later, "no", 4
+		wantRecord(t, get(t, s, id(1)), want)
+		quick := queued(2)
+		quick.Status, quick.FinishedAt, quick.Output, quick.Attempts = execution.Succeeded, later, []byte("1"), 1
+		wantRecord(t, get(t, s, id(2)), quick)
 	},
 	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
 		record(t, s, queued(1))

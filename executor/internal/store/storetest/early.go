@@ -33,6 +33,15 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%d are still kept", n)
 		}
 	},
+	"it keeps the number of its attempt": func(t *testing.T, s store.Store) {
+		step := succeeded(1, epoch, "1")
+		step.Attempt = 2
+		apply(t, s, progress(step))
+		apply(t, s, store.Batch{New: []store.Record{queued(1)}})
+		want := queued(1)
+		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch, []byte("1"), 2
+		wantRecord(t, get(t, s, id(1)), want)
+	},
 	"one of another queue or workflow changes nothing then, either": func(t *testing.T, s store.Store) {
 		alien, own := failed(1, epoch, "forged"), succeeded(1, epoch.Add(time.Second), "1")
 		alien.WorkflowID = "another"

@@ -66,12 +66,20 @@ func (v *executionList) Run(s *session) error {
 		return s.client.Executions(s.ctx, filter, p)
 	}, listing[api.Execution]{
 		// The workflow comes last: it is the only cell that may be long.
-		head: []string{"EXECUTION", "STATUS", "SOURCE", "ACCEPTED", "WORKFLOW"},
+		head: []string{"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW"},
 		row: func(e api.Execution) []string {
-			return []string{e.ExecutionID, e.Status, e.Source, ago(e.AcceptedAt, s.now()), e.WorkflowID}
+			return []string{e.ExecutionID, e.Status, e.Source, attempts(e.Attempts), ago(e.AcceptedAt, s.now()), e.Queue, e.WorkflowID}
 		},
 		none: "No such executions.",
 	})
+}
+
+// attempts is a number of attempts as a table shows it.
+func attempts(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
 }
 
 type executionRerun struct{ executionArg }
@@ -130,6 +138,10 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		add("Sender", e.Sender+verified)
 	}
 	add("Delivery ID", e.DeliveryID)
+	add("Queue", e.Queue)
+	if e.Attempts > 0 {
+		add("Attempts", strconv.Itoa(e.Attempts))
+	}
 	add("Repeats", fmt.Sprintf("%d suppressed", e.Duplicates))
 	add("Stream", "EXECUTIONS, sequence "+strconv.FormatUint(e.StreamSequence, 10))
 	add("Body", strings.TrimSuffix(fmt.Sprintf("%d bytes, %s", e.BodyBytes, e.ContentType), ", "))

@@ -337,6 +337,26 @@ export declare type ExecutionRejected = Message<"hookstart.v1.ExecutionRejected"
 export declare const ExecutionRejectedSchema: GenMessage<ExecutionRejected>;
 
 /**
+ * Cancellation is the value of the key {executionId} of the bucket cancellations: that execution shall end.
+ *
+ * @generated from message hookstart.v1.Cancellation
+ */
+export declare type Cancellation = Message<"hookstart.v1.Cancellation"> & {
+  /**
+   * When an operator asked for it.
+   *
+   * @generated from field: google.protobuf.Timestamp requested_at = 1;
+   */
+  requestedAt?: Timestamp;
+};
+
+/**
+ * Describes the message hookstart.v1.Cancellation.
+ * Use `create(CancellationSchema)` to create a new message.
+ */
+export declare const CancellationSchema: GenMessage<Cancellation>;
+
+/**
  * ExecutionProgress is what a runner reports of an execution: the message on
  * executions.progress.{queue}.{workflowId}.{executionId}, in the stream PROGRESS.
  *
@@ -385,6 +405,13 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
    * @generated from field: google.protobuf.Timestamp started_at = 6;
    */
   startedAt?: Timestamp;
+
+  /**
+   * The number of the attempt that it is about, from 1; 0: the runner does not say.
+   *
+   * @generated from field: uint32 attempt = 7;
+   */
+  attempt: number;
 };
 
 /**
@@ -392,6 +419,75 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
  * Use `create(ExecutionProgressSchema)` to create a new message.
  */
 export declare const ExecutionProgressSchema: GenMessage<ExecutionProgress>;
+
+/**
+ * QueueSettings is what an operator has set of a queue: the record queue.{queue} of the registry. A queue without a record has
+ * no settings.
+ *
+ * @generated from message hookstart.v1.QueueSettings
+ */
+export declare type QueueSettings = Message<"hookstart.v1.QueueSettings"> & {
+  /**
+   * [A-Za-z0-9_-]{1,64}
+   *
+   * @generated from field: string queue = 1;
+   */
+  queue: string;
+
+  /**
+   * Since when its runners get nothing new; absent: they do.
+   *
+   * @generated from field: google.protobuf.Timestamp paused_since = 2;
+   */
+  pausedSince?: Timestamp;
+
+  /**
+   * When that ends by itself; absent: it does not.
+   *
+   * @generated from field: google.protobuf.Timestamp paused_until = 3;
+   */
+  pausedUntil?: Timestamp;
+
+  /**
+   * The settings of its groups of runners, by name.
+   *
+   * @generated from field: repeated hookstart.v1.QueueGroupSettings groups = 4;
+   */
+  groups: QueueGroupSettings[];
+};
+
+/**
+ * Describes the message hookstart.v1.QueueSettings.
+ * Use `create(QueueSettingsSchema)` to create a new message.
+ */
+export declare const QueueSettingsSchema: GenMessage<QueueSettings>;
+
+/**
+ * QueueGroupSettings is what an operator has set of a group of runners.
+ *
+ * @generated from message hookstart.v1.QueueGroupSettings
+ */
+export declare type QueueGroupSettings = Message<"hookstart.v1.QueueGroupSettings"> & {
+  /**
+   * [A-Za-z0-9_-]{1,64}
+   *
+   * @generated from field: string group = 1;
+   */
+  group: string;
+
+  /**
+   * How many executions are out at all its members together; 0: as many as they ask for.
+   *
+   * @generated from field: int64 max_in_flight = 2;
+   */
+  maxInFlight: bigint;
+};
+
+/**
+ * Describes the message hookstart.v1.QueueGroupSettings.
+ * Use `create(QueueGroupSettingsSchema)` to create a new message.
+ */
+export declare const QueueGroupSettingsSchema: GenMessage<QueueGroupSettings>;
 
 /**
  * ExecutionSource says what started an execution.
@@ -500,6 +596,13 @@ export enum ExecutionState {
    * @generated from enum value: EXECUTION_STATE_FAILED = 3;
    */
   FAILED = 3,
+
+  /**
+   * An operator has canceled it: it was not run, or its run was ended. Final.
+   *
+   * @generated from enum value: EXECUTION_STATE_CANCELED = 4;
+   */
+  CANCELED = 4,
 }
 
 /**
