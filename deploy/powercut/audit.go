@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// readStarts counts the starts of the workflow in the stream, by execution ID.
+// readStarts reads the whole stream and returns the number of start messages of the workflow for
+// each execution ID.
 func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
@@ -60,13 +61,14 @@ func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 	}
 }
 
-// record is what the API says of one execution.
+// record is one execution as the operators' API returns it.
 type record struct {
-	times      int
+	times      int // how many records have this execution ID; more than 1 is a fault
 	deliveryID string
 	status     execution.Status
 }
 
+// readRecords returns the records of the workflow's executions by execution ID.
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
 	for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
@@ -75,13 +77,20 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 		if err != nil {
 			return nil, err
 		}
-		records[e.ExecutionID] = record{times: records[e.ExecutionID].times + 1, deliveryID: e.DeliveryID, status: execution.Status(e.Status)}
+		records[e.ExecutionID] = record{
+			times:      records[e.ExecutionID].times + 1,
+			deliveryID: e.DeliveryID, status: execution.Status(e.Status),
+		}
 	}
 	return records, nil
 }
 
-// awaitRecords reads the records until ok, or until the time is over: then as they are.
-func awaitRecords(ctx context.Context, client *apiclient.Client, timeout time.Duration, ok func(map[string]record) bool) (records map[string]record, err error) {
+// awaitRecords reads the records again and again until ok accepts them or the timeout has passed.
+// It returns the records of the last reading in both cases.
+func awaitRecords(
+	ctx context.Context, client *apiclient.Client, timeout time.Duration,
+	ok func(map[string]record) bool,
+) (records map[string]record, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	retry.Until(waiting, 50*time.Millisecond, func() bool {

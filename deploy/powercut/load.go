@@ -16,14 +16,15 @@ import (
 	"github.com/hookstart/hookstart/executor/apiclient"
 )
 
-// The workflow that gets the deliveries. The runner of the demo workflow takes its executions.
+// The workflow that receives the deliveries. Its queue is the demo workflow's, so that the runner
+// inside hookstart-local takes its executions.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
 	queue                         = "demo"
 	senders                       = 8
 )
 
-// answer is what a sender gets.
+// answer is the ingress's answer to one delivery.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
@@ -31,8 +32,11 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// post sends one delivery. Its errors are those of the connection.
-func post(ctx context.Context, client *http.Client, url, deliveryID string, body []byte) (a answer, err error) {
+// post sends one delivery. It returns an error only if the connection failed or the answer could
+// not be read, whatever the status is.
+func post(
+	ctx context.Context, client *http.Client, url, deliveryID string, body []byte,
+) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return a, err
@@ -47,27 +51,28 @@ func post(ctx context.Context, client *http.Client, url, deliveryID string, body
 	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
-// send posts deliveries until there are enough, the context ends or the connection breaks.
-func send(ctx context.Context, b *book, url string, seed uint64, enough func() bool) {
+// send posts deliveries by several concurrent senders until enough returns true, the context ends
+// or the connection breaks.
+func send(ctx context.Context, l *ledger, url string, seed uint64, enough func() bool) {
 	var all sync.WaitGroup
 	for sender := range senders {
 		all.Go(func() {
-			luck := rand.New(rand.NewPCG(seed, uint64(sender))) //nolint:gosec // not a secret
+			random := rand.New(rand.NewPCG(seed, uint64(sender))) //nolint:gosec // not a secret
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil && !enough() {
-				id := b.delivery()
-				a, err := post(ctx, client, url, id, bytes.Repeat([]byte("x"), luck.IntN(8000)))
+				id := l.nextDelivery()
+				a, err := post(ctx, client, url, id, bytes.Repeat([]byte("x"), random.IntN(8000)))
 				switch {
 				case err != nil:
-					b.noAnswer(id)
-					return // the power is gone
+					l.noAnswer(id)
+					return // the power was cut
 				case a.status == http.StatusOK:
-					b.accept(id, a.ExecutionID)
+					l.accept(id, a.ExecutionID)
 				case a.status == http.StatusServiceUnavailable:
-					b.noAnswer(id)
+					l.noAnswer(id)
 				default:
-					b.wonder("delivery %s: %d %s", id, a.status, a.Code)
+					l.reportStrange("delivery %s: %d %s", id, a.status, a.Code)
 					return
 				}
 			}
@@ -76,8 +81,9 @@ func send(ctx context.Context, b *book, url string, seed uint64, enough func() b
 	all.Wait()
 }
 
-// operate makes workflows, activates them and rotates their tokens until the context ends or the power is gone.
-func operate(ctx context.Context, b *book, client *apiclient.Client, prefix string) {
+// operate creates workflows, activates them and rotates their tokens until the context ends or the
+// power is cut.
+func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix string) {
 	for n := 1; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", prefix, n)
 		steps := []func() (confirmed, error){
@@ -92,7 +98,7 @@ func operate(ctx context.Context, b *book, client *apiclient.Client, prefix stri
 			},
 		}
 		for _, step := range steps {
-			b.forget(id) // until it is confirmed, it may be as before or as after
+			l.forget(id) // until the change is confirmed, the old and the new state are both right
 			c, err := step()
 			if err != nil {
 				return
@@ -102,20 +108,24 @@ func operate(ctx context.Context, b *book, client *apiclient.Client, prefix stri
 				return
 			}
 			c.token = trigger.Token
-			b.confirm(id, c)
+			l.confirm(id, c)
 		}
 	}
 }
 
+// putWorkflow creates or replaces a workflow with one trigger node and without an effective rate
+// limit.
 func putWorkflow(ctx context.Context, client *apiclient.Client, id string) (confirmed, error) {
 	w, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
-		AccountID: accountID, Name: id, Queue: queue, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers: []api.PutTrigger{{NodeID: nodeID}},
+		AccountID: accountID, Name: id, Queue: queue,
+		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers:  []api.PutTrigger{{NodeID: nodeID}},
 	})
 	return confirmed{active: w.Active}, err
 }
 
-// prepare makes what the load needs, where it is not there, and returns the URL to send to.
+// prepare creates the account and the workflow of the load, unless they are there, and returns the
+// URL of the webhook.
 func prepare(ctx context.Context, client *apiclient.Client) (url string, err error) {
 	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{Name: "Power cuts", Plan: "ultra"}); err != nil {
 		return "", err
@@ -128,17 +138,20 @@ func prepare(ctx context.Context, client *apiclient.Client) (url string, err err
 	}
 	trigger, err := client.Trigger(ctx, workflowID, nodeID)
 	if err == nil && trigger.Token == "" {
-		// Tokens are in a bucket of their own: with the default sync it may have lost what the workflow's has not.
+		// Tokens are in a bucket of their own. With the default sync interval a power cut may have
+		// lost the token and kept the workflow.
 		trigger, err = client.RotateToken(ctx, workflowID, nodeID, 0)
 	}
 	return trigger.URL, err
 }
 
-// lostWorkflows are those that are not as the API has confirmed them.
-func lostWorkflows(ctx context.Context, b *book, client *apiclient.Client) (lost []string, err error) {
-	for id, want := range b.workflows {
+// lostWorkflows returns the IDs of the workflows whose state differs from the confirmed one.
+func lostWorkflows(
+	ctx context.Context, l *ledger, client *apiclient.Client,
+) (lost []string, err error) {
+	for id, want := range l.workflows {
 		w, err := client.Workflow(ctx, id)
-		if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
+		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Code == api.CodeNotFound {
 			lost = append(lost, id)
 			continue
 		}
@@ -156,5 +169,5 @@ func lostWorkflows(ctx context.Context, b *book, client *apiclient.Client) (lost
 	return lost, nil
 }
 
-// repeating has a connection of its own for each request: hookstart-local ends in between.
+// repeating opens a new connection for each request, because hookstart-local is killed in between.
 var repeating = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -12,27 +12,33 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// machine is a computer that runs hookstart-local and nothing else: its power can be cut.
+// machine is a simulated computer that runs hookstart-local and nothing else. Its power can be cut.
 type machine struct {
-	folder     string // of this machine, on the real disk
+	folder     string // on the real disk: the mount point and the log
 	syncAlways bool
 	luck       disk.Luck
-	adminToken string // empty: hookstart-local makes one
+	adminToken string // "" lets hookstart-local make one
 
 	disk    *disk.Disk
 	mounted *disk.Mounted
-	process *process // nil: it is off
+	process *process // nil while the machine is off
 }
 
-func newMachine(folder string, model disk.Model, syncAlways bool, luck disk.Luck) (*machine, error) {
-	m := &machine{folder: folder, syncAlways: syncAlways, luck: luck, adminToken: adminToken, disk: disk.New(model)}
+func newMachine(
+	folder string, model disk.Model, syncAlways bool, luck disk.Luck,
+) (*machine, error) {
+	m := &machine{
+		folder: folder, syncAlways: syncAlways, luck: luck, adminToken: adminToken,
+		disk: disk.New(model),
+	}
 	return m, os.MkdirAll(m.mountpoint(), 0o700)
 }
 
 func (m *machine) mountpoint() string { return filepath.Join(m.folder, "disk") }
 func (m *machine) log() string        { return filepath.Join(m.folder, "hookstart-local.log") }
 
-// start turns the machine on. It returns when hookstart-local has begun, and is not ready yet.
+// start turns the machine on. It returns as soon as the process of hookstart-local runs, before it
+// is ready.
 func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
@@ -43,12 +49,13 @@ func (m *machine) start() (err error) {
 	return nil
 }
 
-// cut cuts the power. What the disk has of what was not synced is for luck to say.
+// cut cuts the power. The disk keeps everything that was synced, and of the rest what luck decides.
 func (m *machine) cut() error {
 	if m.process == nil {
 		return nil
 	}
-	m.disk.Cut(func() { _ = m.process.Signal(os.Kill) }) // it may go on until its call into the file system has an answer
+	// The killed process ends only when its call into the file system has an answer.
+	m.disk.Cut(func() { _ = m.process.Signal(os.Kill) })
 	<-m.process.Exited()
 	m.process = nil
 	if err := m.mounted.Unmount(); err != nil {
@@ -58,19 +65,20 @@ func (m *machine) cut() error {
 	return nil
 }
 
-// boot is start, until hookstart-local is ready. One that ends by itself is an error, with its last words.
+// boot turns the machine on and waits until hookstart-local is ready. If the process ends instead,
+// the error includes the end of its log.
 func (m *machine) boot(ctx context.Context) error {
 	if err := m.start(); err != nil {
 		return err
 	}
 	if err := m.process.awaitReady(ctx); err != nil {
-		return fmt.Errorf("%w: %s", err, m.lastWords())
+		return fmt.Errorf("%w: %s", err, m.endOfLog())
 	}
 	return nil
 }
 
-// lastWords is the end of the log.
-func (m *machine) lastWords() string {
+// endOfLog returns the last 1,000 bytes of hookstart-local's log.
+func (m *machine) endOfLog() string {
 	text, err := os.ReadFile(m.log())
 	if err != nil {
 		return err.Error()

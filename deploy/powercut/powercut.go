@@ -1,15 +1,18 @@
 //go:build linux
 
-// Package powercut cuts the power of hookstart-local, again and again, under load: it runs on a file system that forgets what was
-// not synced ([disk.Disk], by FUSE), is killed, and is started again on what a disk would have kept. Then what senders and
-// operators were told is compared with what is there.
+// Package powercut simulates power cuts of hookstart-local under load. hookstart-local runs on a
+// file system that forgets what was not synced ([disk.Disk], by FUSE), is killed, and is started
+// again on what a real disk would have kept. Afterwards the package compares what senders and
+// operators were told with what is stored.
 //
-// With --sync-always nothing may be missing. With the default sync something has to be: that is the control, which shows that the
-// file system does forget. There, too, what is accepted after the cut has to be recorded, and every execution has to end.
+// With --sync-always nothing may be missing. With the default sync interval something has to be
+// missing: that run is the control, which shows that the file system does forget. In the control,
+// too, deliveries that are accepted after the cut must be recorded, and every execution must end.
 //
-// The file system is as ext4 and XFS are ([disk.Ordered]). On one that promises no more than POSIX ([disk.Strict]), nats-server
-// 2.15 loses what it has synced: it syncs neither the folder of a new stream nor that of a new file of messages. What
-// hookstart-local makes itself survives there, too.
+// By default the file system behaves as ext4 and XFS do ([disk.Ordered]). On one that keeps no more
+// than POSIX promises ([disk.Strict]), nats-server 2.15 loses data that it has synced, because it
+// syncs neither the folder of a new stream nor the folder of a new message file. The files that
+// hookstart-local creates itself survive there, too.
 package powercut
 
 import (
@@ -28,41 +31,45 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Config is all that can be told. The tags are the flags of the program.
+// Config holds the options of a run. The tags are the flags of the program.
 type Config struct {
-	Cuts    int    `help:"How often the power is cut, with --sync-always, and as often without it." default:"50"`
-	Seed    uint64 `help:"Where the luck comes from. 0: another one each time; it is printed. When a cut comes is still for the machine's load to say." default:"0"`
-	Model   string `help:"What fsync makes durable: ordered (ext4, XFS: all names, too) or strict (POSIX: a folder's names only with the folder's own fsync)." enum:"ordered,strict" default:"ordered"`
-	Verbose bool   `help:"Tell of each cut."`
-	Keep    bool   `help:"Keep the folder with the logs; else it stays only when something is wrong."`
+	Cuts    int    `help:"Number of power cuts, in each of the two modes: with --sync-always and without." default:"50"`
+	Seed    uint64 `help:"Seed of the random choices; it is printed. 0 takes another one each time. The moment of a cut also depends on the load of the machine." default:"0"`
+	Model   string `help:"What an fsync makes durable: ordered (as ext4 and XFS: file names, too) or strict (POSIX: names only by an fsync of their folder)." enum:"ordered,strict" default:"ordered"`
+	Verbose bool   `help:"Print a line for each cut."`
+	Keep    bool   `help:"Keep the folder with the logs also if nothing is wrong."`
 
-	// Out is where people read how it goes. nil: stdout.
+	// Out receives the report. nil means standard output.
 	Out io.Writer `kong:"-"`
-	// NoEnds does not wait for the end of every execution, which takes more than a minute in the control.
+	// NoEnds skips the wait for the end of every execution, which takes more than a minute in the
+	// control.
 	NoEnds bool `kong:"-"`
-	// CutsPerDisk is how many cuts a disk lives through before a new, empty one. 0: ten.
+	// CutsPerDisk is the number of cuts after which a new, empty disk is used. 0 means 10.
 	CutsPerDisk int `kong:"-"`
-	// worst leaves nothing of what was not synced, so that few cuts are enough for the control to lose.
+	// worst drops everything that was not synced, so that the control loses data after few cuts.
 	worst bool
 }
 
-// How long hookstart-local may take to record what it has accepted, and to end every execution.
+// Bounds of the time that hookstart-local may take to record what it has accepted, and to end every
+// execution.
 const (
 	recordTimeout = 30 * time.Second
 	endTimeout    = 2 * time.Minute
 )
 
-// Result is what became of one mode's deliveries and changes.
+// Result counts the deliveries and changes of one mode, by what became of them.
 type Result struct {
 	Mode                                             string
 	Cuts, Accepted, Lost, Unrecorded, Doubled, Stuck int
-	// Changes are those that the operators' API has confirmed, LostChanges the workflows that were not so.
+	// Changes counts the changes that the operators' API has confirmed, LostChanges the workflows
+	// whose state differed from the confirmed one after a cut.
 	Changes, LostChanges int
-	// Strange are answers that nobody should get.
+	// Strange describes answers that must not occur.
 	Strange []string
 }
 
-// Run cuts the power in both modes and prints a table. It is an error when something is missing, or nothing from the control.
+// Run cuts the power in both modes and prints a table. It returns an error if anything is missing
+// with --sync-always, or nothing in the control.
 func Run(ctx context.Context, c Config) (err error) {
 	if c.Out == nil {
 		c.Out = os.Stdout
@@ -89,7 +96,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 		_, _ = fmt.Fprintln(c.Out, "the logs are in", folder)
 	}()
-	_, _ = fmt.Fprintf(c.Out, "seed %d, model %s, %d cuts for each mode\n", c.Seed, c.Model, c.Cuts)
+	_, _ = fmt.Fprintf(c.Out, "seed %d, model %s, %d cuts in each mode\n", c.Seed, c.Model, c.Cuts)
 	always, err := c.mode(ctx, filepath.Join(folder, "always"), true)
 	if err != nil {
 		return fmt.Errorf("--sync-always, after %d cuts: %w", always.Cuts, err)
@@ -102,7 +109,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(always.check(false), control.check(true))
 }
 
-// check says what is wrong; mustLose is the control.
+// check returns an error that lists the faults in r. With mustLose r is the control's, which has to
+// have lost deliveries.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {
@@ -111,7 +119,8 @@ func (r Result) check(mustLose bool) error {
 		}
 	}
 	if mustLose && r.Lost == 0 {
-		wrong = append(wrong, fmt.Errorf("%s: nothing was lost: the file system does not forget, and the test shows nothing", r.Mode))
+		wrong = append(wrong, fmt.Errorf(
+			"%s: nothing was lost: the file system does not forget, and the test shows nothing", r.Mode))
 	}
 	if !mustLose {
 		complain(r.Lost, "acknowledged deliveries lost")
@@ -126,15 +135,18 @@ func (r Result) check(mustLose bool) error {
 	return errors.Join(wrong...)
 }
 
+// writeTable prints the results, a line each.
 func writeTable(out io.Writer, results ...Result) {
 	const row = "%-14s %6v %9v %6v %11v %8v %6v %8v %13v\n"
-	_, _ = fmt.Fprintf(out, row, "", "cuts", "accepted", "lost", "unrecorded", "doubled", "stuck", "changes", "lost changes")
+	_, _ = fmt.Fprintf(out, row, "",
+		"cuts", "accepted", "lost", "unrecorded", "doubled", "stuck", "changes", "lost changes")
 	for _, r := range results {
-		_, _ = fmt.Fprintf(out, row, r.Mode, r.Cuts, r.Accepted, r.Lost, r.Unrecorded, r.Doubled, r.Stuck, r.Changes, r.LostChanges)
+		_, _ = fmt.Fprintf(out, row, r.Mode,
+			r.Cuts, r.Accepted, r.Lost, r.Unrecorded, r.Doubled, r.Stuck, r.Changes, r.LostChanges)
 	}
 }
 
-// mode cuts the power of one mode.
+// mode runs all cuts of one mode, on as many disks as that takes.
 func (c Config) mode(ctx context.Context, folder string, syncAlways bool) (r Result, err error) {
 	r.Mode = "default sync"
 	if syncAlways {
@@ -150,8 +162,11 @@ func (c Config) mode(ctx context.Context, folder string, syncAlways bool) (r Res
 		if err != nil {
 			return r, err
 		}
-		l := &life{Config: c, machine: m, luck: luck, book: newBook(fmt.Sprintf("%s-%d", filepath.Base(folder), number)), result: &r, lost: map[string]bool{}}
-		err = l.live(ctx, min(c.CutsPerDisk, c.Cuts-r.Cuts))
+		l := &lifetime{
+			Config: c, machine: m, luck: luck, result: &r, lost: map[string]bool{},
+			ledger: newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
+		}
+		err = l.run(ctx, min(c.CutsPerDisk, c.Cuts-r.Cuts))
 		if err := errors.Join(err, m.cut()); err != nil {
 			return r, err
 		}
@@ -159,22 +174,22 @@ func (c Config) mode(ctx context.Context, folder string, syncAlways bool) (r Res
 	return r, nil
 }
 
-// life is that of one disk.
-type life struct {
+// lifetime is the life of one disk: an empty installation that goes through several power cuts.
+type lifetime struct {
 	Config
 	*machine
 
 	luck   *rand.Rand
-	book   *book
+	ledger *ledger
 	result *Result
-	// lost are the deliveries that are known to be lost, or unrecorded.
+	// lost holds the IDs of deliveries that were counted as lost or unrecorded already.
 	lost   map[string]bool
 	client *apiclient.Client
-	url    string // to send to
+	url    string // of the webhook
 }
 
-// live cuts the power that often, and looks at what is left each time.
-func (l *life) live(ctx context.Context, cuts int) error {
+// run cuts the power the given number of times, and checks after each cut what is left.
+func (l *lifetime) run(ctx context.Context, cuts int) error {
 	for n := range cuts {
 		if err := l.on(ctx, n > 0); err != nil {
 			return err
@@ -183,7 +198,7 @@ func (l *life) live(ctx context.Context, cuts int) error {
 			return err
 		}
 		l.result.Cuts++
-		// Now and then the power comes back for a moment only.
+		// Sometimes the power comes back for a moment only, and is cut while the programs start.
 		if l.luck.IntN(5) == 0 {
 			if err := l.start(); err != nil {
 				return err
@@ -202,26 +217,26 @@ func (l *life) live(ctx context.Context, cuts int) error {
 			return err
 		}
 	}
-	l.result.Changes += l.book.changes
-	l.result.Accepted += l.book.len()
-	l.result.Strange = append(l.result.Strange, l.book.strange...)
+	l.result.Changes += l.ledger.changes
+	l.result.Accepted += l.ledger.len()
+	l.result.Strange = append(l.result.Strange, l.ledger.strange...)
 	return nil
 }
 
-// on turns the machine on and looks at what is there.
-func (l *life) on(ctx context.Context, again bool) (err error) {
+// on turns the machine on. After a cut (again) it checks what is there.
+func (l *lifetime) on(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
 		return err
 	}
 	l.client = apiclient.New(l.process.executor, adminToken)
 	if again {
-		lost, err := lostWorkflows(ctx, l.book, l.client)
+		lost, err := lostWorkflows(ctx, l.ledger, l.client)
 		if err != nil {
 			return err
 		}
 		l.result.LostChanges += len(lost)
 		for _, id := range lost {
-			l.book.forget(id)
+			l.ledger.forget(id)
 		}
 	}
 	if l.url, err = prepare(ctx, l.client); err != nil || !again {
@@ -230,18 +245,18 @@ func (l *life) on(ctx context.Context, again bool) (err error) {
 	return l.audit(ctx)
 }
 
-// load sends and operates, and cuts the power in the middle of it.
-func (l *life) load(ctx context.Context, n int) error {
+// load sends deliveries and changes workflows, and cuts the power meanwhile.
+func (l *lifetime) load(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
-	enough := l.book.len() + 20 + l.luck.IntN(400)
+	enough := l.ledger.len() + 20 + l.luck.IntN(400)
 	seed, pause := l.luck.Uint64(), time.Duration(l.luck.IntN(20_000))*time.Microsecond
 	var all sync.WaitGroup
-	all.Go(func() { send(ctx, l.book, l.url, seed, func() bool { return false }) })
-	all.Go(func() { operate(ctx, l.book, l.client, fmt.Sprintf("workflow-%d", n)) })
-	for l.book.len() < enough && ctx.Err() == nil {
+	all.Go(func() { send(ctx, l.ledger, l.url, seed, func() bool { return false }) })
+	all.Go(func() { operate(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n)) })
+	for l.ledger.len() < enough && ctx.Err() == nil {
 		select {
-		case <-l.book.grown:
+		case <-l.ledger.grown:
 		case <-ctx.Done():
 		}
 	}
@@ -252,22 +267,24 @@ func (l *life) load(ctx context.Context, n int) error {
 	return err
 }
 
-// audit compares what was acknowledged with what is there, after a few more deliveries.
-func (l *life) audit(ctx context.Context) error {
-	before := l.book.len()
+// audit sends a few more deliveries and then compares everything that was acknowledged with the
+// stream and the records.
+func (l *lifetime) audit(ctx context.Context) error {
+	before := l.ledger.len()
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	enough := before + 2*senders
-	send(sending, l.book, l.url, l.luck.Uint64(), func() bool { return l.book.len() >= enough })
-	if l.book.len() < enough {
-		l.book.wonder("after a cut, %d of %d new deliveries were accepted", l.book.len()-before, 2*senders)
+	send(sending, l.ledger, l.url, l.luck.Uint64(), func() bool { return l.ledger.len() >= enough })
+	if l.ledger.len() < enough {
+		l.ledger.reportStrange("after a cut, %d of %d new deliveries were accepted",
+			l.ledger.len()-before, 2*senders)
 	}
 	starts, err := readStarts(ctx, l.process.nats)
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
 	records, err := awaitRecords(ctx, l.client, recordTimeout, func(records map[string]record) bool {
-		for _, id := range l.book.accepted {
+		for _, id := range l.ledger.accepted {
 			if starts[id] > 0 && records[id].times == 0 {
 				return false
 			}
@@ -282,7 +299,7 @@ func (l *life) audit(ctx context.Context) error {
 		byDelivery[r.deliveryID] += r.times
 	}
 	lost, unrecorded := 0, 0
-	for deliveryID, id := range l.book.accepted {
+	for deliveryID, id := range l.ledger.accepted {
 		switch {
 		case l.lost[deliveryID]:
 		case starts[id] == 0:
@@ -298,16 +315,17 @@ func (l *life) audit(ctx context.Context) error {
 	l.result.Lost += lost
 	l.result.Unrecorded += unrecorded
 	if l.Verbose {
-		_, _ = fmt.Fprintf(l.Out, "%s, cut %d: accepted %d, in the stream %d, recorded %d; lost %d, unrecorded %d\n",
-			l.result.Mode, l.result.Cuts, l.book.len(), len(starts), len(records), lost, unrecorded)
+		_, _ = fmt.Fprintf(l.Out,
+			"%s, cut %d: accepted %d, in the stream %d, recorded %d; lost %d, unrecorded %d\n",
+			l.result.Mode, l.result.Cuts, l.ledger.len(), len(starts), len(records), lost, unrecorded)
 	}
 	return l.repeat(ctx)
 }
 
-// repeat sends some of what was acknowledged once more: it has to be recognised.
-func (l *life) repeat(ctx context.Context) error {
+// repeat sends up to 20 acknowledged deliveries once more. Each must be recognised as a repeat.
+func (l *lifetime) repeat(ctx context.Context) error {
 	n := 0
-	for deliveryID, id := range l.book.accepted {
+	for deliveryID, id := range l.ledger.accepted {
 		if l.lost[deliveryID] {
 			continue
 		}
@@ -316,7 +334,7 @@ func (l *life) repeat(ctx context.Context) error {
 			return err
 		}
 		if a.ExecutionID != id || !a.Deduplicated {
-			l.book.wonder("delivery %s was %s; again it is %+v", deliveryID, id, a)
+			l.ledger.reportStrange("delivery %s was %s; again it is %+v", deliveryID, id, a)
 		}
 		if n++; n == 20 {
 			break
@@ -325,8 +343,8 @@ func (l *life) repeat(ctx context.Context) error {
 	return nil
 }
 
-// awaitEnds waits until every execution has come to its end.
-func (l *life) awaitEnds(ctx context.Context) error {
+// awaitEnds waits until every execution has ended, and counts those that have not as stuck.
+func (l *lifetime) awaitEnds(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {
 			if !r.status.Final() {
@@ -335,7 +353,8 @@ func (l *life) awaitEnds(ctx context.Context) error {
 		}
 		return n
 	}
-	records, err := awaitRecords(ctx, l.client, endTimeout, func(records map[string]record) bool { return open(records) == 0 })
+	records, err := awaitRecords(ctx, l.client, endTimeout,
+		func(records map[string]record) bool { return open(records) == 0 })
 	l.result.Stuck += open(records)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// TestMain makes hookstart-local: the test binary, started under that role, is the program.
+// TestMain lets the test binary be hookstart-local when it is started under that role.
 func TestMain(m *testing.M) {
 	if BeProgram() {
 		return
@@ -27,12 +27,15 @@ func requireFUSE(t *testing.T) {
 	}
 }
 
-// A short run of what make powercut does. The control must lose: else the file system does not
-// forget.
+// TestPowerCuts is a short run of what make powercut does. The control must lose deliveries:
+// otherwise the file system does not forget.
 func TestPowerCuts(t *testing.T) {
 	requireFUSE(t)
 	for _, syncAlways := range []bool{true, false} {
-		c := Config{Cuts: 2, Seed: rand.Uint64(), Model: string(disk.Ordered), CutsPerDisk: 2, NoEnds: true, worst: !syncAlways, Verbose: true, Out: t.Output()}
+		c := Config{
+			Cuts: 2, Seed: rand.Uint64(), Model: string(disk.Ordered), CutsPerDisk: 2, NoEnds: true,
+			worst: !syncAlways, Verbose: true, Out: t.Output(),
+		}
 		r, err := c.mode(t.Context(), t.TempDir(), syncAlways)
 		if err != nil {
 			t.Fatalf("seed %d: %+v: %v", c.Seed, r, err)
@@ -44,8 +47,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// The folders and files that hookstart-local makes are there after a power cut, also where only the
-// fsync of a folder makes its names durable.
+// TestNewFoldersAreDurable checks that the folders and files that hookstart-local creates survive a
+// power cut, also on a file system where only an fsync of the folder makes names durable.
 func TestNewFoldersAreDurable(t *testing.T) {
 	requireFUSE(t)
 	m, err := newMachine(t.TempDir(), disk.Strict, true, disk.Worst)
@@ -57,7 +60,7 @@ func TestNewFoldersAreDurable(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// Without one it makes a token, and keeps it in a file.
+	// Without a token in its flags, hookstart-local makes one and keeps it in a file.
 	m.adminToken = ""
 	if err := m.boot(t.Context()); err != nil {
 		t.Fatal(err)

@@ -15,13 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// roleLocal is the name under which this binary starts itself to be hookstart-local.
+// roleLocal is the process name (argv[0]) with which this binary starts itself as hookstart-local.
 const roleLocal = "powercut-hookstart-local"
 
-// startTimeout is how long hookstart-local may take until it is ready.
+// startTimeout bounds the time from the start of hookstart-local until it is ready.
 const startTimeout = 60 * time.Second
 
-// BeProgram makes this process hookstart-local if it was started as such, and says whether it was. main calls it before Run.
+// BeProgram runs hookstart-local in this process if the process was started for that, and reports
+// whether it was. main must call it before Run.
 func BeProgram() bool {
 	if os.Args[0] != roleLocal {
 		return false
@@ -30,22 +31,23 @@ func BeProgram() bool {
 	return true
 }
 
-// process is hookstart-local, running.
+// process is a running hookstart-local.
 type process struct {
 	*child.Process
-	// Where it is, once awaitReady has returned.
+	// The addresses of the operators' API and of NATS, set by awaitReady.
 	executor, nats string
 
-	said child.Output // to stdout
+	stdout child.Output
 }
 
 const adminToken = "the-admin-token-of-the-power-cuts"
 
-// launch starts hookstart-local. What it logs is added to the file log.
+// launch starts hookstart-local. Its standard error is appended to the file log.
 func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 	args := []string{
-		"--data-dir=" + dataDir, "--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0", "--nats-addr=127.0.0.1:0",
-		"--ops-addr=127.0.0.1:0", "--log-level=warn",
+		"--data-dir=" + dataDir, "--log-level=warn",
+		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",
+		"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 	}
 	if token != "" {
 		args = append(args, "--admin-token="+token)
@@ -57,27 +59,30 @@ func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of our own
+	//nolint:gosec // the caller's own path
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // the process has its own copy
 	p := &process{}
-	cmd.Stdout, cmd.Stderr = &p.said, file
+	cmd.Stdout, cmd.Stderr = &p.stdout, file
 	if p.Process, err = child.Start(cmd); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// readyText is the end of what hookstart-local says when it is ready.
-var readyText = regexp.MustCompile(`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S+\n`)
+// readyText matches the lines that hookstart-local prints when it is ready. Its groups are the URL
+// of the console and the address of NATS.
+var readyText = regexp.MustCompile(
+	`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S+\n`)
 
-// awaitReady returns when hookstart-local is ready.
+// awaitReady waits until hookstart-local is ready and reads its addresses.
 func (p *process) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	found, err := p.said.Await(ctx, p.Process, readyText)
+	found, err := p.stdout.Await(ctx, p.Process, readyText)
 	if err != nil {
 		return fmt.Errorf("hookstart-local %w", err)
 	}
@@ -85,5 +90,8 @@ func (p *process) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// dataFolder is where hookstart-local keeps its data on a mounted disk, in folders that it has to make itself.
-func dataFolder(mounted string) string { return filepath.Join(mounted, "srv", "hookstart", "data") }
+// dataFolder returns the data folder of hookstart-local on a mounted disk. Its parents do not exist
+// on a new disk, so hookstart-local has to create and sync them itself.
+func dataFolder(mounted string) string {
+	return filepath.Join(mounted, "srv", "hookstart", "data")
+}

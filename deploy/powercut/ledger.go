@@ -1,0 +1,103 @@
+//go:build linux
+
+package powercut
+
+import (
+	"fmt"
+	"sync"
+)
+
+// ledger holds everything that one installation has acknowledged to senders and operators.
+type ledger struct {
+	mu       sync.Mutex
+	prefix   string            // of the delivery IDs
+	last     int               // the number in the newest delivery ID
+	accepted map[string]string // execution IDs by delivery ID
+	// unanswered holds the IDs of deliveries that got no answer; their sender sends them again.
+	unanswered []string
+	// workflows holds the last confirmed state of each workflow, by ID. A workflow with a change in
+	// flight is not in it.
+	workflows map[string]confirmed
+	changes   int           // the number of confirmed changes
+	strange   []string      // descriptions of answers that must not occur
+	grown     chan struct{} // receives a value after a delivery was accepted; holds at most one
+}
+
+// confirmed is the state of a workflow that the operators' API has confirmed.
+type confirmed struct {
+	active bool
+	token  string
+}
+
+func newLedger(prefix string) *ledger {
+	return &ledger{
+		prefix: prefix, accepted: map[string]string{}, workflows: map[string]confirmed{},
+		grown: make(chan struct{}, 1),
+	}
+}
+
+// nextDelivery returns the ID of the delivery to send next: one that got no answer, or a new one.
+func (l *ledger) nextDelivery() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.unanswered); n > 0 {
+		id := l.unanswered[n-1]
+		l.unanswered = l.unanswered[:n-1]
+		return id
+	}
+	l.last++
+	return fmt.Sprintf("%s-%d", l.prefix, l.last)
+}
+
+// accept notes that a delivery was answered with 200. Two execution IDs for one delivery are a
+// fault.
+func (l *ledger) accept(deliveryID, executionID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if before, ok := l.accepted[deliveryID]; ok && before != executionID {
+		l.strange = append(l.strange, fmt.Sprintf("delivery %s has the executions %s and %s",
+			deliveryID, before, executionID))
+	}
+	l.accepted[deliveryID] = executionID
+	select {
+	case l.grown <- struct{}{}:
+	default:
+	}
+}
+
+// noAnswer notes that the outcome of a delivery is unknown, so that it is sent again.
+func (l *ledger) noAnswer(deliveryID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unanswered = append(l.unanswered, deliveryID)
+}
+
+// reportStrange notes an answer that must not occur.
+func (l *ledger) reportStrange(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.strange = append(l.strange, fmt.Sprintf(format, args...))
+}
+
+// confirm notes the state of a workflow that the API has confirmed.
+func (l *ledger) confirm(id string, c confirmed) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.workflows[id] = c
+	l.changes++
+}
+
+// forget removes a workflow from the ledger: a change of it is in flight, so that either state is
+// right.
+func (l *ledger) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.workflows, id)
+}
+
+// len returns the number of accepted deliveries.
+func (l *ledger) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.accepted)
+}
