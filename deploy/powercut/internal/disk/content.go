@@ -7,18 +7,20 @@ import (
 	"slices"
 )
 
-// pageSize is how much a disk writes at a time, sectorSize what it never writes in part.
+// pageSize is the unit in bytes in which data is written back to the disk. sectorSize is the unit
+// in bytes that a disk writes as a whole or not at all.
 const pageSize, sectorSize = 4096, 512
 
-// content is what a file holds: now, and what of it is durable. Both share the pages that are the same.
+// content is the data of a file, in its current and in its durable version. The two versions share
+// the pages that are equal.
 type content struct {
 	size, storedSize int64
 	pages, stored    [][]byte // nil: a hole, or behind the end
-	// dirty are the pages that are not shared, or not durable.
+	// dirty holds the numbers of the pages that differ between the versions.
 	dirty map[int64]bool
 }
 
-// page is page n for writing.
+// page returns page n for writing. It copies the page if the durable version shares it.
 func (c *content) page(n int64) []byte {
 	c.pages = grown(c.pages, n)
 	if !c.dirty[n] {
@@ -84,7 +86,7 @@ func (c *content) truncate(size int64) {
 	c.size = size
 }
 
-// sync makes all of it durable.
+// sync makes the current version durable.
 func (c *content) sync() {
 	for n := range c.dirty {
 		c.store(n, c.pages[n])
@@ -97,7 +99,8 @@ func (c *content) store(n int64, page []byte) {
 	c.stored[n] = page
 }
 
-// restore goes back to what is durable and what luck left of the rest: nothing, all, or some pages.
+// restore replaces the current version with what a boot after a power cut finds: the durable
+// version, and of the dirty pages none, all or some, as luck decides.
 func (c *content) restore(luck Luck) {
 	switch luck.IntN(3) {
 	case 0:
@@ -107,7 +110,7 @@ func (c *content) restore(luck Luck) {
 		c.storeSome(luck)
 	}
 	c.dirty, c.size, c.pages = nil, c.storedSize, slices.Clone(c.stored)
-	// What is behind the end is not there when the file grows again.
+	// Clear what follows the end of the file, so that it reads as zeros when the file grows again.
 	whole := c.size / pageSize
 	if tail := c.size % pageSize; tail != 0 && whole < int64(len(c.pages)) && c.pages[whole] != nil {
 		page := make([]byte, pageSize)
@@ -119,8 +122,9 @@ func (c *content) restore(luck Luck) {
 	c.stored = slices.Clone(c.pages)
 }
 
-// storeSome writes some pages, each whole or its first sectors. A file that grew ends with the last page written; missing ones read
-// as zeros.
+// storeSome makes some of the dirty pages durable, each as a whole or up to one of its sectors. A
+// file that grew ends with the last page written. Pages before it that were not written read as
+// zeros.
 func (c *content) storeSome(luck Luck) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

@@ -1,10 +1,11 @@
 //go:build linux
 
-// Package disk is a file system in memory that knows what a power cut would leave of it.
+// Package disk is an in-memory file system that can simulate a power cut.
 //
-// Whatever a program writes, names, renames or removes is there at once for every reader, as with a page cache, but durable only
-// after fsync. After [Disk.Cut] there is what is durable, and a random part of the rest, which a disk may have written by itself:
-// pages of a file in any order, the last of them perhaps in part.
+// Every change that a program makes (writes, creations, renames, removals) is visible to readers at
+// once, as with a page cache, but it is durable only after an fsync. A power cut ([Disk.Cut]) keeps
+// what is durable and a random part of the rest, because a disk may have written it without an
+// fsync: pages of a file in any order, the last one perhaps in part.
 package disk
 
 import (
@@ -13,31 +14,32 @@ import (
 	"time"
 )
 
-// Model says what fsync makes durable, besides the data and the size of a file.
+// Model defines what an fsync makes durable besides the data and the size of a file.
 type Model string
 
 const (
-	// Ordered is what ext4 and XFS do: all changes of names are in one journal, which the fsync of any file or folder writes.
-	// So a synced new file has its name, too. Data is durable only in the files that were synced.
+	// Ordered behaves as ext4 and XFS do: all changes of names are in one journal, which the fsync
+	// of any file or folder writes. So a new file that was synced keeps its name. Data is durable
+	// only in the files that were synced.
 	Ordered Model = "ordered"
-	// Strict is the least that POSIX promises: only the fsync of a folder makes its names durable. A synced file in a folder
-	// that was not synced is lost.
+	// Strict keeps no more than POSIX promises: only an fsync of a folder makes the names in it
+	// durable. A new file that was synced is lost if its folder was not.
 	Strict Model = "strict"
 )
 
-// Disk is one disk. Its methods may be called concurrently.
+// Disk is one simulated disk. Its methods may be called concurrently.
 type Disk struct {
 	mu    sync.Mutex
 	model Model
 	off   bool
 	root  *inode
-	// last is the highest inode number that was given out.
+	// last is the highest inode number in use.
 	last uint64
-	// journal is that of all folders; nil in the model Strict, where each has its own.
+	// journal is shared by all folders. It is nil in the model Strict, where each folder has its own.
 	journal *journal
 }
 
-// inode is a file or a folder.
+// inode is a file or a folder, without its names.
 type inode struct {
 	number   uint64
 	mode     uint32 // type and permissions
@@ -52,10 +54,10 @@ type inode struct {
 
 func (i *inode) isFolder() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDIR }
 
-// journal holds the changes of names that are not durable, in their order.
+// journal holds the changes of names that are not durable yet, oldest first.
 type journal struct{ pending []transaction }
 
-// transaction is what survives as a whole or not at all.
+// transaction holds changes that survive a power cut together or not at all.
 type transaction []change
 
 type change struct {
@@ -74,7 +76,7 @@ func (t transaction) apply() {
 	}
 }
 
-// commit makes the first n changes durable.
+// commit makes the first n transactions durable.
 func (j *journal) commit(n int) {
 	for _, t := range j.pending[:n] {
 		t.apply()
@@ -82,7 +84,7 @@ func (j *journal) commit(n int) {
 	j.pending = j.pending[n:]
 }
 
-// New is an empty disk.
+// New returns an empty disk.
 func New(model Model) *Disk {
 	d := &Disk{model: model}
 	if model == Ordered {
@@ -92,7 +94,7 @@ func New(model Model) *Disk {
 	return d
 }
 
-// newInode makes an inode without a name.
+// newInode returns a new inode that has no name yet.
 func (d *Disk) newInode(mode uint32) *inode {
 	d.last++
 	i := &inode{number: d.last, mode: mode, modified: time.Now()}
@@ -105,7 +107,7 @@ func (d *Disk) newInode(mode uint32) *inode {
 	return i
 }
 
-// change changes names, now; they are durable when the journal is.
+// change applies changes of names in memory. They are durable once the journal is synced.
 func (d *Disk) change(changes ...change) {
 	for _, c := range changes {
 		if old := c.folder.entries[c.name]; old != nil {
@@ -119,7 +121,8 @@ func (d *Disk) change(changes ...change) {
 		}
 		c.folder.modified = time.Now()
 	}
-	// In one journal it is one transaction; each folder's own journal has its part.
+	// A shared journal gets one transaction, and so a rename is atomic. In the model Strict each
+	// folder's journal gets the part that concerns the folder.
 	for len(changes) > 0 {
 		j := changes[0].folder.journal
 		var t transaction
@@ -135,7 +138,7 @@ func (d *Disk) change(changes ...change) {
 	}
 }
 
-// sync is fsync.
+// sync implements fsync of a file or a folder.
 func (d *Disk) sync(i *inode) {
 	if !i.isFolder() {
 		i.content.sync()
@@ -148,8 +151,9 @@ func (d *Disk) sync(i *inode) {
 	}
 }
 
-// Cut cuts the power while killAll kills the programs that use the disk: their calls are answered only when it has returned, with
-// an error. Then the disk has to be unmounted; Restore makes it what a boot after the cut finds.
+// Cut cuts the power and calls killAll, which has to kill the programs that use the disk. Calls of
+// these programs into the file system get an error, and not before killAll has returned. The caller
+// has to unmount the disk then, and call Restore before the disk is mounted again.
 func (d *Disk) Cut(killAll func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,20 +161,21 @@ func (d *Disk) Cut(killAll func()) {
 	d.off = true
 }
 
-// Luck says what survives of what was not synced. A *rand.Rand is one.
+// Luck decides what survives of the data that was not synced. A *rand.Rand implements it.
 type Luck interface {
-	// IntN is a number from 0 to n-1.
+	// IntN returns a number from 0 to n-1.
 	IntN(n int) int
 }
 
-// Worst is the luck with which nothing survives but what was synced.
+// Worst is the luck that keeps only what was synced.
 var Worst Luck = worst{}
 
 type worst struct{}
 
 func (worst) IntN(int) int { return 0 }
 
-// Restore turns the power on again: what was durable is there, and what else luck has left.
+// Restore turns the power on again. The disk then holds what was durable and what luck has kept of
+// the rest.
 func (d *Disk) Restore(luck Luck) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,7 +184,7 @@ func (d *Disk) Restore(luck Luck) {
 		d.journal.commit(luck.IntN(len(d.journal.pending) + 1))
 		d.journal.pending = nil
 	}
-	// Once for each: a file may have several names.
+	// A file may have several names; restore it once.
 	done := map[*inode]bool{}
 	var restore func(i *inode)
 	restore = func(i *inode) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 )
 
-// What a program did, and which files are left of it, with their text, when luck leaves nothing
-// that was not synced.
+// TestWhatIsLeft runs steps of a program and compares the files that are left after a power cut
+// that keeps only what was synced.
 func TestWhatIsLeft(t *testing.T) {
 	tests := []struct {
 		name            string
@@ -145,7 +145,7 @@ func syncPath(t *testing.T, path string) {
 	}
 }
 
-// files are the names and texts in a folder.
+// files returns the names and texts of the files in a folder.
 func files(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -15,10 +15,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Mounted is a disk that programs can use.
+// Mounted is a disk that is mounted, so that programs can use it.
 type Mounted struct{ server *fuse.Server }
 
-// Probe says why no disk can be mounted here, if none can. It tries with an empty one, in an unused folder.
+// Probe reports why no disk can be mounted on this machine by this user, or nil if one can. It
+// mounts an empty disk on folder, which has to be unused, to find out.
 func Probe(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
@@ -30,9 +31,10 @@ func Probe(folder string) error {
 	return m.Unmount()
 }
 
-// Mount makes the disk's files appear in a folder. It needs /dev/fuse, and the right to mount or the program fusermount3.
+// Mount mounts the disk on a folder. It needs /dev/fuse, and the right to mount or the program
+// fusermount3.
 func (d *Disk) Mount(folder string) (*Mounted, error) {
-	// Only this mount changes the disk: what the kernel knows stays true.
+	// Only this mount changes the disk, so the kernel may cache names and attributes for ever.
 	always := time.Hour
 	server, err := fs.Mount(folder, &node{disk: d, inode: d.root}, &fs.Options{
 		EntryTimeout: &always, AttrTimeout: &always, NullPermissions: true,
@@ -48,7 +50,7 @@ func (d *Disk) Mount(folder string) (*Mounted, error) {
 	return &Mounted{server: server}, nil
 }
 
-// Unmount takes the files away, and all that the kernel remembers of them. No program may use them any more.
+// Unmount unmounts the disk and drops the kernel's caches of it. No program may have files open.
 func (m *Mounted) Unmount() error {
 	if err := m.server.Unmount(); err != nil {
 		return fmt.Errorf("unmount: %w", err)
@@ -56,7 +58,7 @@ func (m *Mounted) Unmount() error {
 	return nil
 }
 
-// node is a file or a folder, as the kernel sees it.
+// node connects an inode with the FUSE library.
 type node struct {
 	fs.Inode
 
@@ -85,7 +87,7 @@ var (
 	_ fs.NodeWriter    = (*node)(nil)
 )
 
-// locked runs do with the disk to itself, unless the power is off.
+// locked runs do while it holds the disk's lock. It returns EIO instead if the power is off.
 func (n *node) locked(do func() syscall.Errno) syscall.Errno {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
@@ -102,7 +104,7 @@ func (i *inode) attributes(out *fuse.Attr) {
 	out.SetTimes(nil, &i.modified, &i.modified)
 }
 
-// child tells the kernel of an inode.
+// child returns the FUSE inode for i and fills in its attributes.
 func (n *node) child(ctx context.Context, i *inode, out *fuse.EntryOut) *fs.Inode {
 	i.attributes(&out.Attr)
 	return n.NewInode(ctx, &node{disk: n.disk, inode: i}, fs.StableAttr{Mode: i.mode & syscall.S_IFMT, Ino: i.number})
@@ -159,7 +161,7 @@ func (n *node) Readdir(context.Context) (stream fs.DirStream, errno syscall.Errn
 
 func sortedNames(entries map[string]*inode) []string { return slices.Sorted(maps.Keys(entries)) }
 
-// create makes a file or a folder.
+// create creates a file or a folder.
 func (n *node) create(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (child *fs.Inode, errno syscall.Errno) {
 	errno = n.locked(func() syscall.Errno {
 		if n.inode.entries[name] != nil {
@@ -219,7 +221,7 @@ func (n *node) Write(_ context.Context, f fs.FileHandle, data []byte, at int64) 
 	return uint32(len(data)), errno //nolint:gosec // at most MaxWrite
 }
 
-// Fsync is that of a file and that of a folder.
+// Fsync implements fsync of files and folders.
 func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	return n.locked(func() syscall.Errno {
 		n.disk.sync(n.inode)
@@ -284,7 +286,7 @@ func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder
 	})
 }
 
-// Statfs says that there is room, which NATS wants to know before it stores anything.
+// Statfs reports plenty of free space: NATS asks for it before it stores anything.
 func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	const blocks = 64 << 30 / pageSize
 	*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: 1 << 20, Ffree: 1 << 20, Bsize: pageSize, Frsize: pageSize, NameLen: 255}
