@@ -1,4 +1,5 @@
-// Package child starts our programs for tools and tests: they end with their parent, and get none of the terminal's signals.
+// Package child starts hookstart's programs as child processes of tools and tests. The children end
+// with their parent and do not receive the terminal's signals.
 package child
 
 import (
@@ -11,13 +12,14 @@ import (
 	"time"
 )
 
-// Process is a child that runs, or has run. Its methods may be called at the same time.
+// Process is a child process that runs or has run. Its methods may be called concurrently.
 type Process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
-// Self is the command that starts this binary under another name, a role. Its main, or its TestMain, finds it in os.Args[0].
+// Self returns the command that starts this binary again under another name, its role. The main or
+// TestMain of the binary finds the role in os.Args[0].
 func Self(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -28,9 +30,10 @@ func Self(role string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Start starts the command, with Environment unless it has one of its own. The caller ends the process, with Kill or Terminate. On
-// Linux it ends with this process even if that is killed. The terminal's Ctrl-C does not reach it. A command with SysProcAttr
-// says all this itself.
+// Start starts the command, with Environment unless the command has an environment of its own. The
+// caller ends the process with Kill or Terminate. On Linux the process also ends when this process
+// ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. A command with SysProcAttr set
+// decides all of this itself.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = Environment()
@@ -41,7 +44,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Linux ends the child when the thread that started it ends.
+		// Linux kills the child when the thread that started it ends, so keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -57,7 +60,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartLogging is Start; what the process writes to stdout and stderr is added to the file log.
+// StartLogging is like Start. It appends what the process writes to stdout and stderr to the file
+// log.
 func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of the caller's own
 	if err != nil {
@@ -68,25 +72,26 @@ func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 	return Start(cmd)
 }
 
-// PID is the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited is closed when the process has ended.
+// Exited returns a channel that is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State is how the process ended. Only once it has exited.
+// State returns how the process ended. It must not be called before Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Signal sends a signal. The error is os.ErrProcessDone when the process has ended.
+// Signal sends a signal. It returns os.ErrProcessDone if the process has ended.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill ends the process with SIGKILL, one that is stopped too, and returns when it has ended.
+// Kill sends SIGKILL, which also ends a stopped process, and returns when the process has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // fails only when it has ended
 	<-p.exited
 }
 
-// Terminate ends the process with SIGTERM, and returns when it has ended. It is an error that it failed, or had to be killed.
+// Terminate sends SIGTERM and returns when the process has ended. It returns an error if the
+// process failed or had to be killed.
 func (p *Process) Terminate(timeout time.Duration) error {
 	_ = p.Signal(syscall.SIGTERM) // fails only when it has ended
 	timer := time.NewTimer(timeout)
@@ -103,7 +108,8 @@ func (p *Process) Terminate(timeout time.Duration) error {
 	}
 }
 
-// Environment is this process's, without flags for the programs.
+// Environment returns this process's environment without the variables that set flags of
+// hookstart's programs.
 func Environment() []string {
 	var kept []string
 	for _, variable := range os.Environ() {

@@ -2,7 +2,8 @@ package child
 
 import "syscall"
 
-// endsWithParent makes a child end with this process even if that is killed, and keeps the terminal's Ctrl-C from it.
+// endsWithParent lets a child end when this process ends, even by SIGKILL, and shields it from the
+// terminal's Ctrl-C.
 func endsWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// endsWithParent is for Unix systems.
+// endsWithParent does nothing on systems other than Unix.
 func endsWithParent() *syscall.SysProcAttr { return nil }

@@ -4,5 +4,6 @@ package child
 
 import "syscall"
 
-// endsWithParent keeps the terminal's Ctrl-C from a child. Only on Linux does a child end when this process is killed.
+// endsWithParent shields a child from the terminal's Ctrl-C. Only on Linux does the child also end
+// when this process is killed.
 func endsWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

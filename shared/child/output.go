@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Output keeps what a process writes, for those who wait for it. Its zero value is ready to use as Stdout or Stderr of the command.
+// Output collects what a process writes and lets others wait for it. Its zero value can be used as
+// Stdout or Stderr of a command.
 type Output struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -26,14 +27,15 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String is what was written.
+// String returns everything that was written so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Await waits until what p has written matches, and returns the match with its groups. It is an error that p ends before.
+// Await waits until the output matches the pattern and returns the match with its groups. It
+// returns an error if p ends before that.
 func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) ([]string, error) {
 	for ended := false; ; {
 		o.mu.Lock()

@@ -1,4 +1,5 @@
-// Package durable makes folders and files that survive a power cut: they are synced, with the folders that have new names.
+// Package durable creates folders and files that survive a power cut: it syncs them, and the
+// folders that hold their names.
 package durable
 
 import (
@@ -11,16 +12,16 @@ import (
 	"syscall"
 )
 
-// MkdirAll is os.MkdirAll, and syncs the folder and every parent that it makes. The folder above the
-// first new one is synced, too: it holds that one's name. A folder that is
-// there already is synced with its parent, since a power cut may have come between its making and
-// its syncing.
+// MkdirAll is like os.MkdirAll, and syncs the folder and every parent that it creates. It also
+// syncs the folder above the first new one, since that holds the new name. A folder that exists
+// already is synced together with its parent: a power cut may have come between its creation and
+// its sync.
 func MkdirAll(folder string, perm fs.FileMode) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return err
 	}
-	// From the folder upwards: those whose names are new.
+	// Collect, from the folder upwards, the folders whose names are new.
 	changed := []string{folder, filepath.Dir(folder)}
 	for parent := filepath.Dir(folder); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
 		if _, err := os.Lstat(parent); !errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +40,8 @@ func MkdirAll(folder string, perm fs.FileMode) error {
 	return nil
 }
 
-// WriteFile is os.WriteFile, by a rename: other processes, and a boot after a power cut, find the old file or the new one.
+// WriteFile is like os.WriteFile, but it replaces the file by a rename. Other processes, and a boot
+// after a power cut, find either the old file or the new one, each complete.
 func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -63,8 +65,8 @@ func WriteFile(path string, data []byte, perm fs.FileMode) (err error) {
 	return SyncFolder(filepath.Dir(path))
 }
 
-// SyncFolder makes the names in a folder durable. Where folders cannot be synced, or this user may not
-// read the folder, it does nothing.
+// SyncFolder makes the names in a folder durable. It does nothing on systems where folders cannot
+// be synced, or if this user may not read the folder.
 func SyncFolder(folder string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// That it is there after a power cut is deploy/powercut's to show.
+// That the files survive a power cut is tested in deploy/powercut.
 func TestFoldersAndFiles(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "a", "b", "c")
 	for range 2 { // the second time all is there already

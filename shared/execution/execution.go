@@ -1,5 +1,5 @@
-// Package execution is the domain: an execution, its states, how it gets its ID, and how a body becomes a workflow's input. It
-// imports the standard library only.
+// Package execution is the domain: an execution, its states, how its ID is made, and how a body
+// becomes the input of a workflow. It imports the standard library only.
 package execution
 
 import (
@@ -10,7 +10,8 @@ import (
 // Status is the state of an execution.
 type Status string
 
-// An execution is queued, then running, then succeeded or failed; or rejected from the beginning. The last three are final.
+// The states. An execution goes from queued through running to succeeded or failed, or it is
+// rejected from the beginning. The last three are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"
@@ -19,13 +20,13 @@ const (
 	Rejected  Status = "rejected"
 )
 
-// Statuses lists all of them, in the order of a life.
+// Statuses returns all states, in the order in which an execution goes through them.
 var Statuses = []Status{Queued, Running, Succeeded, Failed, Rejected}
 
-// Final says whether nothing changes this state any more.
+// Final reports whether s never changes any more.
 func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Rejected }
 
-// Follows says whether an execution may go from state before to s.
+// Follows reports whether an execution may go from the state before to s.
 func (s Status) Follows(before Status) bool {
 	switch s {
 	case Running:
@@ -39,24 +40,25 @@ func (s Status) Follows(before Status) bool {
 	}
 }
 
-// Source says what started an execution.
+// Source is what started an execution.
 type Source string
 
-// A request to the webhook endpoint, or an operator: a rerun, a replay or a requeue.
+// The sources: a request to the webhook endpoint, or an operator by a rerun, a replay or a requeue.
 const (
 	Webhook Source = "webhook"
 	Rerun   Source = "rerun"
 )
 
-// Sources lists all of them.
+// Sources returns all sources.
 var Sources = []Source{Webhook, Rerun}
 
-// Values is a request's headers or query parameters: name to values. The values of one name are in the order
-// in which they were sent; names are in none. Names of headers are in canonical form (X-Github-Event), however they
-// were sent: Get finds both. Names of parameters are as sent.
+// Values holds the headers or query parameters of a request: a name with its values, in the order
+// in which they were sent. Names have no order. Names of headers are in canonical form
+// (X-Github-Event), however they were sent; Get finds both forms. Names of parameters are as sent.
 type Values map[string][]string
 
-// Get is the first value of a name, or of the header that is written so in canonical form; "" for none.
+// Get returns the first value of name, or of the header whose canonical form name has; "" if there
+// is none.
 func (v Values) Get(name string) string {
 	values, is := v[name]
 	if !is {
@@ -68,7 +70,7 @@ func (v Values) Get(name string) string {
 	return values[0]
 }
 
-// Start starts one execution.
+// Start is the beginning of one execution: the message that a workflow runner gets.
 type Start struct {
 	ID         string // UUID, lower case
 	WorkflowID string
@@ -88,12 +90,13 @@ type Start struct {
 
 	Sender   string // the preset of the node's sender, "" when it has none
 	Verified bool   // the request was verified as the sender's
-	// DeliveryDerived reports that the delivery ID was read in the body, is a hash, or is under the sender's signature: see
-	// DerivedDelivery and SignedDelivery.
+	// DeliveryDerived reports that the delivery ID comes from the body, is a hash, or is under the
+	// sender's signature: see DerivedDelivery and SignedDelivery.
 	DeliveryDerived bool
 }
 
-// Rejection is a request that was refused because its workflow is not active. It is recorded; no run starts.
+// Rejection is a request that was refused because its workflow is inactive. It is recorded, and no
+// run starts.
 type Rejection struct {
 	ID         string // UUID, never that of a run
 	WorkflowID string
@@ -102,7 +105,8 @@ type Rejection struct {
 	Queue      string
 	DeliveryID string
 	At         time.Time
-	// Payload is the body, or its type alone if it was not read. Its kind is NoBody, too, when it is declared as JSON and is none.
+	// Payload is the body, or only its type if it was not read. Its kind is NoBody also for a body
+	// that is declared as JSON and is not JSON.
 	Payload      Payload
 	DeclaredSize int64 // of the body: its length, if it was read
 	Headers      Values
@@ -116,10 +120,11 @@ type Rejection struct {
 	DeliveryDerived bool   // as in Start
 }
 
-// Progress is what a runner reports of an execution.
+// Progress is a runner's report on an execution.
 type Progress struct {
 	ID string
-	// Queue and WorkflowID are those of the subject. A runner can name any execution of its queue: the recorder compares them.
+	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of its
+	// queue, so the recorder compares them with the record.
 	Queue      string
 	WorkflowID string
 	Status     Status // Running, Succeeded or Failed
@@ -130,16 +135,17 @@ type Progress struct {
 	Output     []byte    // with Succeeded: one JSON text, or empty
 }
 
-// NamePattern is the form of workflow, node and account IDs and of queues.
+// NamePattern is the regular expression for IDs of workflows, nodes and accounts, and for queues.
 const NamePattern = `^[A-Za-z0-9_-]{1,64}$`
 
 // DefaultQueue is the queue of a workflow that names none.
 const DefaultQueue = "default"
 
-// MaxDeliveryID is the length of the longest valid delivery ID, in bytes.
+// MaxDeliveryID is the maximum length of a delivery ID in bytes.
 const MaxDeliveryID = 255
 
-// ValidName says whether s can be the ID of a workflow, node or account, or a queue: [A-Za-z0-9_-]{1,64}.
+// ValidName reports whether s can be an ID of a workflow, node or account, or a queue:
+// [A-Za-z0-9_-]{1,64}.
 func ValidName(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false

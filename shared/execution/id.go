@@ -2,36 +2,43 @@ package execution
 
 import "encoding/hex"
 
-// IDForDelivery is the ID of the execution that a delivery starts: the same for the same workflow, node and delivery ID, so that a
-// repeat is recognised without a look-up. It is a UUID of version 8 (RFC 9562) made of a SHA-256.
+// IDForDelivery returns the ID of the execution that a delivery starts. It is the same for the same
+// workflow, node and delivery ID, so that a repeat is recognised without a look-up. It is a UUID of
+// version 8 (RFC 9562) made from a SHA-256.
 func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
 
-// DerivedDelivery stands for a delivery ID that was read in the body or is a hash, where an execution's ID is made: no header has it.
+// DerivedDelivery marks a delivery ID that comes from the body or is a hash, so that it cannot
+// collide with one from a header. Only the functions that make execution IDs use the result.
 func DerivedDelivery(deliveryID string) string { return "\x00" + deliveryID }
 
-// SignedDelivery stands for a delivery ID that is under the sender's signature, where an execution's ID is made: no other ID
-// has it, of a header or of a body, since a derived one has no NUL.
+// SignedDelivery marks a delivery ID that is under the sender's signature, so that it cannot
+// collide with any other: a header's, or a derived one, which has no NUL. Only the functions that
+// make execution IDs use the result.
 func SignedDelivery(deliveryID string) string { return "\x00\x00" + deliveryID }
 
-// RejectedIDForDelivery is the ID of the record of a delivery to an inactive workflow. It differs from IDForDelivery: the same
-// delivery can still start an execution once the workflow is active.
+// RejectedIDForDelivery returns the ID of the record of a delivery to an inactive workflow. It
+// differs from IDForDelivery, so that the same delivery can still start an execution once the
+// workflow is active.
 func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
 
-// IDForRequeue is the ID of the execution that a requeue starts: the same for the same original, so that requeueing twice starts one.
+// IDForRequeue returns the ID of the execution that a requeue starts. It is the same for the same
+// original, so that requeueing twice starts one execution.
 func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
-// IDForReplay is the ID of the execution that a replay with an idempotency key starts: the same for the same original and key.
+// IDForReplay returns the ID of the execution that a replay with an idempotency key starts. It is
+// the same for the same original and key.
 func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// hashUUID hashes its parts. Only the last one can hold a NUL, so no two lists of parts are joined to the same text.
+// hashUUID hashes its parts. Only the last part can contain a NUL, so different lists of parts
+// never join to the same text.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {
 	const nul = "\x00"
 	sum := SHA256("hookstart", nul, kind, nul, workflowID, nul, nodeID, nul, deliveryID)

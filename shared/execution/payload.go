@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// BodyKind says how the input is made from the body.
+// BodyKind is the way in which the input is made from the body.
 type BodyKind uint8
 
-// The kinds of a body. NoBody is that of a rejected execution whose body was not read, or is declared as JSON and is none.
+// The kinds of a body. NoBody is the kind of a rejected execution whose body was not read, or is
+// declared as JSON and is not JSON.
 const (
 	NoBody BodyKind = iota
 	JSON
@@ -20,17 +21,18 @@ const (
 	Binary
 )
 
-// Payload is a request's body and what it means.
+// Payload is the body of a request and how to interpret it.
 type Payload struct {
 	ContentType string // as sent
 	Kind        BodyKind
 	Body        []byte // as sent
 }
 
-// ErrNotJSON means that a body that was declared application/json is not one JSON text.
+// ErrNotJSON means that a body was declared as application/json and is not one JSON text.
 var ErrNotJSON = errors.New("the body is not one JSON text")
 
-// NewPayload decides what a body means. Only one of the media type application/json is read as JSON, which can fail with ErrNotJSON.
+// NewPayload determines how a body is interpreted. Only a body of the media type application/json
+// is read as JSON; if it is not valid, NewPayload returns ErrNotJSON.
 func NewPayload(contentType string, body []byte) (Payload, error) {
 	p := Payload{ContentType: contentType, Body: body}
 	switch {
@@ -47,23 +49,25 @@ func NewPayload(contentType string, body []byte) (Payload, error) {
 	return p, nil
 }
 
-// isJSON says whether the media type is application/json, in any case. Parameters, even malformed ones, change nothing.
+// isJSON reports whether the media type is application/json, in any case. Parameters, even
+// malformed ones, change nothing.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")
 }
 
-// Form reads a body of the type application/x-www-form-urlencoded: some senders put JSON into its field
-// payload. Its error says that a pair cannot be unescaped; the others are there all the same.
+// Form parses a body of the type application/x-www-form-urlencoded: some senders put JSON into its
+// field payload. If a pair cannot be unescaped, Form returns an error together with the other
+// pairs.
 func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Body)) }
 
-// Input is the JSON document that the workflow gets:
+// Input returns the JSON document that the workflow gets:
 //
 //	JSON    the body itself
 //	Text    {"body": "<the text>"}
 //	Binary  {"body": "<base64>", "bodyEncoding": "base64"}
 //
-// It is nil for NoBody.
+// It returns nil for NoBody.
 func (p Payload) Input() []byte {
 	switch p.Kind {
 	case JSON:

@@ -1,5 +1,5 @@
-// Package lifecycle starts the parts of a process in order, waits for them, and stops them in the reverse order: a
-// part may use those that were started before it as long as it runs.
+// Package lifecycle starts the parts of a process in order, waits for them, and stops them in the
+// reverse order. So a part can use the parts that were started before it for as long as it runs.
 package lifecycle
 
 import (
@@ -7,19 +7,21 @@ import (
 	"slices"
 )
 
-// Parts are the parts of a process. The zero value has none. It is for one goroutine; only the parts run beside it.
+// Parts holds the parts of a process. The zero value is empty and ready to use. One goroutine uses
+// it; only the parts themselves run concurrently.
 //
-// Of parts that run, each has a context of its own, which ends with the one it was started with, or when it is the
-// part's turn to stop.
+// Each part that is started with Go or Start has a context of its own. The context ends together
+// with the context that the part was started with, or earlier, when it is the part's turn to stop.
 type Parts struct {
 	stops    []func()
 	services []*Service
 }
 
-// Add adds a part that runs already; stop stops it, and is called once.
+// Add adds a part that is running already. Stop calls stop once.
 func (p *Parts) Add(stop func()) { p.stops = append(p.stops, stop) }
 
-// Go runs a part in the background. To stop it, its context is ended and its return awaited.
+// Go runs a part in the background. To stop it, Stop cancels its context and waits until run has
+// returned.
 func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 	p.background(ctx, func(ctx context.Context) error {
 		run(ctx)
@@ -27,8 +29,8 @@ func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Start runs a part without which the process cannot go on: when it returns, Wait does. run calls ready at most once,
-// when others can use it.
+// Start runs a part that the process cannot do without: when run returns, Wait returns, too. run
+// calls ready at most once, as soon as others can use the part.
 func (p *Parts) Start(ctx context.Context, run func(ctx context.Context, ready func()) error) *Service {
 	ready := make(chan struct{})
 	s := p.background(ctx, func(ctx context.Context) error {
@@ -53,8 +55,8 @@ func (p *Parts) background(ctx context.Context, run func(context.Context) error)
 	return s
 }
 
-// Wait waits until ctx ends, or a part that was started with Start. Then it stops all parts, and returns the error of
-// the last started one that failed.
+// Wait waits until ctx ends or a part that was started with Start returns. Then it stops all parts
+// and returns the error of the most recently started part that failed.
 func (p *Parts) Wait(ctx context.Context) error {
 	ended := make(chan struct{}, len(p.services))
 	for _, s := range p.services {
@@ -76,7 +78,7 @@ func (p *Parts) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops all parts, the last one first, and waits for each. Called again, it does nothing.
+// Stop stops all parts, the last one first, and waits for each. Further calls do nothing.
 func (p *Parts) Stop() {
 	stops := p.stops
 	p.stops = nil
@@ -85,14 +87,15 @@ func (p *Parts) Stop() {
 	}
 }
 
-// Service is a part that others wait for.
+// Service is a part that others can wait for.
 type Service struct {
 	ready chan struct{}
 	ended chan struct{}
 	err   error // once ended is closed
 }
 
-// Ready returns nil when the part is ready, its error when it has ended before, or the error of ctx.
+// Ready waits until the part is ready and returns nil, or the error of a part that ended before it
+// was ready, or the error of ctx.
 func (s *Service) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/lifecycle"
 )
 
-// A part still has those before it when it stops, and is waited for.
+// A part can still use the parts before it while it stops, and Stop waits for it.
 func TestPartsStopInReverse(t *testing.T) {
 	t.Parallel()
 	var (
@@ -63,7 +63,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// The end of one part is the end of all, and its error is what went wrong.
+// The end of one part ends all parts, and Wait returns its error.
 func TestWaitForAPartThatFails(t *testing.T) {
 	t.Parallel()
 	var parts lifecycle.Parts

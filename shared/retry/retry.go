@@ -1,4 +1,5 @@
-// Package retry waits, and asks again: a NATS cluster that changes its leader does not answer for a moment.
+// Package retry repeats questions to NATS, since a cluster does not answer while it elects a
+// leader, and has the waits that go with that.
 package retry
 
 import (
@@ -7,12 +8,12 @@ import (
 	"time"
 )
 
-// AskTimeout is how long one question is waited for. A cluster without a leader does not
-// answer at all: it has to be asked again.
+// AskTimeout bounds the wait for one answer. A cluster without a leader does not answer at all, so
+// the question has to be asked again.
 const AskTimeout = 2 * time.Second
 
-// Ask asks up to four times a second until there is an answer or the context ends; then
-// it returns the last error.
+// Ask calls question up to four times a second until it returns nil or the context ends. Then it
+// returns the last error.
 func Ask(ctx context.Context, question func(context.Context) error) (err error) {
 	Until(ctx, 250*time.Millisecond, func() bool {
 		asking, cancel := context.WithTimeout(ctx, AskTimeout)
@@ -23,8 +24,8 @@ func Ask(ctx context.Context, question func(context.Context) error) (err error) 
 	return err
 }
 
-// Until calls done, once in every interval, until it returns true or the context ends. The first call is at once, even if the
-// context has ended.
+// Until calls done once in every interval until it returns true or the context ends. The first call
+// is at once, even if the context has ended.
 func Until(ctx context.Context, every time.Duration, done func() bool) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -37,7 +38,7 @@ func Until(ctx context.Context, every time.Duration, done func() bool) {
 	}
 }
 
-// Every calls do at once, and then once in every interval, until the context ends.
+// Every calls do at once and then once in every interval until the context ends.
 func Every(ctx context.Context, interval time.Duration, do func()) {
 	Until(ctx, interval, func() bool {
 		do()
@@ -45,7 +46,7 @@ func Every(ctx context.Context, interval time.Duration, do func()) {
 	})
 }
 
-// Wait waits for that long, or until the context ends.
+// Wait waits for d, or until the context ends.
 func Wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -55,11 +56,12 @@ func Wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// maxBackoff is the longest pause between two attempts.
+// maxBackoff is the longest pause between two attempts, without the random part.
 const maxBackoff = time.Second
 
-// Backoff is how long to pause before the next attempt: nothing before the first, then
-// 10 ms, doubled each time, up to half as much again so that those who compete part.
+// Backoff returns the pause before the given attempt, which counts from 0: zero before the first
+// attempt, then 10 ms, doubled each time. Up to half as much is added at random, so that processes
+// that compete with each other do not stay in step.
 func Backoff(attempt int) time.Duration {
 	if attempt == 0 {
 		return 0
@@ -68,7 +70,7 @@ func Backoff(attempt int) time.Duration {
 	return rest + rand.N(rest/2) //nolint:gosec // it only has to differ
 }
 
-// Pause waits before an attempt, or until the context ends; then it returns its error.
+// Pause waits for Backoff(attempt). It returns the error of the context if that ends first.
 func Pause(ctx context.Context, attempt int) error {
 	Wait(ctx, Backoff(attempt))
 	return ctx.Err()

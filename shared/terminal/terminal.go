@@ -1,4 +1,5 @@
-// Package terminal shows progress: one line that changes on a terminal, plain lines in a file or a pipe.
+// Package terminal shows the progress of a tool: as one line that is rewritten on a terminal, as
+// plain lines in a file or a pipe.
 package terminal
 
 import (
@@ -7,7 +8,7 @@ import (
 	"os"
 )
 
-// Is says whether somebody watches.
+// Is reports whether the file is a terminal.
 func Is(out io.Writer) bool {
 	file, isFile := out.(*os.File)
 	if !isFile {
@@ -17,20 +18,20 @@ func Is(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Line is the line that says how far something is. It is used by one goroutine at a time.
+// Line is a line that shows progress. Its methods must not be called concurrently.
 type Line struct {
 	out     io.Writer
 	rewrite bool
 	open    bool // there is a line that the next one takes the place of
 }
 
-// NewLine writes to out.
+// NewLine returns a Line that writes to out.
 func NewLine(out io.Writer) *Line { return &Line{out: out, rewrite: Is(out)} }
 
-// Rewrites says whether a new line takes the place of the last one: then it may come often.
+// Rewrites reports whether a new text replaces the one before, so that it may be shown often.
 func (l *Line) Rewrites() bool { return l.rewrite }
 
-// Show shows a new line.
+// Show shows a new text.
 func (l *Line) Show(format string, args ...any) {
 	before, after := "", "\n"
 	if l.rewrite {
@@ -40,7 +41,7 @@ func (l *Line) Show(format string, args ...any) {
 	l.open = l.rewrite
 }
 
-// Done leaves the last line as it is: what is written next begins a new one.
+// Done keeps the current text: what is written next begins on a new line.
 func (l *Line) Done() {
 	if l.open {
 		_, _ = fmt.Fprintln(l.out)

@@ -1,5 +1,5 @@
-// Package tlsfiles gives a listener TLS from a certificate file and a key file, and follows the files when they
-// are renewed: no restart, no signal.
+// Package tlsfiles lets a listener use TLS with a certificate file and a key file. It follows the
+// files when they are renewed, without a restart or a signal.
 package tlsfiles
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// lookEvery is how often the files are looked at, at most.
+// lookEvery is the shortest time between two looks at the files.
 const lookEvery = 10 * time.Second
 
-// Flags says what is wrong with the names of the files: both or none.
+// Flags returns an error if only one of the two file names is set.
 func Flags(certFile, keyFile string) error {
 	if (certFile == "") != (keyFile == "") {
 		return errors.New("--tls-cert and --tls-key go together")
@@ -26,10 +26,10 @@ func Flags(certFile, keyFile string) error {
 	return nil
 }
 
-// Listen returns the listener with TLS, HTTP/1.1 alone, and registers when its certificate expires as
-// hookstart_{component}_certificate_expiry_timestamp_seconds. Without files it returns the listener as it
-// is, and the metric is 0. A renewed certificate holds for connections that begin 10 s later; one that cannot be
-// read is logged, and the old one stays.
+// Listen returns the listener with TLS over HTTP/1.1, and registers the metric
+// hookstart_{component}_certificate_expiry_timestamp_seconds. Without files it returns the listener
+// unchanged, and the metric is 0. A renewed certificate is used for connections that begin 10 s
+// later. If it cannot be read, that is logged and the old one stays in use.
 func Listen(listener net.Listener, certFile, keyFile, component string, metrics prometheus.Registerer, log logrus.FieldLogger) (net.Listener, error) {
 	expiry := func() float64 { return 0 }
 	if certFile != "" {
@@ -50,7 +50,7 @@ func Listen(listener net.Listener, certFile, keyFile, component string, metrics 
 	return listener, nil
 }
 
-// files are a certificate and its key. They are safe for concurrent use.
+// files holds a certificate and its key. It is safe for concurrent use.
 type files struct {
 	cert, key string
 	log       logrus.FieldLogger
@@ -62,13 +62,13 @@ type files struct {
 	looked time.Time
 }
 
-// state is what changes when a file is replaced.
+// state identifies one version of a file: replacing the file changes it.
 type state struct {
 	modified time.Time
 	size     int64
 }
 
-// current is the certificate of the files as they are now, or were ten seconds ago.
+// current returns the certificate in the files, at most ten seconds old.
 func (f *files) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +90,8 @@ func (f *files) load() error {
 	return f.loadLocked()
 }
 
-// loadLocked remembers what it has seen only if it fits together: else it looks again.
+// loadLocked remembers the state of the files only if certificate and key belong together, so that
+// it looks again otherwise.
 func (f *files) loadLocked() error {
 	seen := f.states()
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)

@@ -16,7 +16,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// write puts a new certificate into the files.
+// write writes a new certificate and its key into the files.
 func write(t *testing.T, certFile, keyFile string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -43,7 +43,8 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 	}
 }
 
-// A renewed certificate is used without a restart; half of one changes nothing until the other half is there.
+// A renewed certificate is used without a restart. If only one of the two files is new, the old
+// pair stays in use until the other one follows.
 func TestARenewedCertificateIsUsed(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")

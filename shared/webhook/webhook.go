@@ -1,11 +1,11 @@
-// Package webhook is what the ingress, the operators' API, the console and the command line have in common: the codes of refusals, the
-// names of headers, and limits.
+// Package webhook defines what the ingress, the operators' API, the console and the command line
+// share: refusal codes, header names and limits.
 package webhook
 
-// Code says why a request was refused. It is part of the contract with senders.
+// Code is the reason for which a request was refused. Codes are part of the contract with senders.
 type Code string
 
-// The codes, in the order in which the causes are checked.
+// The refusal codes, in the order in which the causes are checked.
 const (
 	MethodNotAllowed  Code = "method_not_allowed"
 	NotFound          Code = "not_found"
@@ -30,7 +30,7 @@ const (
 	Internal          Code = "internal"
 )
 
-// Codes are all of them, in that order.
+// Codes returns all codes, in the order in which the causes are checked.
 func Codes() []Code {
 	return []Code{
 		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound, TokenInvalid, WebhooksNotInPlan,
@@ -39,22 +39,24 @@ func Codes() []Code {
 	}
 }
 
-// MaxBodyBytes is the longest body that an ingress accepts unless it was told otherwise.
+// MaxBodyBytes is the default limit of a body's length in bytes.
 const MaxBodyBytes = 102_400
 
-// HeaderExecutionID is on every answer of the endpoint that has an execution's ID.
+// HeaderExecutionID is set on every answer of the endpoint that has an execution ID.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
-// FirstDeliveryIDHeaders hold the delivery ID before all others, whatever is configured.
+// FirstDeliveryIDHeaders returns the headers that are searched for a delivery ID before all others,
+// whatever is configured.
 func FirstDeliveryIDHeaders() []string {
 	return []string{"X-Webhook-Delivery-Id", "X-Partner-Delivery"}
 }
 
-// DefaultDeliveryIDHeaders hold the delivery ID after the first ones unless an ingress was told
-// otherwise: what code hosts, Standard Webhooks and other widespread senders use. Each names the
-// delivery and stays the same when it is repeated. Headers that name the hook (X-Gitlab-Webhook-UUID,
-// X-Gitlab-Event-UUID, X-Hook-UUID) or that proxies set (X-Request-Id) must not be among them: all
-// deliveries after the first would be taken for repeats.
+// DefaultDeliveryIDHeaders returns the default list of headers that are searched for a delivery ID
+// after the first ones. They are those of code hosts, Standard Webhooks and other widespread
+// senders. Each identifies the delivery and stays the same when the delivery is repeated. Headers
+// that identify the hook (X-Gitlab-Webhook-UUID, X-Gitlab-Event-UUID, X-Hook-UUID) or that proxies
+// set (X-Request-Id) must not be in the list: all deliveries after the first would be taken for
+// repeats.
 func DefaultDeliveryIDHeaders() []string {
 	return []string{
 		"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery", "Webhook-Id",
@@ -63,7 +65,8 @@ func DefaultDeliveryIDHeaders() []string {
 	}
 }
 
-// SecretHeaders never travel on to a runner: they are credentials, or secrets that a sender sends in clear.
+// SecretHeaders returns the headers that are never passed on to a runner: credentials, and secrets
+// that a sender sends in clear.
 func SecretHeaders() []string {
 	return []string{"Authorization", "Cookie", "Proxy-Authorization", "X-Gitlab-Token", "X-Goog-Channel-Token"}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Codes names every code that is declared, in their order: tables of codes are compared with it.
+// Codes must contain every declared code, in the order of the declarations: other tables are
+// compared with it.
 func TestCodesAreAllOfThem(t *testing.T) {
 	t.Parallel()
 	source, err := parser.ParseFile(token.NewFileSet(), "webhook.go", nil, 0)

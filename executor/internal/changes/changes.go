@@ -1,5 +1,5 @@
-// Package changes tells watchers that execution records changed, whichever executor recorded them. A watch that may have missed a
-// change ends, so that its client looks into the store.
+// Package changes tells watchers that execution records changed, whichever executor recorded the
+// changes. A watch that may have missed a change ends, so that its client reads the records again.
 package changes
 
 import (
@@ -15,16 +15,16 @@ import (
 
 const subject = "hookstart.executions.changed"
 
-// maxIDs keeps a message well below the server's limit.
+// maxIDs is the number of IDs in one message, which keeps it well below the server's limit.
 const maxIDs = 2000
 
-// flushTimeout is how long the server may take to answer after a reconnect.
+// flushTimeout bounds the wait for the server's answer after a reconnect.
 const flushTimeout = 2 * time.Second
 
-// watcherBuffer is how many changes a watcher may be behind before it is cut off.
+// watcherBuffer is the number of changes that a watcher may be behind before its watch is ended.
 const watcherBuffer = 64
 
-// Changes spreads the IDs of changed records. It is safe for concurrent use.
+// Changes distributes the IDs of changed records. It is safe for concurrent use.
 type Changes struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
@@ -39,7 +39,7 @@ type Changes struct {
 	last     time.Time // the newest batch's
 }
 
-// New listens for changes on nc.
+// New returns a Changes that listens on nc.
 func New(nc *nats.Conn) (*Changes, error) {
 	c := &Changes{nc: nc, watchers: map[chan Batch]struct{}{}, past: past{since: now()}, stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
@@ -50,7 +50,8 @@ func New(nc *nats.Conn) (*Changes, error) {
 	return c, nil
 }
 
-// endAfterGaps ends every watch when changes may have been missed: after a lost connection, and when this process was too slow.
+// endAfterGaps ends every watch when changes may have been missed: after a lost connection, or when
+// this process was too slow.
 func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
 	defer close(c.done)
 	for {
@@ -58,7 +59,7 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 		case <-c.stop:
 			return
 		case <-connected:
-			// Whoever watches again after this does so behind a subscription that the server has.
+			// A watch that begins after this is behind a subscription that the server knows.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
 			if !open {
@@ -70,7 +71,7 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 	}
 }
 
-// Stop ends listening, and every watch. It may be called again.
+// Stop stops listening and ends every watch. It may be called more than once.
 func (c *Changes) Stop() {
 	c.stopping.Do(func() {
 		close(c.stop)
@@ -92,7 +93,7 @@ func (c *Changes) endAll() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// next is a time after all before, in whole microseconds. It is called with mu held.
+// next returns a time later than all before, in whole microseconds. The caller holds mu.
 func (c *Changes) next() time.Time {
 	at := now()
 	if !at.After(c.last) {
@@ -102,7 +103,8 @@ func (c *Changes) next() time.Time {
 	return at
 }
 
-// Tell says that records changed. When that fails, the watches of this process end: only it can know.
+// Tell announces that records changed. If that fails, the watches of this process end, because no
+// other process knows of the change.
 func (c *Changes) Tell(ids []string) error {
 	err := c.tell(ids)
 	if err != nil {
@@ -126,22 +128,24 @@ func (c *Changes) tell(ids []string) error {
 	return nil
 }
 
-// Watching is a watch.
+// Watching is a running watch.
 type Watching struct {
-	// Since is when it began: what is watched after that is what Changed gets.
+	// Since is the beginning of the watch: Changed receives everything after it.
 	Since time.Time
-	// Before are the batches since the requested time, and a few older ones: the clocks of processes differ.
+	// Before holds the batches since the requested time, and a few older ones, because the clocks of
+	// executors differ and a client may come back from another executor.
 	Before []Batch
-	// Complete means that nothing is missing in Before.
+	// Complete means that no change is missing in Before.
 	Complete bool
-	// Changed gets all further ones. It is closed when changes may have been missed, or when Changes stops.
+	// Changed receives all further batches. It is closed when changes may have been missed, or when
+	// Changes stops.
 	Changed <-chan Batch
-	// Cancel must be called.
+	// Cancel ends the watch. It must be called.
 	Cancel func()
 }
 
-// Watch watches from now on, or, unless the time is zero, from the batch after one that a watch got, here or at
-// another process.
+// Watch begins a watch now or, unless the time is zero, after the batch with that time, which a
+// watch received from this process or from another one.
 func (c *Changes) Watch(after time.Time) Watching {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()

@@ -20,7 +20,7 @@ func listen(t *testing.T, nc *nats.Conn) *changes.Changes {
 	return c
 }
 
-// next is what a watcher is told next; nil: its watch has ended.
+// next returns the next batch that a watcher receives, or nil if its watch has ended.
 func next(t *testing.T, changed <-chan changes.Batch) []string {
 	t.Helper()
 	select {
@@ -39,8 +39,8 @@ func watch(t *testing.T, c *changes.Changes) <-chan changes.Batch {
 	return w.Changed
 }
 
-// Another process records while this one is cut off: its watchers hear nothing of that, so that
-// their watches end.
+// Another process records changes while this one is cut off from NATS. Its watchers do not hear of
+// them, so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t, server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1)))
@@ -65,7 +65,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	}
 }
 
-// What was committed and could not be told ends the watches, too.
+// A change that was committed and could not be announced ends the watches, too.
 func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)

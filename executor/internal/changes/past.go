@@ -2,22 +2,23 @@ package changes
 
 import "time"
 
-// Batch are records that changed together.
+// Batch holds the IDs of records that changed together.
 type Batch struct {
-	// At is when this process heard of them. Each batch's is after that of the one before.
+	// At is the time at which this process heard of the changes. It is later than the time of every
+	// batch before.
 	At  time.Time
 	IDs []string
 }
 
 const (
-	// maxPast is how many IDs are remembered for those who come back: a few megabytes.
+	// maxPast is the number of IDs that are kept for clients that resume: a few megabytes.
 	maxPast = 50_000
-	// otherClocks is how far the clocks of executors may be apart: whoever comes back from another one is told
-	// again what is that much older.
+	// otherClocks bounds the difference between the clocks of executors. A client that resumes at
+	// another executor gets changes that are this much older once more.
 	otherClocks = 5 * time.Second
 )
 
-// past are the newest batches, the oldest first.
+// past holds the newest batches, oldest first.
 type past struct {
 	since   time.Time // all that came after it is here
 	batches []Batch
@@ -35,10 +36,11 @@ func (p *past) add(b Batch) {
 	}
 }
 
-// begin forgets what came before a time.
+// begin forgets all batches before a time.
 func (p *past) begin(at time.Time) { *p = past{since: at} }
 
-// after are the batches after a time and a little before it, and whether all after it are there.
+// after returns the batches after a time and a little before it, and reports whether no batch after
+// the time is missing.
 func (p *past) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-otherClocks)) {

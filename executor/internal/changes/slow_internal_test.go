@@ -7,7 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// More comes than this process takes, and the client drops some of it: the watches end.
+// If more arrives than this process can handle, the NATS client drops some of it, and the watches
+// end.
 func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

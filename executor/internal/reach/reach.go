@@ -1,4 +1,5 @@
-// Package reach finds out whether the public URL, which operators give to senders, leads to an ingress of this installation.
+// Package reach checks whether the public URL, which operators give to senders, leads to an ingress
+// of this installation.
 package reach
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
-// State is where the public URL leads.
+// State is the result of a check: where the public URL leads.
 type State string
 
 // The states.
@@ -35,13 +36,13 @@ const (
 const (
 	probePath  = "/webhooks/-" // below what senders call; any ID will do
 	askTimeout = 5 * time.Second
-	// freshFor is how long an answer is shown to further people who ask.
+	// freshFor is the time for which a result is shown again without a new check.
 	freshFor = 30 * time.Second
-	// maxAnswer is how much of an answer is read.
+	// maxAnswer is the number of bytes of an answer that are read.
 	maxAnswer = 4 << 10
 )
 
-// Result is what came of asking.
+// Result is the result of a check.
 type Result struct {
 	URL      string // without a slash at its end; "": nobody has said
 	Loopback bool   // only this machine can reach it
@@ -50,12 +51,12 @@ type Result struct {
 	At       time.Time
 }
 
-// Ingresses knows the ingresses that live: *agree.Roll.
+// Ingresses knows the running ingresses. *agree.Roll implements it.
 type Ingresses interface {
 	Ingress() []*agree.IngressSettings
 }
 
-// Checker asks. It is safe for concurrent use.
+// Checker checks the public URL. It is safe for concurrent use.
 type Checker struct {
 	configured string
 	ingresses  Ingresses
@@ -65,25 +66,27 @@ type Checker struct {
 	last Result
 }
 
-// New checks the executor's public URL, or if it has none, what a live ingress was told.
+// New returns a Checker for the executor's public URL or, if that is empty, for the one that a
+// running ingress has.
 func New(publicURL string, ingresses Ingresses) *Checker {
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DisableKeepAlives: true, // each question takes the way that a sender's first request takes
-		// The answer of whoever may be there.
+		// The server that answers is not trusted, so bound its headers.
 		MaxResponseHeaderBytes: 16 << 10,
 	}
 	return &Checker{
 		configured: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
 		client: &http.Client{
 			Transport: transport,
-			// Only what is configured is asked, wherever the answer points.
+			// Redirects are not followed: only the configured URL is asked.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 }
 
-// URL is the base of webhook URLs, without a slash at its end; "": nobody has said.
+// URL returns the base of webhook URLs without a slash at its end, or "" if none is configured
+// anywhere.
 func (c *Checker) URL() string {
 	if c.configured != "" {
 		return c.configured
@@ -100,12 +103,13 @@ func (c *Checker) URL() string {
 	return slices.Min(told) // they come in no order
 }
 
-// Check asks, unless it was asked a moment ago.
+// Check checks the URL, unless it was checked a moment ago.
 func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > freshFor {
-		// The answer is for others, too: it does not end with who asked first.
+		// The result is for other callers, too, so the check does not end with the context of the first
+		// one.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		state, detail := c.ask(asking, base)
@@ -114,7 +118,8 @@ func (c *Checker) Check(ctx context.Context) Result {
 	return c.last
 }
 
-// ask sends a POST without a token, which starts nothing. An ingress of this installation adds a header to its usual answer.
+// ask sends a POST without a token, which starts nothing. An ingress of this installation adds a
+// header to its usual answer.
 func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	if base == "" {
 		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."
@@ -152,7 +157,7 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	return unexpected(response, body)
 }
 
-// unexpected says who else answered.
+// unexpected describes an answer that is not from an ingress of this installation.
 func unexpected(response *http.Response, body []byte) (State, string) {
 	if to := response.Header.Get("Location"); response.StatusCode >= 300 && response.StatusCode < 400 {
 		where := "elsewhere"
@@ -170,7 +175,7 @@ func unexpected(response *http.Response, body []byte) (State, string) {
 	return Stranger, fmt.Sprintf("Something else answers there, with status %d. Check that the proxy passes /webhooks/ on to the ingress.", response.StatusCode)
 }
 
-// cause is a failure without the URL, which is shown beside it.
+// cause returns the text of err without the URL, which is shown beside it.
 func cause(err error) string {
 	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() {
 		return fmt.Sprintf("no answer within %s", askTimeout)
@@ -181,7 +186,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// Loopback says whether only its own machine can reach a URL.
+// Loopback reports whether a URL can be reached from its own machine only.
 func Loopback(base string) bool {
 	u, err := url.Parse(base)
 	if err != nil {

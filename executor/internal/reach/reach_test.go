@@ -18,7 +18,7 @@ type ingresses []*agree.IngressSettings
 
 func (i ingresses) Ingress() []*agree.IngressSettings { return i }
 
-// Who may be behind a public URL. An ingress itself is there in deploy/e2e's test.
+// The servers that may be behind a public URL. A real ingress is tested in deploy/e2e.
 func TestWhoAnswers(t *testing.T) {
 	key := probe.NewKey()
 	asked := atomic.Int32{}

@@ -1,4 +1,4 @@
-// Package tryout posts to the webhook endpoint what a sender would post, to try a trigger node out.
+// Package tryout posts a request to the webhook endpoint as a sender would, to test a trigger node.
 package tryout
 
 import (
@@ -16,10 +16,11 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Timeout is longer than an ingress takes to answer what it can read.
+// Timeout exceeds an ingress's own timeouts, so that the ingress's answer is seen and not this
+// client's error.
 const Timeout = 30 * time.Second
 
-// maxAnswer is how much of an answer is read.
+// maxAnswer is the number of bytes of an answer that are read.
 const maxAnswer = 64 << 10
 
 // Request is a POST as a sender sends it.
@@ -29,8 +30,8 @@ type Request struct {
 	Body   []byte
 }
 
-// Answer is what the endpoint answered. Without an ExecutionID and a Code it was to a handshake, or it was not the
-// endpoint that answered.
+// Answer is the endpoint's answer. If it has neither an ExecutionID nor a Code, it answered a
+// handshake, or another server answered.
 type Answer struct {
 	Status       int
 	ExecutionID  string // of the answer's header, which is there whatever the sender gets as a body
@@ -39,13 +40,13 @@ type Answer struct {
 	RetryAfter   int64  // seconds
 }
 
-// Client posts. It is safe for concurrent use.
+// Client posts requests. It is safe for concurrent use.
 type Client struct {
 	http http.Client
 }
 
-// New makes a Client. Each request takes the way that a sender's takes: over the network, by the proxy of the
-// environment, and to nobody but the URL.
+// New returns a Client. Its requests take the same way as a sender's: over the network and the
+// proxy of the environment, without following redirects.
 func New() *Client {
 	return &Client{http.Client{
 		Timeout:       Timeout,
@@ -54,7 +55,7 @@ func New() *Client {
 	}}
 }
 
-// Post sends a request once. Its error is why there is no answer, without the URL.
+// Post sends a request once. It returns an error, without the URL, if there was no answer.
 func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
@@ -95,7 +96,7 @@ func read(response *http.Response, text []byte) Answer {
 	return a
 }
 
-// cause is a failure without the URL: it has the token in it.
+// cause returns an error without the URL, which contains the token.
 func cause(err error) error {
 	outer, is := errors.AsType[*url.Error](err)
 	switch {

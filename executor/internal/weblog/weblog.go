@@ -1,4 +1,4 @@
-// Package weblog gives each request one event in the log, and one way out of a panic.
+// Package weblog writes one log event for each request, and recovers from panics of handlers.
 package weblog
 
 import (
@@ -12,23 +12,24 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Event is the log event of one request. It must not contain any path, query, header or body: each of them may hold a token.
+// Event is the log event of one request. It must not contain a path, query, header or body, since
+// each of them may hold a token.
 type Event struct {
 	// Fields are logged beside the status and the duration.
 	Fields logrus.Fields
-	// Err is what went wrong in here; not for the client.
+	// Err is the internal cause of a failure. It is logged and not sent to the client.
 	Err error
 
 	began  time.Time
 	status int // 0: nothing is written yet
 }
 
-// Status is the answer's.
+// Status returns the status of the answer.
 func (e *Event) Status() int { return max(e.status, http.StatusOK) }
 
 type key struct{}
 
-// Of is the event of the request whose context this is. There is always one.
+// Of returns the event of the request with this context. There always is one.
 func Of(ctx context.Context) *Event {
 	if e, is := ctx.Value(key{}).(*Event); is {
 		return e
@@ -36,9 +37,10 @@ func Of(ctx context.Context) *Event {
 	return &Event{Fields: logrus.Fields{}} // a context from elsewhere: nobody reads it
 }
 
-// Handler gives each request its event, and recovers from panics. If nothing is written yet, failed answers; else the
-// connection is cut, so that the client does not accept half an answer. At the end, level returns the event's level, and may
-// change its fields.
+// Handler gives each request its event and recovers from panics. If nothing was written before a
+// panic, failed answers the request; otherwise the connection is cut, so that the client does not
+// accept half an answer. At the end, level returns the level of the event and may change its
+// fields.
 func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, level func(*http.Request, *Event) logrus.Level) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
@@ -67,7 +69,8 @@ func Handler(log logrus.FieldLogger, message string, next, failed http.Handler, 
 	})
 }
 
-// gone reports whether a request failed only because its client had left: nobody got the status that is logged then.
+// gone reports whether a request failed only because its client had left. The status that is logged
+// then was never received.
 func (e *Event) gone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false
@@ -86,7 +89,8 @@ func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) 
 	log.WithFields(e.Fields).Log(level, message)
 }
 
-// writer notes the status. Unwrap gives http.ResponseController the rest.
+// writer remembers the status. Its Unwrap method lets http.ResponseController reach everything
+// else.
 type writer struct {
 	http.ResponseWriter
 	event *Event

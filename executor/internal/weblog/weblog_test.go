@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// A panic is answered as long as nothing is written; after that the connection is cut. Each
-// request is one line, with what was noted of it.
+// A panic is answered as long as nothing is written; after that the connection is cut. Each request
+// is logged as one line, with what was noted for it.
 func TestOneLineForEachRequest(t *testing.T) {
 	var text logtest.Buffer
 	log := logrus.New()
@@ -63,8 +63,8 @@ func TestOneLineForEachRequest(t *testing.T) {
 	}
 }
 
-// Who leaves a page before its parts have come is no error of the executor's. A change goes on without its client: what
-// becomes of it is logged as it is.
+// A client that leaves a page before its parts have arrived is not an error of the executor. A
+// change continues without its client, and its result is logged as it is.
 func TestClientsThatGoAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause error

@@ -1,4 +1,4 @@
-// Package childtest runs programs as processes of a test.
+// Package childtest runs programs as child processes of a test.
 package childtest
 
 import (
@@ -13,17 +13,18 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// How long a process may take to say what it is awaited to say, and to end after SIGTERM.
+// Bounds of the time until a process writes what a test waits for, and until it ends after SIGTERM.
 const (
 	awaitTimeout = 2 * time.Minute
 	endTimeout   = 60 * time.Second
 )
 
-// Main runs tests without the variables that set flags of hookstart's programs: those of the person who tests do not count. What
-// tests themselves read stays.
+// Main runs tests without the environment variables that set flags of hookstart's programs, so that
+// the environment of the person who tests has no influence. Variables that tests themselves read
+// are kept.
 type Main struct{ *testing.M }
 
-// Run implements the Run of testscript.Main.
+// Run implements the Run method of testscript.TestingM.
 func (m Main) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
@@ -35,7 +36,7 @@ func (m Main) Run() int {
 	return m.M.Run()
 }
 
-// Process is a program that runs until the end of the test, or until it is ended.
+// Process is a program that runs until the end of the test, or until the test ends it.
 type Process struct {
 	*child.Process
 	t      *testing.T
@@ -43,7 +44,8 @@ type Process struct {
 	output *child.Output
 }
 
-// Launch starts a command, with this process's environment unless it has its own. A data race in the process fails the test.
+// Launch starts a command, with this process's environment unless the command has its own. A data
+// race in the process fails the test.
 func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, name: cmd.Args[0], output: &child.Output{}}
@@ -68,10 +70,11 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Output is what the process has written to stdout and stderr.
+// Output returns what the process has written to stdout and stderr.
 func (p *Process) Output() string { return p.output.String() }
 
-// Await waits until the process has written something that matches, and returns its first group.
+// Await waits until the output of the process matches the pattern and returns the first group of
+// the match.
 func (p *Process) Await(pattern string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), awaitTimeout)
@@ -83,7 +86,7 @@ func (p *Process) Await(pattern string) string {
 	return match[1]
 }
 
-// Terminate ends the process with SIGTERM; it must end well.
+// Terminate ends the process with SIGTERM. The test fails unless the process exits with code 0.
 func (p *Process) Terminate() {
 	p.t.Helper()
 	if err := p.Process.Terminate(endTimeout); err != nil {
@@ -91,7 +94,7 @@ func (p *Process) Terminate() {
 	}
 }
 
-// AwaitEnd waits until the process has ended by itself; it must end well.
+// AwaitEnd waits until the process has ended by itself. The test fails unless its exit code is 0.
 func (p *Process) AwaitEnd() {
 	p.t.Helper()
 	select {

@@ -1,5 +1,6 @@
-// Package seal keeps secrets at rest unreadable: AES-256-GCM with keys from a file. What was sealed as one
-// record cannot be opened as another one, so that who may write records cannot swap their secrets.
+// Package seal encrypts secrets at rest with AES-256-GCM and keys from a file. A sealed secret is
+// bound to its record and cannot be opened as another record's, so that a writer of records cannot
+// swap their secrets.
 package seal
 
 import (
@@ -15,29 +16,31 @@ import (
 	"strings"
 )
 
-// ErrNoKey means that there is no key: nothing can be sealed, or what was sealed cannot be opened.
+// ErrNoKey means that a key is missing: nothing can be sealed, or a box cannot be opened.
 var ErrNoKey = errors.New("the key is missing")
 
-// MissingKeyError says which key is missing to open a box. It is an ErrNoKey.
+// MissingKeyError names the key that is missing to open a box. errors.Is(err, ErrNoKey) holds for
+// it.
 type MissingKeyError struct{ ID string }
 
 func (e *MissingKeyError) Error() string {
 	return fmt.Sprintf("%s: it is sealed with the key %q, which is not in --secrets-key-file", ErrNoKey, e.ID)
 }
 
-// Is makes it an ErrNoKey.
+// Is reports whether target is ErrNoKey.
 func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
 
-// ErrBroken means that the key is there, and yet a box does not open: it is damaged, or of another record.
+// ErrBroken means that the key is there but a box does not open: it is damaged, or it belongs to
+// another record.
 var ErrBroken = errors.New("what is sealed cannot be opened")
 
-// Keys seal and open. They are immutable and safe for concurrent use. The nil Keys have no key.
+// Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil Keys has no key.
 type Keys struct {
 	first string // the ID of the key that seals
 	byID  map[string]cipher.AEAD
 }
 
-// keySize is the size of a key, in bytes.
+// keySize is the size of a key in bytes.
 const keySize = 32
 
 // version is the first byte of every box.
@@ -45,15 +48,16 @@ const version = 1
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// NewLine makes a key: a line of a key file, without its end.
+// NewLine returns a new random key as a line of a key file, without the newline.
 func NewLine() string {
 	var key [keySize]byte
 	_, _ = rand.Read(key[:]) // never fails: crypto/rand says so
 	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// ReadFile reads a key file: lines of id:base64(32 bytes), of which the first seals and all open. Empty lines
-// and those that begin with # are left out. path "" means no keys. No error quotes a key.
+// ReadFile reads a key file: lines of the form id:base64(32 bytes). The first key seals, all of
+// them open. Empty lines and lines that begin with # are ignored. A path of "" means no keys. No
+// error quotes a key.
 func ReadFile(path string) (*Keys, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // the nil Keys are of use
@@ -107,10 +111,11 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// CanSeal says whether there is a key.
+// CanSeal reports whether there is a key to seal with.
 func (k *Keys) CanSeal() bool { return k != nil }
 
-// Seal makes a box of a secret of one record, which about names, as for Open. Without a key it fails with ErrNoKey.
+// Seal encrypts a secret of the record that about names (see Open) and returns the box. Without a
+// key it returns ErrNoKey.
 func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
@@ -119,7 +124,8 @@ func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
 	return k.byID[k.first].Seal(head, nil, secret, additional(head, about)), nil //nolint:gosec // it makes its own random nonce
 }
 
-// Open returns what is in a box that was sealed for the record about. It fails with ErrNoKey or ErrBroken.
+// Open returns the secret in a box that was sealed for the record about. It returns ErrNoKey or
+// ErrBroken.
 func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 	id, head, err := keyOf(box)
 	if err != nil {
@@ -135,7 +141,7 @@ func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 	return secret, nil
 }
 
-// IsCurrent says whether a box is sealed with the key that seals now.
+// IsCurrent reports whether a box is sealed with the key that seals now.
 func (k *Keys) IsCurrent(box []byte) bool {
 	id, _, err := keyOf(box)
 	return err == nil && k != nil && id == k.first
@@ -149,7 +155,8 @@ func keyOf(box []byte) (id string, head []byte, err error) {
 	return string(head[2:]), head, nil
 }
 
-// additional is what a box is bound to beside its content.
+// additional returns the additional data of the encryption: what a box is bound to besides its
+// content.
 func additional(head []byte, about string) []byte {
 	return append(bytes.Clone(head), about...)
 }
