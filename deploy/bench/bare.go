@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runBare is the bare combination: no checks, no IDs, no metrics, no log.
+// runBare serves the bare combination: no checks, no IDs, no metrics, no log.
 func runBare(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
@@ -24,7 +24,7 @@ func runBare(ctx context.Context, natsURL string) error {
 	return publishAll(ctx, roleBare, nc)
 }
 
-// runEmbedded is the same with the NATS server in the same process.
+// runEmbedded serves the same with the NATS server in the same process.
 func runEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {
@@ -39,7 +39,7 @@ func runEmbedded(ctx context.Context, dir string) error {
 	return publishAll(ctx, roleEmbedded, nc)
 }
 
-// publishAll serves until ctx ends. The stream is made like hookstart's.
+// publishAll serves until ctx ends. The stream has the same settings as hookstart's.
 func publishAll(ctx context.Context, role string, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -67,7 +67,7 @@ func publishAll(ctx context.Context, role string, nc *nats.Conn) error {
 	})
 }
 
-// runHTTP is the bare combination without its publish: what HTTP alone costs.
+// runHTTP serves the bare combination without its publish, to show the cost of HTTP alone.
 func runHTTP(ctx context.Context) error {
 	return serve(ctx, roleHTTP, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		if _, err := io.ReadAll(r.Body); err != nil {

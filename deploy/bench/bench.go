@@ -1,7 +1,9 @@
-// Package bench measures how fast hookstart is, against the bare combination of its parts: a router that reads the body, publishes
-// it to a NATS server in a process of its own, and answers when that has confirmed. Everything runs as real processes on loopback.
-// Machines differ, and one machine from minute to minute: short bursts take turns, and each is compared with the bare one of its
-// round. Recording, Neighbours and Remembered measure without the bare combination.
+// Package bench measures the speed of hookstart against the bare combination of its parts: a router
+// that reads the body, publishes it to a NATS server in a process of its own, and answers when the
+// server has confirmed. Everything runs as real processes on loopback. Machines differ, and one
+// machine differs from minute to minute. So the variants take turns in short bursts, and each burst
+// is compared with the bare one of its round. Recording, Neighbours and Remembered measure without
+// the bare combination.
 package bench
 
 import (
@@ -18,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Config is all that a benchmark can be told. The tags are the flags of the program.
+// Config holds the options of a benchmark. The tags are the flags of the program.
 type Config struct {
 	Rounds     int           `help:"How often each variant has its turn." default:"12"`
 	Burst      time.Duration `help:"How long a turn is." default:"1500ms"`
@@ -34,17 +36,17 @@ type Config struct {
 	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local, a file for each process of each variant, and merged.pgo, their sum, for go build -pgo. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
-// Load is what measurements that send requests have in common.
+// Load holds the options of every measurement that sends requests.
 type Load struct {
 	Connections int    `help:"Keep-alive connections that send at the same time." default:"64"`
 	BodyBytes   int    `help:"Size of a body, JSON." default:"1024"`
 	Bin         string `help:"Folder with the programs: make build." default:"bin" type:"path"`
 
-	// Out is where people read how it goes, and the tables. Required.
+	// Out receives the progress and the tables. Required.
 	Out io.Writer `kong:"-"`
 }
 
-// Bounds, so that a slip of the finger fills no disk.
+// Bounds of the options, so that a typing mistake does not fill the disk.
 const (
 	maxRounds      = 200
 	maxBurst       = 10 * time.Second
@@ -54,7 +56,7 @@ const (
 	maxWorkflows   = 1_000_000
 )
 
-// within says that a flag is out of bounds, if it is.
+// within returns an error if the value of a flag is out of bounds.
 func within(flag string, value, least, most float64) error {
 	if value < least || value > most {
 		return fmt.Errorf("--%s must be from %v to %v", flag, least, most)
@@ -89,13 +91,14 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// leadIn is the unmeasured beginning of each turn: connections are new, and processes have slept through the others' turns.
+// leadIn is the beginning of each turn that is not measured: connections are new, and processes
+// have been idle during the turns of others.
 const leadIn = 200 * time.Millisecond
 
-// warmUp is how long each variant runs once before the first round.
+// warmUp is the time for which each variant runs once before the first round.
 const warmUp = time.Second
 
-// Run measures, and writes the tables.
+// Run measures and writes the tables.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -123,7 +126,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	// Every connection sends again as soon as it has its answer; in the open loop, at a constant rate whatever the answers do.
+	// In the closed loop every connection sends again as soon as it has its answer; in the open loop
+	// requests are sent at a constant rate, however long the answers take.
 	closed, err := s.rounds(ctx, "round", c.Rounds, c.Burst, 0)
 	if err != nil {
 		return err
@@ -151,7 +155,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return nil
 }
 
-// session is one Run.
+// session is one call of Run.
 type session struct {
 	Config
 	*place
@@ -159,7 +163,7 @@ type session struct {
 	sent   uint64 // delivery IDs given out
 }
 
-// names are the variants', bare first, the others as they were asked for.
+// names returns the names of the variants: bare first, then the others in the order of the flag.
 func (s *session) names() []string {
 	names := []string{bare}
 	for _, name := range s.Variants {
@@ -189,11 +193,13 @@ func (s *session) install(ctx context.Context) error {
 	return nil
 }
 
-// lookAfter is when an executor has looked for starts that the stream has lost: it looks once, 10 s after its start.
+// lookAfter is the time after which an executor has searched for lost starts. It searches once, 10
+// s after its start.
 const lookAfter = 12 * time.Second
 
-// awaitLook waits until the executors have looked for lost starts, of which there are none yet. After a turn the stream is
-// purged: they would take all starts for lost, and end each execution, in the middle of a turn.
+// awaitLook waits until the executors have searched for lost starts, when there are none yet. The
+// stream is purged after each turn: later, the executors would take all starts for lost and end
+// each execution in the middle of a turn.
 func (s *session) awaitLook(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
 		return nil
@@ -206,7 +212,8 @@ func (s *session) awaitLook(ctx context.Context) error {
 	return nil
 }
 
-// rounds are the turns of all variants, by name. rate 0 is the closed loop.
+// rounds runs the turns of all variants and returns them by name. A rate of 0 means the closed
+// loop.
 func (s *session) rounds(ctx context.Context, what string, count int, burst time.Duration, rate float64) (map[string][]turn, error) {
 	turns := map[string][]turn{}
 	last := ""
@@ -225,7 +232,7 @@ func (s *session) rounds(ctx context.Context, what string, count int, burst time
 	return turns, nil
 }
 
-// result is what a burst showed.
+// result is the measurement of one burst by the generator.
 type result struct {
 	count     int
 	limited   int // answers that were 429
@@ -233,7 +240,7 @@ type result struct {
 	latencies []time.Duration // sorted
 }
 
-// turn is what one burst at one variant showed.
+// turn is the measurement of one burst at one variant.
 type turn struct {
 	result
 	lag time.Duration // from the last answer until everything was recorded
@@ -242,7 +249,7 @@ type turn struct {
 
 func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 
-// cpuPerThousand is in seconds.
+// cpuPerThousand returns the CPU time for 1,000 requests, in seconds.
 func (t turn) cpuPerThousand() float64 { return t.cpu.all.Seconds() / float64(t.count) * 1000 }
 
 func (s *session) turn(ctx context.Context, one *system, burst time.Duration, rate float64) (turn, error) {
@@ -263,7 +270,7 @@ func (s *session) turn(ctx context.Context, one *system, burst time.Duration, ra
 		if err != nil {
 			return turn{}, err
 		}
-		// What is still to be recorded belongs to this burst, and not to the next.
+		// Messages that are not recorded yet belong to this burst and not to the next.
 		answered := time.Now()
 		if err := one.settle(ctx); err != nil {
 			return turn{}, err

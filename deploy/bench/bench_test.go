@@ -16,8 +16,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// TestMain makes the programs: the test binary, started under a program's name, is that
-// program.
+// TestMain lets the test binary be each of the programs when it is started under the program's
+// name.
 func TestMain(m *testing.M) {
 	if BeProgram() {
 		return
@@ -97,7 +97,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// The benchmark ends when an answer is not the one that it is there to measure.
+// The benchmark ends when an answer is not the one that it measures.
 func TestAnswerLength(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 16\r\nDate: now\r\n\r\n"
@@ -163,7 +163,7 @@ func TestCommands(t *testing.T) {
 		},
 		"neighbours": {
 			Commands{Neighbours: Neighbours{Rounds: 2, Burst: 300 * time.Millisecond, Workflows: 5, Rate: 20, Limit: 10, Flood: 20, Load: load}},
-			// Of a hundred, ten are accepted at once; and one more every tenth of a second.
+			// Ten requests are accepted at once and then one every tenth of a second, of a hundred.
 			`(?s)\nratio, round by round .*429: [1-9]\d `,
 		},
 		"remembered": {

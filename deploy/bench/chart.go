@@ -10,7 +10,8 @@ import (
 	"text/template"
 )
 
-// chartText draws one panel below the other. Its colours follow the reader's setting, light or dark.
+// chartText is the template of the chart: one panel below the other, in colours that follow the
+// reader's setting, light or dark.
 //
 //go:embed chart.svg.tmpl
 var chartText string
@@ -21,7 +22,7 @@ var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
 	"sub":  func(a, b int) int { return a - b },
 }).Parse(chartText))
 
-// The measures of the chart, in pixels.
+// The measures of the chart in pixels.
 const (
 	chartWidth  = 760
 	chartLeft   = 190 // of the bars; the names are before it
@@ -39,7 +40,7 @@ type panel struct {
 	Bars  []bar
 }
 
-// bar is one variant's median, with its quartiles.
+// bar is the median of one variant with its quartiles.
 type bar struct {
 	Name      string
 	Median    float64
@@ -49,7 +50,7 @@ type bar struct {
 	Ours      bool
 }
 
-// writeChart draws how the variants compare with bare into an SVG file.
+// writeChart writes an SVG file that compares the variants with bare.
 func writeChart(file string, names []string, turns map[string][]turn) error {
 	rate := func(name string) quartiles { return paired(turns[name], turns[bare], turn.perSecond) }
 	cost := func(name string) quartiles { return paired(turns[name], turns[bare], turn.cpuPerThousand) }
@@ -83,7 +84,7 @@ func newPanel(title string, y int, names []string, of func(name string) quartile
 	return p
 }
 
-// Bottom is the end of the line that marks bare.
+// Bottom returns the lower end of the line that marks bare.
 func (p panel) Bottom() int { return p.Y + p.height() - chartRow/3 }
 
 func (p panel) height() int { return panelHeader + len(p.Bars)*chartRow }

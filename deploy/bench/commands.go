@@ -7,7 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Commands is what can be measured, and the flags of each.
+// Commands holds the measurements and the flags of each.
 type Commands struct {
 	Speed      Config     `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
 	Recording  Recording  `cmd:"" help:"From the answer to the record, at a constant rate."`
@@ -17,13 +17,13 @@ type Commands struct {
 	chosen string
 }
 
-// AfterApply is called when the flags are known.
+// AfterApply is called by kong when the flags are parsed.
 func (c *Commands) AfterApply(k *kong.Context) error {
 	c.chosen = k.Command()
 	return nil
 }
 
-// Run measures what was chosen, and writes to out how it goes, and the tables.
+// Run runs the chosen measurement and writes the progress and the tables to out.
 func (c *Commands) Run(ctx context.Context, out io.Writer) error {
 	switch c.chosen {
 	case "recording":

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the CPU time of a process, to the nanosecond: /proc counts in hundredths of a second, too coarse for a burst. The
-// clock's number is that of clock_getcpuclockid(3).
+// cpuTime returns the CPU time of a process with a precision of nanoseconds. /proc counts in
+// hundredths of a second, which is too coarse for a burst. The clock ID is made as
+// clock_getcpuclockid(3) describes.
 func cpuTime(pid int) (time.Duration, error) {
 	const schedClock = 2
 	var used unix.Timespec

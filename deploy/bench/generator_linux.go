@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// generator sends requests over keep-alive connections, all from one thread by epoll: with net/http, or a goroutine for each
-// connection, the client would use more of the machine's few cores than what is measured.
+// generator sends requests over keep-alive connections, all from one thread by epoll. With
+// net/http, or with a goroutine for each connection, the client would use more of the machine's few
+// cores than the programs that are measured.
 type generator struct {
 	epoll, timer int
 	connections  []*connection
@@ -21,13 +22,13 @@ type generator struct {
 	seed         uint64
 	sent         *uint64
 
-	// limits: some answers may be 429, and are counted; else one is an error.
+	// limits allows 429 answers and counts them. Otherwise a 429 is an error.
 	limits bool
-	// answered is told of each answer, and to which request it is. It may be nil.
+	// answered is called for each answer with the number of its request. It may be nil.
 	answered func(number uint64, at time.Time)
 }
 
-// connection has one request on its way at most.
+// connection is one keep-alive connection with at most one request in flight.
 type connection struct {
 	fd      int
 	request request
@@ -37,10 +38,11 @@ type connection struct {
 	began   time.Time // when the request was sent, or should have been
 }
 
-// patience is how long the last answers are waited for.
+// patience bounds the wait for the last answers.
 const patience = 10 * time.Second
 
-// newGenerator connects. sent counts the delivery IDs: none is used twice under one seed.
+// newGenerator opens the connections. sent counts the delivery IDs: none is used twice under one
+// seed.
 func newGenerator(to target, connections, bodyBytes, workflows int, seed uint64, sent *uint64) (g *generator, err error) {
 	g = &generator{epoll: -1, timer: -1, events: make([]unix.EpollEvent, connections+1), workflows: uint64(workflows), seed: seed, sent: sent} //nolint:gosec // not negative
 	defer func() {
@@ -94,8 +96,9 @@ func (g *generator) close() {
 	}
 }
 
-// run sends for that long, and waits for all answers. With a rate it is an open loop: a request begins when it should, even if
-// no connection is free, so that a server that stalls is not spared the requests of that time.
+// run sends for the time burst and waits for all answers. With a rate it is an open loop: a request
+// begins when it is due, even if no connection is free, so that a server that stalls is charged for
+// the requests of that time.
 func (g *generator) run(burst time.Duration, rate float64) (result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -147,7 +150,7 @@ type load struct {
 	idle   []*connection
 }
 
-// next sends with c, or puts it aside.
+// next sends the next request with c, or puts c aside until one is due.
 func (l *load) next(c *connection, now time.Time) error {
 	switch since := now.Sub(l.began); {
 	case l.gap == 0 && since < l.burst:
@@ -162,7 +165,7 @@ func (l *load) next(c *connection, now time.Time) error {
 	return l.send(c)
 }
 
-// wake sends what is due with the connections that were put aside.
+// wake sends the requests that are due with connections that were put aside.
 func (l *load) wake() error {
 	waiting := l.idle
 	l.idle = nil
@@ -175,7 +178,8 @@ func (l *load) wake() error {
 	return nil
 }
 
-// read reads from a connection. When the answer is complete, it counts it and sends the next request.
+// read reads from a connection. When the answer is complete, it counts it and sends the next
+// request.
 func (l *load) read(c *connection) error {
 	done, limited, err := c.read()
 	if err != nil || !done {
@@ -208,7 +212,8 @@ func (g *generator) send(c *connection) error {
 	return err
 }
 
-// read reads what there is, and says whether that was the whole answer, and whether it was 429.
+// read reads the available bytes, and reports whether the answer is complete and whether it is a
+// 429.
 func (c *connection) read() (done, limited bool, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.have:])
 	if err != nil {
@@ -229,13 +234,13 @@ func (c *connection) read() (done, limited bool, err error) {
 	return true, limited, nil
 }
 
-// tick makes the timer wake the generator that often; 0: no more.
+// tick makes the timer wake the generator in that interval; 0 stops the timer.
 func (g *generator) tick(every time.Duration) error {
 	spec := unix.NsecToTimespec(every.Nanoseconds())
 	return unix.TimerfdSettime(g.timer, 0, &unix.ItimerSpec{Interval: spec, Value: spec}, nil)
 }
 
-// tock takes the timer's count.
+// tock reads the timer's count.
 func (g *generator) tock() error {
 	var count [8]byte
 	_, err := unix.Read(g.timer, count[:])

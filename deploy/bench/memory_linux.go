@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// residentMB is how much memory a process holds.
+// residentMB returns the resident memory of a process in MB.
 func residentMB(pid int) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Neighbours measures what calm workflows notice of one that is flooded beyond its rate limit. The tags are the program's flags.
+// Neighbours measures the effect on calm workflows of one workflow that is flooded beyond its rate
+// limit. The tags are the program's flags.
 type Neighbours struct {
 	Rounds    int           `help:"How often the calm ones have a turn alone, and one beside the flood." default:"12"`
 	Burst     time.Duration `help:"How long a turn is." default:"5s"`
@@ -30,13 +31,13 @@ func (c *Neighbours) validate() error {
 		within("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// besideFlood is a turn of the calm workflows, and what became of the flood meanwhile.
+// besideFlood is a turn of the calm workflows, with the flood's results meanwhile.
 type besideFlood struct {
 	turn
 	flood result
 }
 
-// Run measures, and writes the table.
+// Run measures and writes the table.
 func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// neighbours is one Run.
+// neighbours is one call of Neighbours.Run.
 type neighbours struct {
 	*Neighbours
 	*system

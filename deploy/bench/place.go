@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/terminal"
 )
 
-// place is where the processes of a measurement are, and their data.
+// place holds the processes of a measurement and the folder of their data.
 type place struct {
 	folder  string
 	line    *terminal.Line
@@ -21,7 +21,7 @@ func newPlace(out io.Writer) (*place, error) {
 	return &place{folder: folder, line: terminal.NewLine(out)}, err
 }
 
-// start starts a system. What runs of it is ended by close, with an error too.
+// start starts a system. close ends its processes, also after an error.
 func (p *place) start(ctx context.Context, install installer, b *builder) (*system, error) {
 	p.line.Show("starting %s", b.name)
 	one, err := install(ctx, b)

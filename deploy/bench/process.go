@@ -13,13 +13,13 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// readyTimeout is how long a program may take to be ready, endTimeout to end after SIGTERM.
+// readyTimeout bounds the start of a program until it is ready, endTimeout its end after SIGTERM.
 const (
 	readyTimeout = 3 * time.Minute
 	endTimeout   = time.Minute
 )
 
-// process is a program that runs. What it writes, its log too, goes to a file.
+// process is a running program. Its output and its log go to a file.
 type process struct {
 	*child.Process
 	name string
@@ -35,20 +35,20 @@ func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*proc
 	return &process{Process: running, name: name, log: log}, nil
 }
 
-// stop ends the process, well if it can.
+// stop ends the process, with SIGTERM first.
 func (p *process) stop() { _ = p.Terminate(endTimeout) }
 
-// announcement is the line of its log with which a program says that it is ready.
+// announcement is the line of the log with which a program says that it is ready.
 type announcement struct {
 	Message string `json:"msg"`
 	Addr    string `json:"addr"`
 	OpsAddr string `json:"ops_addr"`
 }
 
-// isReady is what the announcement of a service says.
+// isReady returns the message of that line for a service.
 func isReady(service string) string { return service + " is ready" }
 
-// awaitReady waits until the service in the process has announced itself.
+// awaitReady waits until the service in the process has written its announcement.
 func (p *process) awaitReady(ctx context.Context, service string) (found announcement, err error) {
 	err = p.awaitLine(ctx, func(line string) bool {
 		return json.Unmarshal([]byte(line), &found) == nil && found.Message == isReady(service)
@@ -56,7 +56,7 @@ func (p *process) awaitReady(ctx context.Context, service string) (found announc
 	return found, err
 }
 
-// awaitLine waits until the process has written a line that is the one.
+// awaitLine waits until the process has written a line for which isIt returns true.
 func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -95,7 +95,7 @@ type builder struct {
 	secretsKey  string // the file of the key for senders' secrets; empty: the workflows have no sender
 }
 
-// start starts a program that make build has made, or one of the bench's own.
+// start starts a program that make build has made, or one of the benchmark's own.
 func (b *builder) start(role string, args ...string) (*process, error) {
 	cmd := exec.Command(filepath.Join(b.bin, role), args...) //nolint:gosec,noctx // our own programs; they end by signals
 	if b.bin == "" || strings.HasPrefix(role, ownPrefix) {
@@ -112,5 +112,5 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 	return startProcess(cmd, name, filepath.Join(b.folder, name+".log"), environment...)
 }
 
-// dir is a folder for the data of one process.
+// dir returns a folder for the data of one process.
 func (b *builder) dir(of string) string { return filepath.Join(b.folder, b.name+"-"+of+"-data") }

@@ -10,10 +10,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profileEnv is the file into which a program writes its CPU profile.
+// profileEnv is the environment variable with the name of the file for a program's CPU profile.
 const profileEnv = "BENCH_CPU_PROFILE"
 
-// startProfile profiles this process, if it is to be profiled, until stop.
+// startProfile writes a CPU profile of this process until stop is called, if the variable is set.
 func startProfile() (stop func()) {
 	path := os.Getenv(profileEnv)
 	if path == "" {
@@ -33,10 +33,11 @@ func startProfile() (stop func()) {
 	}
 }
 
-// mergedProfile is the sum of all profiles in the folder, for go build -pgo.
+// mergedProfile is the name of the file with the sum of all profiles, for go build -pgo.
 const mergedProfile = "merged.pgo"
 
-// mergeProfiles writes the sum of the profiles in a folder: names and lines for the compiler, without this machine's paths.
+// mergeProfiles writes the sum of the profiles in a folder: names and lines for the compiler,
+// without paths of this machine.
 func mergeProfiles(folder string) (err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.prof"))
 	if err != nil || len(paths) == 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Recording measures the time from the sender's answer to the record, at a constant rate, and whether recording keeps up. The
-// tags are the program's flags.
+// Recording measures the time from the sender's answer to the record at a constant rate, and
+// whether recording keeps up. The tags are the program's flags.
 type Recording struct {
 	Rate      float64       `help:"Requests per second." default:"5000"`
 	Duration  time.Duration `help:"How long they are sent." default:"60s"`
@@ -27,10 +27,11 @@ type Recording struct {
 	Load
 }
 
-// maxDuration is that of one load: it fills the disk.
+// maxDuration bounds one load, because it fills the disk.
 const maxDuration = 10 * time.Minute
 
-// quarters of the load are reported one by one: what does not keep up grows.
+// quarters is the number of parts of a load that are reported one by one: a backlog that grows
+// shows in them.
 const quarters = 4
 
 func (c *Recording) validate() error {
@@ -54,7 +55,7 @@ const (
 	postgres = "postgres"
 )
 
-// Run measures, and writes a table for each database.
+// Run measures and writes a table for each database.
 func (c *Recording) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (c *Recording) Run(ctx context.Context) error {
 	return nil
 }
 
-// sampled is one request that is looked at.
+// sampled is one request of the sample.
 type sampled struct {
 	number   uint64
 	answered time.Time
@@ -138,7 +139,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	return nil
 }
 
-// sample makes a generator keep every so many requests.
+// sample makes a generator keep every nth request as a sample.
 func (c *Recording) sample(g *generator) *[]sampled {
 	var samples []sampled
 	g.answered = func(number uint64, at time.Time) {
@@ -149,7 +150,8 @@ func (c *Recording) sample(g *generator) *[]sampled {
 	return &samples
 }
 
-// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. Its result waits for the last one.
+// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. Its result
+// waits for the last count.
 func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) func() ([]int, error) {
 	var (
 		left []int
@@ -175,8 +177,9 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	}
 }
 
-// lookUp finds out, after the load, when the samples were recorded. A record says when the executor began its batch; the
-// executor's log, when that batch was committed and acknowledged. There is one batch at a time.
+// lookUp finds out after the load when the samples were recorded. A record has the time at which
+// the executor began its batch; the executor's log has the time at which that batch was committed
+// and acknowledged. There is one batch at a time.
 func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	batches, err := s.committed()
 	if err != nil {
@@ -199,7 +202,7 @@ func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	return nil
 }
 
-// committed is when each batch was recorded, by the executor's log.
+// committed returns the times at which batches were recorded, from the executor's log.
 func (s *system) committed() ([]time.Time, error) {
 	text, err := os.ReadFile(s.executor.log)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Remembered measures what remembered delivery IDs cost a NATS server: the same messages with and without one, published straight
-// to the stream. The tags are the program's flags.
+// Remembered measures the cost of remembered delivery IDs in a NATS server: the same messages with
+// and without an ID, published directly to the stream. The tags are the program's flags.
 type Remembered struct {
 	Messages  int `help:"How many there are." default:"1000000"`
 	BodyBytes int `help:"Size of a body, JSON." default:"256"`
 	Restarts  int `help:"How often the server is started again, of each kind." default:"3"`
 
-	// Out is where people read how it goes, and the table. Required.
+	// Out receives the progress and the table. Required.
 	Out io.Writer `kong:"-"`
 }
 
@@ -34,14 +34,14 @@ func (c *Remembered) validate() error {
 		within("restarts", float64(c.Restarts), 1, maxRounds))
 }
 
-// kept is what a server with the messages showed.
+// kept is the measurement of a server that holds the messages.
 type kept struct {
 	resident, inUse     int // MB, when everything is published; after a collection of garbage
 	restarted           int // in use after the last restart
 	afterEnd, afterKill []float64
 }
 
-// Run measures, and writes the table.
+// Run measures and writes the table.
 func (c *Remembered) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 	return k, err
 }
 
-// message is the nth, in the form in which an ingress publishes it.
+// message returns the nth message in the form in which an ingress publishes it.
 func (c *Remembered) message(n int, withID bool) execution.Start {
 	start := execution.Start{
 		ID: uuid.NewString(), WorkflowID: workflowID(0), NodeID: nodeID, AccountID: "bench", Queue: "default",

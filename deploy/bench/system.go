@@ -17,14 +17,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// target is where requests go.
+// target is the place to which requests are sent.
 type target struct {
 	addr, path string // the path with the query
 	first      int    // number of the first workflow, in place of that in the path
 	signed     bool   // the requests are Stripe's, to one workflow
 }
 
-// system is a variant that runs.
+// system is a running variant.
 type system struct {
 	name string
 	target
@@ -32,7 +32,7 @@ type system struct {
 	nats      *process // the one of them that is a NATS server and nothing else
 	executor  *process // the one of them that is an executor and nothing else
 	apiAddr   string   // of the operators' API
-	// How long the ingress took to be ready, if it is a process of its own.
+	// readyAfter is the time that the ingress took to be ready, if it is a process of its own.
 	readyAfter time.Duration
 
 	nc      *nats.Conn
@@ -49,10 +49,10 @@ type variant struct {
 	install installer
 }
 
-// bare is the name of the yardstick.
+// bare is the name of the variant with which all others are compared.
 const bare = "bare"
 
-// variantNames are those of this build, in the order of the tables.
+// variantNames lists the variants of this build in the order of the tables.
 var variantNames = []string{
 	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-recording", "hookstart-postgres", "hookstart-running", "hookstart-local",
 }
@@ -69,13 +69,13 @@ var variants = map[string]variant{
 	"hookstart-local":     {"all of hookstart in one process, as shipped, recording into SQLite", installLocal},
 }
 
-// installer starts a variant. What it returns has to be closed, with an error too.
+// installer starts a variant. The system that it returns has to be closed, also after an error.
 type installer func(context.Context, *builder) (*system, error)
 
 // otherSuffix ends the name of a variant of the other build.
 const otherSuffix = "-other"
 
-// variantOf is the variant of a name; without install, there is none.
+// variantOf returns the variant with a name. Its install is nil if there is none.
 func variantOf(name string) variant {
 	name, isOther := strings.CutSuffix(name, otherSuffix)
 	v := variants[name]
@@ -108,7 +108,7 @@ func installHTTP(ctx context.Context, b *builder) (*system, error) {
 	return s, s.startOwn(ctx, b, roleHTTP)
 }
 
-// startOwn starts one of the bench's own programs that answers requests.
+// startOwn starts one of the benchmark's own programs that answers requests.
 func (s *system) startOwn(ctx context.Context, b *builder, role string, args ...string) error {
 	p, err := s.add(b.start(role, args...))
 	if err != nil {
@@ -151,7 +151,7 @@ func installRecording(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
-// installPostgres has a temporary server that syncs every commit, as a real one does.
+// installPostgres starts a temporary server that syncs every commit, as a real one does.
 func installPostgres(ctx context.Context, b *builder) (*system, error) {
 	server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 	if err != nil {
@@ -259,14 +259,15 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
-// usage is CPU time: of all processes, and of those that are a NATS server or an executor and nothing else.
+// usage is CPU time: of all processes, of those that are only a NATS server, and of those that are
+// only an executor.
 type usage struct{ all, nats, executor time.Duration }
 
 func (u usage) since(before usage) usage {
 	return usage{u.all - before.all, u.nats - before.nats, u.executor - before.executor}
 }
 
-// cpu is the CPU time that the processes have used so far.
+// cpu returns the CPU time that the processes have used so far.
 func (s *system) cpu() (u usage, err error) {
 	for _, p := range s.processes {
 		used, err := cpuTime(p.PID())
@@ -284,13 +285,13 @@ func (s *system) cpu() (u usage, err error) {
 	return u, nil
 }
 
-// recordTimeout is how long the executor may take for what one burst left behind.
+// recordTimeout bounds the time in which the executor records what one burst left behind.
 const recordTimeout = 2 * time.Minute
 
-// recorderName is the executor's consumer.
+// recorderName is the name of the executor's consumer.
 const recorderName = "executor"
 
-// settle waits until everything is recorded, if anything is.
+// settle waits until everything is recorded, if an executor is running.
 func (s *system) settle(ctx context.Context) error {
 	if !s.records {
 		return nil
@@ -309,7 +310,8 @@ func (s *system) settle(ctx context.Context) error {
 	return err
 }
 
-// unrecorded is how many messages are not recorded yet: starts, and, with a runner, what has not run and what it reported.
+// unrecorded returns the number of messages that are not recorded yet: starts and, with a runner,
+// executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
 	if s.runs { // in this order: what has run is reported
@@ -327,8 +329,8 @@ func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	return waiting, nil
 }
 
-// empty deletes what a burst has left on the disk, so that no turn finds more than another. The server still remembers the
-// delivery IDs.
+// empty deletes what a burst has left on the disk, so that all turns begin alike. The server still
+// remembers the delivery IDs.
 func (s *system) empty(ctx context.Context) error {
 	for _, p := range s.processes {
 		if err := os.Truncate(p.log, 0); err != nil {

@@ -17,8 +17,9 @@ const adminToken = "the-admin-token-of-the-bench"
 // nodeID is the trigger node of every workflow.
 const nodeID = "node"
 
-// makeWorkflows makes the workflows that are called, under a rate limit that is not reached. The first is made by the API, the
-// others are copies of its record and token: a million calls of the API would take half an hour.
+// makeWorkflows creates the workflows of the load under a rate limit that is not reached. The first
+// one is made through the API, the others are copies of its record and token: a million calls of
+// the API would take half an hour.
 func (s *system) makeWorkflows(ctx context.Context, count int) error {
 	if _, err := s.api().PutAccount(ctx, "bench", api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 
 func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiAddr, adminToken) }
 
-// makeWorkflow makes the nth workflow, which may be called that often in a second.
+// makeWorkflow creates the nth workflow, with a rate limit of perSecond requests a second.
 func (s *system) makeWorkflow(ctx context.Context, n int, perSecond int64) (token string, err error) {
 	client, id := s.api(), workflowID(n)
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
@@ -49,7 +50,7 @@ func (s *system) makeWorkflow(ctx context.Context, n int, perSecond int64) (toke
 	return trigger.Token, err
 }
 
-// copyTimeout is how long the stream may take for the last copies.
+// copyTimeout bounds the time in which the stream stores the last copies.
 const copyTimeout = time.Minute
 
 func (s *system) copyWorkflow(ctx context.Context, count int) error {

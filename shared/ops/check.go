@@ -10,21 +10,23 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// What is wrong shows in /readyz after checkEvery and checkTimeout at the latest: 3 s.
+// A fault shows in /readyz after checkEvery and checkTimeout at the latest: 3 s.
 const (
 	checkEvery   = time.Second
 	checkTimeout = 2 * time.Second
 )
 
-// Check is one thing without which a program cannot do its work.
+// Check asks for one thing that a program needs for its work.
 type Check struct {
-	// Part is what /readyz and the log call it.
+	// Part is the name of the thing in /readyz and in the log.
 	Part string
-	// Ask returns nil, or what is wrong, for operators. It must return when its context ends. One goroutine calls it.
+	// Ask returns nil if the part works, or an error that tells operators what is wrong. It must
+	// return when its context ends. One goroutine calls it.
 	Ask func(ctx context.Context) error
 }
 
-// Watch asks once a second, until stop is called, and says in o.Ready what is wrong. Each check has a goroutine of its own.
+// Watch runs each check once a second in a goroutine of its own, until stop is called, and reports
+// faults in o.Ready.
 func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup

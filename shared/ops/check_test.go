@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Each part is asked on its own: what does not answer at all hides nothing else.
+// Each part is checked on its own: one that does not answer at all hides nothing of the others.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	o := ops.New()

@@ -8,7 +8,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Member is one member of an event's line.
+// Member is one member of an event's JSON line.
 type Member struct {
 	Name string
 
@@ -26,18 +26,18 @@ const (
 	jsonMember // a text that is JSON already
 )
 
-// Text is a member with a text.
+// Text returns a member with a string.
 func Text(name, value string) Member { return Member{Name: name, text: value} }
 
-// Number is a member with a number.
+// Number returns a member with a number.
 func Number[N int | float64](name string, value N) Member {
 	return Member{Name: name, kind: numberMember, number: float64(value)}
 }
 
-// True is a member that is true.
+// True returns a member with the value true.
 func True(name string) Member { return Member{Name: name, kind: boolMember} }
 
-// value is what logrus gets.
+// value returns the value that logrus logs for the member.
 func (m Member) value() any {
 	switch m.kind {
 	case numberMember:
@@ -65,12 +65,13 @@ func (m Member) append(line []byte) []byte {
 	return appendText(line, m.text)
 }
 
-// lineBuffers holds what events are written in.
+// lineBuffers holds reusable buffers for lines.
 var lineBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
 
-// Event logs one line for something very frequent, such as a request: that of log.WithFields, with its members in another order. To
-// the log of a program it writes many lines at once, without the maps of logrus: measured, that saves 17 allocations and a tenth of
-// the CPU of a request.
+// Event logs one line for something very frequent, such as a request. The line equals that of
+// log.WithFields, but its members may have another order. For the log of a program it collects
+// lines and writes many at once, without the maps of logrus. Measured, that saves 17 allocations
+// and a tenth of the CPU of a request.
 func Event(log *logrus.Logger, level logrus.Level, at time.Time, message string, members []Member) {
 	if !log.IsLevelEnabled(level) {
 		return

@@ -21,7 +21,7 @@ func newLog(t *testing.T, out io.Writer) *logrus.Logger {
 	return log
 }
 
-// An event's line is the one that logrus would have written.
+// The line of an event equals the line that logrus would have written.
 func TestEventIsWhatLogrusWrites(t *testing.T) {
 	t.Parallel()
 	members := func() []Member {
@@ -50,7 +50,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	}
 }
 
-// counted counts writes, and says when one came.
+// counted counts writes, and signals each one.
 type counted struct {
 	mu     sync.Mutex
 	text   strings.Builder
@@ -70,8 +70,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The first line does not wait. Those that follow are written together, by themselves; a
-// line of logrus comes after those that wait, at once.
+// The first line is written at once. The lines that follow are collected and written together after
+// a short time. A line of logrus is written at once, after the collected lines.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}

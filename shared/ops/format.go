@@ -9,10 +9,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// jsonLines writes what logrus.JSONFormatter writes, without reflection, which was a third of a request's allocations.
+// jsonLines is a logrus formatter that writes the same lines as logrus.JSONFormatter, without
+// reflection, which caused a third of a request's allocations.
 type jsonLines struct{ program string }
 
-// own are the members that every line has, in order.
+// own lists the members that every line has, in order.
 var own = []string{"level", "msg", "program", "time"}
 
 // Format implements logrus.Formatter.
@@ -31,7 +32,7 @@ func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
 	return f.append(line, e.Level, e.Time, e.Message, members), nil
 }
 
-// append writes a line, with its members in alphabetical order.
+// append appends a line to line, with the members in alphabetical order.
 func (f jsonLines) append(line []byte, level logrus.Level, at time.Time, message string, members []Member) []byte {
 	slices.SortFunc(members, func(a, b Member) int {
 		if a.Name < b.Name {
@@ -54,7 +55,7 @@ func (f jsonLines) append(line []byte, level logrus.Level, at time.Time, message
 	return append(line, '\n')
 }
 
-// appendOwn writes the value of a member that every line has.
+// appendOwn appends the value of a member that every line has.
 func (f jsonLines) appendOwn(line []byte, name string, level logrus.Level, at time.Time, message string) []byte {
 	switch name {
 	case "level":
@@ -71,7 +72,7 @@ func (f jsonLines) appendOwn(line []byte, name string, level logrus.Level, at ti
 
 func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
 
-// memberOf is the member with a value of any type.
+// memberOf returns a member with a value of any type.
 func memberOf(name string, value any) Member {
 	switch v := value.(type) {
 	case string:
@@ -92,7 +93,7 @@ func memberOf(name string, value any) Member {
 	return Member{Name: name, kind: jsonMember, text: string(text)}
 }
 
-// appendText writes a JSON string. Nearly all are plain.
+// appendText appends a JSON string. Nearly all strings need no escapes.
 func appendText(line []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -12,7 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// handler serves what is on the ops listener:
+// handler serves the operations listener:
 //
 //	GET /metrics       for Prometheus
 //	GET /healthz       200 as long as the process lives
@@ -36,7 +36,7 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	})
 	mux.HandleFunc("PUT /log-level", func(w http.ResponseWriter, r *http.Request) { setLevel(w, r, log) })
 
-	// There is no /debug/pprof/cmdline: the command line may hold the admin token.
+	// There is no /debug/pprof/cmdline, because the command line may hold the admin token.
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -45,8 +45,8 @@ func (o *Ops) handler(log *logrus.Logger) http.Handler {
 	return mux
 }
 
-// byAddress refuses requests for a host that is neither an address nor localhost: the page of a site whose name resolves to this
-// machine could let a visitor's browser read profiles.
+// byAddress refuses requests whose Host is neither an address nor localhost. Otherwise a web page
+// whose host name resolves to this machine could let a visitor's browser read profiles.
 func byAddress(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -62,7 +62,7 @@ func byAddress(next http.Handler) http.Handler {
 	})
 }
 
-// setLevel takes what --log-level takes.
+// setLevel sets the log level to the request's body, which takes the values of --log-level.
 func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
 	if err != nil {
@@ -76,7 +76,8 @@ func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	}
 	before := log.GetLevel()
 	log.SetLevel(level)
-	// As loud as it takes to be heard: who reads the log later must see why it changed.
+	// Log the change at a level that is written, so that a reader of the log sees why it became
+	// quieter or louder.
 	log.WithFields(logrus.Fields{"from": before.String(), "to": level.String()}).Log(max(logrus.ErrorLevel, min(level, logrus.WarnLevel)), "log level changed")
 	writeText(w, http.StatusOK, level.String()+"\n")
 }

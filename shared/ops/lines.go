@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// stderr is where the logs of all services of this process go.
+// stderr receives the logs of all services of this process.
 var stderr = &lineWriter{out: os.Stderr}
 
-// Flush writes what is left of the log. Whoever ends the process calls it.
+// Flush writes the collected lines of the log. Call it before the process ends.
 func Flush() { stderr.flush() }
 
-// lateBy is how long an event's line may wait for others. A process that is killed loses the lines of that time.
+// lateBy is the longest time for which an event's line is held back. A process that is killed loses
+// the lines of that time.
 const lateBy = 5 * time.Millisecond
 
-// maxWaiting is how many bytes of lines wait at most.
+// maxWaiting is the maximum number of bytes of lines that are held back.
 const maxWaiting = 32 << 10
 
-// lineWriter writes lines. It is safe for concurrent use.
+// lineWriter collects lines and writes them together. It is safe for concurrent use.
 type lineWriter struct {
 	out io.Writer
 
@@ -29,7 +30,7 @@ type lineWriter struct {
 	timer   bool      // runs: it will write what waits
 }
 
-// Write writes a line at once, after those that wait.
+// Write writes a line at once, after the collected ones.
 func (w *lineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +38,7 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 	return len(line), w.write()
 }
 
-// add writes a line soon; at once, unless others were written a moment ago.
+// add writes a line at once, or collects it if others were written a moment ago.
 func (w *lineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +61,7 @@ func (w *lineWriter) flush() {
 	_ = w.write()
 }
 
-// write is called with mu held.
+// write writes the collected lines. The caller holds mu.
 func (w *lineWriter) write() error {
 	if len(w.waiting) == 0 {
 		return nil

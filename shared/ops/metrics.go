@@ -19,10 +19,12 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// Seconds are the buckets of a duration between half a millisecond and 4 s, for scrapes without native histograms.
+// Seconds holds the buckets of a duration between half a millisecond and 4 s, for scrapes without
+// native histograms.
 var Seconds = prometheus.ExponentialBuckets(0.0005, 2, 14)
 
-// Histogram is a histogram of both kinds: a native one, within 10 % and of bounded size, and one of the given buckets.
+// Histogram returns the options of a histogram of both kinds: a native one, precise to 10 % and of
+// bounded size, and a classic one with the given buckets.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: buckets,

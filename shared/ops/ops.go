@@ -1,4 +1,5 @@
-// Package ops is a program's log, and its listener for operations: metrics, health, readiness, profiles and the log's level.
+// Package ops has a program's log and its operations listener: metrics, health, readiness, profiles
+// and the log level.
 package ops
 
 import (
@@ -17,16 +18,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Version is stamped by the build.
+// Version is the version of the program. The build sets it.
 var Version = "dev"
 
-// Readiness collects what keeps a program from being ready. It is safe for concurrent use.
+// Readiness collects the reasons for which a program is not ready. It is safe for concurrent use.
 type Readiness struct {
 	mu      sync.Mutex
 	waiting map[string]string
 }
 
-// NotReady says that a part is not ready, and why.
+// NotReady sets the reason for which a part is not ready.
 func (r *Readiness) NotReady(part, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,14 +37,14 @@ func (r *Readiness) NotReady(part, why string) {
 	r.waiting[part] = why
 }
 
-// Ready says that a part is ready.
+// Ready marks a part as ready.
 func (r *Readiness) Ready(part string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, part)
 }
 
-// Reasons are the parts that are not ready, one line each; none when all are.
+// Reasons returns one line for each part that is not ready.
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,20 +56,21 @@ func (r *Readiness) Reasons() []string {
 	return reasons
 }
 
-// Ops is what a process shows of itself. Services that share a process share it.
+// Ops holds what a process exposes to operators. Services in one process share it.
 type Ops struct {
 	Metrics *prometheus.Registry
 	Ready   *Readiness
-	// Traces makes spans. nil: tracing is off, and costs nothing.
+	// Traces makes spans. nil means that tracing is off, which costs nothing.
 	Traces trace.TracerProvider
 }
 
-// New has the metrics of Go, of the process and of the build, and is ready.
+// New returns an Ops with the metrics of the Go runtime, the process and the build. It is ready.
 func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// Begin returns a service's log and Ops: those given, which stay the caller's, or new ones, which are served on addr until stop.
+// Begin returns the log and the Ops of a service: the given ones, which stay the caller's, or new
+// ones, which are served on addr until stop is called.
 func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {
 		if log, err = NewLog(service, level); err != nil {
@@ -84,7 +86,7 @@ func Begin(ctx context.Context, service string, given *Ops, log *logrus.Logger, 
 	return o, log, bound, stop, err
 }
 
-// Serve shows o on addr until stop is called. It returns the address that it listens on.
+// Serve serves o on addr until stop is called. It returns the address on which it listens.
 func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound string, stop func(), err error) {
 	listener, err := Listen(ctx, addr, "--ops-addr")
 	if err != nil {
@@ -110,8 +112,9 @@ func (o *Ops) Serve(ctx context.Context, addr string, log *logrus.Logger) (bound
 	return listener.Addr().String(), stop, nil
 }
 
-// Listen is net.Listen for TCP with an error that says what to do, naming the flag of the address. An empty address, as from an unset
-// variable of a compose file, is refused: net would listen on every interface.
+// Listen is like net.Listen for TCP, but its errors name the flag and say what to do. It refuses an
+// empty address, such as from an unset variable in a compose file: net would listen on every
+// interface.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if addr == "" {
 		return nil, fmt.Errorf("%s is empty; name an address like 127.0.0.1:8080, or leave it out for the default", flag)
@@ -124,7 +127,8 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return listener, nil
 }
 
-// rootCause takes "listen tcp 127.0.0.1:80: bind:" off an error whose address is said already.
+// rootCause removes the prefix "listen tcp 127.0.0.1:80: bind:" from an error, since the address is
+// in the message already.
 func rootCause(err error) error {
 	if operation, is := errors.AsType[*net.OpError](err); is {
 		return operation.Err
@@ -134,7 +138,8 @@ func rootCause(err error) error {
 
 const levels = "error, warn, info or debug"
 
-// NewLog writes to stderr: JSON lines, or lines for people on a terminal. Those of Event may be late: call Flush before the exit.
+// NewLog returns a log that writes to stderr: JSON lines, or readable lines on a terminal. Lines of
+// Event may be delayed, so call Flush before the process ends.
 func NewLog(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A page that makes its own name resolve to loopback reads nothing, and sets nothing.
+// A web page whose own host name resolves to loopback can read nothing and set nothing.
 func TestLoopbackIsAskedByAddress(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
@@ -96,7 +96,7 @@ func TestLoopbackIsAskedByAddress(t *testing.T) {
 	}
 }
 
-// The level is changed while the process runs; what is no level changes nothing.
+// The level is changed while the process runs. A text that is not a level changes nothing.
 func TestLogLevel(t *testing.T) {
 	log := logrus.New()
 	var out bytes.Buffer
@@ -139,7 +139,7 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// Profiles are there; the command line, which may hold the admin token, is not.
+// Profiles are served. The command line, which may hold the admin token, is not.
 func TestProfiles(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {

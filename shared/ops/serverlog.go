@@ -7,8 +7,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// ServerLog takes an http.Server's lines about connections. Those about clients' mistakes are for debugging; that no more can be
-// accepted is a warning.
+// ServerLog returns a logger for the messages of an http.Server about connections. Messages about
+// mistakes of clients get the level debug. A message that no more connections can be accepted is a
+// warning.
 func ServerLog(log logrus.FieldLogger) *stdlog.Logger { return stdlog.New(serverLog{log}, "", 0) }
 
 type serverLog struct{ log logrus.FieldLogger }

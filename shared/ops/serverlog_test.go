@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// exhausted is a listener that has no descriptor left, once.
+// exhausted is a listener that once fails for want of a file descriptor.
 type exhausted struct {
 	net.Listener
 	failed bool

@@ -6,8 +6,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Files reads the flags of type "path". An empty one, as HOOKSTART_PLANS= in a compose file, is no file: kong takes it for the current
-// folder.
+// Files decodes flags of the type "path". An empty value, such as HOOKSTART_PLANS= in a compose
+// file, means no file; kong would take it for the current folder.
 var Files = kong.NamedMapper("path", kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 	var path string
 	if err := ctx.Scan.PopValueInto("file", &path); err != nil {

@@ -15,7 +15,8 @@ func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
 	}
 }
 
-// What a collection leaves decides how far the heap may grow until the next one, in both directions.
+// The memory that a collection leaves decides how far the heap may grow until the next one, in both
+// directions.
 func TestThePercentageFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)

@@ -1,4 +1,5 @@
-// Package program begins and ends every hookstart program: flags and environment variables, signals, errors and exit codes.
+// Package program starts and ends every hookstart program: flags and environment variables,
+// signals, errors and exit codes.
 package program
 
 import (
@@ -15,12 +16,13 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// EnvPrefix begins the environment variable of every flag: --nats-url is HOOKSTART_NATS_URL.
+// EnvPrefix is the prefix of the environment variable of every flag: --nats-url is
+// HOOKSTART_NATS_URL.
 const EnvPrefix = "HOOKSTART"
 
-// Main fills a C, a struct with kong's tags, from the command line and the environment, and calls
-// run with it and with a context that ends at SIGINT or SIGTERM. It exits with 0 when run returned
-// nil, with 1 when it failed, with 2 when a flag is bad. Every program has the flag --version.
+// Main fills a C, which is a struct with kong's tags, from the command line and the environment,
+// and calls run with it. The context of run ends at SIGINT or SIGTERM. Main exits with 0 if run
+// returns nil, with 1 if it fails, and with 2 for a bad flag. Every program has the flag --version.
 func Main[C any](name, description string, run func(context.Context, C) error) {
 	var flags struct {
 		Config C `embed:""`
@@ -39,7 +41,8 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 		fail(name, fmt.Errorf("%w; see %s --help", err, name), 2)
 	}
 	tuneMemory()
-	// A second signal ends the program at once.
+	// After the first signal the default handling is back, so a second signal ends the program at
+	// once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	err = run(ctx, flags.Config)
@@ -49,7 +52,8 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	}
 }
 
-// Parse fills config as Main does, from these flags and no environment: without any, with the defaults.
+// Parse fills config as Main does, from the given flags without the environment. Without flags it
+// sets the defaults.
 func Parse(config any, flags ...string) error {
 	parser, err := kong.New(config, Files)
 	if err != nil {
@@ -59,7 +63,8 @@ func Parse(config any, flags ...string) error {
 	return err
 }
 
-// CheckURL says what is wrong with a public URL, or nil. An empty one is none.
+// CheckURL returns an error if value is not a valid public URL. An empty value is valid and means
+// that there is none.
 func CheckURL(flag, value string) error {
 	if value == "" {
 		return nil
@@ -77,7 +82,7 @@ func fail(name string, err error, code int) {
 	os.Exit(code)
 }
 
-// Version is the flag that every program has.
+// Version is the flag --version, which every program has.
 type Version struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }

@@ -1,4 +1,4 @@
-// Package logtest has logs for tests: one that nobody reads, and where one is kept.
+// Package logtest has logs for tests: a quiet one, and a buffer that keeps what was logged.
 package logtest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Quiet is a log that nobody reads.
+// Quiet returns a log that discards everything.
 func Quiet() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -28,7 +28,7 @@ func (b *Buffer) Write(line []byte) (int, error) {
 	return b.text.Write(line)
 }
 
-// String is all that was written so far.
+// String returns everything that was written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,22 +16,24 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// tryAgain is the exit code with which a program asks for another attempt: EX_TEMPFAIL of sysexits.h.
+// tryAgain is the exit code with which a program asks for another attempt: EX_TEMPFAIL of
+// sysexits.h.
 const tryAgain = 75
 
-// How long a program may take to end: after SIGTERM when its time is over, after SIGTERM when the runner may
-// wait no longer (the kit abandons a handler a second later), and its pipes after it has ended.
+// Bounds of the end of a program: after SIGTERM when its time is over; after SIGTERM when the
+// runner may not wait any longer (the kit abandons a handler a second later); and of its pipes
+// after it has ended.
 const (
 	stopGrace = 5 * time.Second
 	cutGrace  = 500 * time.Millisecond
 	pipeGrace = time.Second
 )
 
-// CommandGrace is how much longer than Command.Timeout the handler may take.
+// CommandGrace is the time by which a handler may exceed Command.Timeout.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
-// Command runs a program for each execution. The program gets the input on stdin, and what else there is to
-// know in its environment. Its end is the end of the execution:
+// Command runs a program for each execution. The program gets the input on stdin and the details of
+// the execution in its environment. Its end decides the end of the execution:
 //
 //	exit code 0                   succeeded, with stdout as the output
 //	exit code 75                  tried again
@@ -40,21 +42,21 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //	output over MaxOutput         failed, once the program has ended
 //	it cannot be started          tried again: nothing ran
 //
-// Each program has a process group of its own. What it leaves running in this group is killed when it ends.
-// If the runner itself is killed, Linux kills the program too.
+// Each program has a process group of its own. Processes that it leaves in this group are killed
+// when it ends. If the runner itself is killed, Linux kills the program too.
 type Command struct {
-	// Path is the program, as exec.LookPath found it.
+	// Path is the path of the program, as exec.LookPath returns it.
 	Path string
 	Args []string
-	// Env is what the program has in its environment besides the variables of its execution.
+	// Env is the environment of the program, to which the variables of the execution are added.
 	Env []string
-	// Raw hands over the body as sent, in place of the input as JSON.
+	// Raw passes the body as it was sent in place of the input as JSON.
 	Raw bool
-	// Timeout is how long the program may take.
+	// Timeout bounds the run time of the program.
 	Timeout time.Duration
-	// MaxOutput is how many bytes of stdout are an output.
+	// MaxOutput is the maximum size of the output in bytes.
 	MaxOutput int64
-	// Stderr gets what the programs write to stderr, as they write it, of several at once. Required.
+	// Stderr receives what the programs write to stderr, from several of them concurrently. Required.
 	Stderr io.Writer
 }
 
@@ -81,7 +83,7 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-// verdict turns the end of a program into that of an execution.
+// verdict turns the end of a program into the end of an execution.
 func (c *Command) verdict(p *process, err error) (any, error) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -99,7 +101,7 @@ func (c *Command) verdict(p *process, err error) (any, error) {
 	return nil, runner.Permanent(failure)
 }
 
-// describe says how a program ended: "exit status 3", "killed by a signal: killed".
+// describe returns how a program ended: "exit status 3", "killed by a signal: killed".
 func describe(exit *exec.ExitError) string {
 	if exit.ExitCode() < 0 {
 		return "ended by a " + exit.Error()
@@ -107,7 +109,7 @@ func describe(exit *exec.ExitError) string {
 	return exit.Error()
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	cmd     *exec.Cmd
 	ended   chan error // exec.Cmd's Wait, once
@@ -117,7 +119,8 @@ type process struct {
 	reading sync.WaitGroup
 }
 
-// start starts the program. It makes the pipes itself: exec.Cmd's Wait would wait for every process that holds them open.
+// start starts the program. It creates the pipes itself, because exec.Cmd's Wait would wait for
+// every process that holds them open.
 func (c *Command) start(e runner.Execution) (*process, error) {
 	p := &process{cmd: exec.Command(c.Path, c.Args...), ended: make(chan error, 1), stdout: head{most: c.MaxOutput}} //nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
 	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
@@ -159,7 +162,8 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	return p, nil
 }
 
-// launch starts and awaits the program on one thread, with whose end (that of this process) Linux kills the program.
+// launch starts and awaits the program on one locked thread: Linux kills the program when that
+// thread ends, which is when this process ends.
 func (p *process) launch() error {
 	started := make(chan error, 1)
 	go func() {
@@ -174,7 +178,8 @@ func (p *process) launch() error {
 	return <-started
 }
 
-// startFailure is permanent if the file is no program, or the execution's description is too long for an environment.
+// startFailure returns the error of a program that did not start. It is permanent if the file is
+// not executable or the environment is too long.
 func startFailure(path string, err error) error {
 	if wrapped, is := errors.AsType[*fs.PathError](err); is {
 		err = wrapped.Err
@@ -190,7 +195,7 @@ func startFailure(path string, err error) error {
 	}
 }
 
-// stop ends the group: it may clean up for as long as grace.
+// stop ends the process group. The program may clean up for the time grace.
 func (p *process) stop(grace time.Duration) {
 	terminate(p.cmd.Process)
 	timer := time.NewTimer(grace)
@@ -203,8 +208,9 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// drain kills what the program has left in its group, and reads what it wrote before its end. Something that
-// left the group, as a daemon does, may hold the pipes open: it is not waited for.
+// drain kills what the program has left in its group, and reads what it wrote before its end. A
+// process that left the group, such as a daemon, may hold the pipes open; drain does not wait for
+// it.
 func (p *process) drain() {
 	kill(p.cmd.Process)
 	done := make(chan struct{})
@@ -222,7 +228,7 @@ func (p *process) drain() {
 	}
 }
 
-// close closes our ends of the pipes; it may be called twice.
+// close closes this process's ends of the pipes. It may be called twice.
 func (p *process) close() {
 	for _, end := range p.pipes {
 		_ = end.Close()

@@ -12,21 +12,23 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// prefix begins every variable that hookstart sets.
+// prefix is the prefix of every variable that hookstart sets.
 const prefix = "HOOKSTART_"
 
-// maxVariable bounds a variable: Linux takes at most 128 KB. Only headers with thousands of control characters come near.
+// maxVariable is the maximum size of a variable in bytes: Linux allows 128 KB. Only headers with
+// thousands of control characters come near.
 const maxVariable = 100 << 10
 
-// Inherited is the part of an environment that a program gets: all but hookstart's own variables, which hold
-// credentials, and whose names are those of an execution's.
+// Inherited returns the part of an environment that a program gets: everything but hookstart's own
+// variables, which hold credentials and whose names are those of an execution's variables.
 func Inherited(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, prefix) || strings.HasPrefix(variable, "TRACEPARENT=")
 	})
 }
 
-// environmentOf are the variables that describe an execution. An empty value has none, nor has one with a zero byte.
+// environmentOf returns the variables that describe an execution. It leaves out empty values and
+// values with a zero byte.
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
 		prefix + "CONTENT_TYPE": e.Payload.ContentType,
@@ -48,7 +50,8 @@ func environmentOf(e runner.Execution) []string {
 	return list
 }
 
-// attributes are what describes an execution, by the names of headers. Empty ones are not set.
+// attributes returns the values that describe an execution, by the names of the headers. Empty
+// values are left out.
 func attributes(e runner.Execution) map[string]string {
 	return map[string]string{
 		"Execution-Id": e.ID,
@@ -67,7 +70,7 @@ func attributes(e runner.Execution) map[string]string {
 	}
 }
 
-// verified is "true" for a request that was verified as its sender's, else empty.
+// verified returns "true" for a request that was verified as its sender's, otherwise "".
 func verified(e runner.Execution) string {
 	if e.Verified {
 		return "true"
@@ -75,7 +78,7 @@ func verified(e runner.Execution) string {
 	return ""
 }
 
-// document is the names and values as JSON: {"Name": ["value", …]}, of which nothing is lost.
+// document returns all names and values as JSON: {"Name": ["value", …]}.
 func document(values execution.Values) string {
 	if len(values) == 0 {
 		return "{}"
@@ -87,8 +90,9 @@ func document(values execution.Values) string {
 	return string(text)
 }
 
-// unambiguous are the headers whose names have letters, digits and hyphens alone. Another one could pass for one of these, as X_Event for
-// X-Event: web servers drop them before CGI programs for that reason.
+// unambiguous returns the headers whose names consist of letters, digits and hyphens. The variable
+// of any other name could be taken for one of these, such as X_Event for X-Event; web servers drop
+// such headers before CGI programs for that reason.
 func unambiguous(headers execution.Values) execution.Values {
 	headers = maps.Clone(headers)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {
@@ -97,7 +101,8 @@ func unambiguous(headers execution.Values) execution.Values {
 	return headers
 }
 
-// addEach adds a variable for each name. Of two names with the same variable, the first in order counts.
+// addEach adds a variable for each name. If two names have the same variable, the first in order
+// counts.
 func addEach(variables map[string]string, prefix string, values execution.Values, one func([]string) string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		variable := prefix + variableName(name)
@@ -107,7 +112,8 @@ func addEach(variables map[string]string, prefix string, values execution.Values
 	}
 }
 
-// variableName is a name in upper case, with _ for what shells do not take in a name.
+// variableName returns a name in upper case, with _ for characters that shells do not allow in
+// names.
 func variableName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

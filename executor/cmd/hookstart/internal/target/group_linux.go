@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the program the leader of a group, which no signal of a terminal reaches, and ends with this process.
+// ownGroup makes the program the leader of a process group, which the terminal's signals do not
+// reach. The program ends with this process.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

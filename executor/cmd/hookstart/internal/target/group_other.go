@@ -10,8 +10,8 @@ import (
 // ownGroup does nothing: this system has no process groups.
 func ownGroup(*exec.Cmd) {}
 
-// terminate can only kill here.
+// terminate kills the program: this system has no SIGTERM.
 func terminate(leader *os.Process) { _ = leader.Kill() }
 
-// kill ends the program alone.
+// kill kills the program alone.
 func kill(leader *os.Process) { _ = leader.Kill() }

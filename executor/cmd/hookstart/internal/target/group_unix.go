@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// terminate asks the whole group to end. Errors mean that nothing is left of it.
+// terminate sends SIGTERM to the whole group. An error means that the group has no processes any
+// more.
 func terminate(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 
-// kill ends what is left of the group.
+// kill kills the rest of the group.
 func kill(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }

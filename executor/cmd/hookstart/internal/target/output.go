@@ -1,4 +1,5 @@
-// Package target has the handlers of "hookstart run": Command runs a program for each execution, Post sends each to a URL.
+// Package target has the handlers of "hookstart run": Command runs a program for each execution,
+// Post sends each execution to a URL.
 package target
 
 import (
@@ -12,11 +13,13 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxReason bounds a quotation of stderr or of an answer: the report of a failure has at most 4,000 bytes.
+// maxReason is the maximum number of bytes of stderr or of an answer that are quoted: the report of
+// a failure has at most 4,000 bytes.
 const maxReason = 3500
 
-// outputOf is the output of an execution whose target wrote this text: the text itself if it is one JSON
-// document in UTF-8, else {"text": …}, in base64 if it is not UTF-8. Without any text there is no output.
+// outputOf returns the output of an execution whose target wrote text: the text itself if it is one
+// JSON document in UTF-8, otherwise {"text": …}, in base64 if it is not UTF-8. Empty text means no
+// output.
 func outputOf(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
@@ -30,12 +33,12 @@ func outputOf(text []byte) any {
 	}
 }
 
-// tooLong is permanent: another attempt would have the same output.
+// tooLong returns a permanent error: another attempt would have the same output.
 func tooLong(most int64) error {
 	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere and write a reference", most))
 }
 
-// because adds what a target said to what went wrong.
+// because returns what went wrong, followed by what the target wrote.
 func because(what, said string) string {
 	if said = strings.TrimSpace(said); said == "" {
 		return what
@@ -43,7 +46,7 @@ func because(what, said string) string {
 	return what + ": " + said
 }
 
-// head keeps the first bytes that are written to it, and knows whether there were more.
+// head keeps the first bytes that are written to it, and whether there were more.
 type head struct {
 	kept bytes.Buffer
 	most int64
@@ -60,7 +63,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return h.kept.Write(p)
 }
 
-// tail keeps the last bytes of what is written to it: the end of stderr says most about a failure.
+// tail keeps the last bytes that are written to it: the end of stderr says most about a failure.
 type tail struct {
 	kept []byte
 	cut  bool
@@ -75,7 +78,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String begins at the beginning of a character.
+// String returns the kept bytes, from the beginning of a character on.
 func (t *tail) String() string {
 	text := t.kept
 	if !t.cut {

@@ -18,11 +18,12 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxRetryAfter bounds what a target can ask for with Retry-After.
+// maxRetryAfter is the longest wait that a target can ask for with Retry-After.
 const maxRetryAfter = time.Hour
 
-// Post sends each execution to a URL, signed as Standard Webhooks if there is a secret. The ID of the signed
-// message is the execution's, the same for each attempt. The answer is the end of the execution:
+// Post sends each execution to a URL, signed as Standard Webhooks define if there is a secret. The
+// ID of the signed message is the execution ID, the same in each attempt. The answer decides the
+// end of the execution:
 //
 //	2xx                           succeeded, with the body as the output
 //	408, 425, 429, 5xx            tried again, after Retry-After if it is there
@@ -30,19 +31,21 @@ const maxRetryAfter = time.Hour
 //	any other answer              failed, with the beginning of the body; redirects are not followed
 //	output over MaxOutput         failed
 type Post struct {
-	// URL is where to send to. Its user, password and query are in no error.
+	// URL is the URL to send to. Its user, password and query are never in an error.
 	URL *url.URL
-	// Secrets sign, each of them: during a rotation the target may know any. None: nothing is signed.
+	// Secrets holds the secrets that sign, each of them: during a rotation the target may know only
+	// one. None means that nothing is signed.
 	Secrets []Secret
-	// Raw sends the body as it came, with its own headers, in place of the input as JSON.
+	// Raw sends the body as it was received, with its own headers, in place of the input as JSON.
 	Raw bool
-	// MaxOutput is how many bytes of an answer are an output.
+	// MaxOutput is the maximum size of an answer in bytes.
 	MaxOutput int64
-	// Client sends; it must not follow redirects. Required.
+	// Client sends the requests. It must not follow redirects. Required.
 	Client *http.Client
 }
 
-// NewClient returns a client that follows no redirect and keeps connections for as many posts at once.
+// NewClient returns a client that follows no redirect and keeps enough connections for the given
+// number of concurrent posts.
 func NewClient(concurrency int) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert,errcheck // net/http's own
 	transport.MaxIdleConnsPerHost = concurrency
@@ -94,7 +97,8 @@ func (p *Post) verdict(response *http.Response, answer []byte) (any, error) {
 	}
 }
 
-// retryAfter is a Retry-After of seconds or a date; 0: there is none that counts.
+// retryAfter parses a Retry-After header with seconds or a date. It returns 0 if the value is
+// absent, invalid or in the past.
 func retryAfter(value string, now time.Time) time.Duration {
 	var after time.Duration
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -105,7 +109,7 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(after, 0), maxRetryAfter)
 }
 
-// cause takes the URL off an error: it may hold a password or a token.
+// cause returns an error without the URL, which may hold a password or a token.
 func cause(err error) error {
 	if wrapped, is := errors.AsType[*url.Error](err); is {
 		return wrapped.Err
@@ -113,7 +117,7 @@ func cause(err error) error {
 	return err
 }
 
-// describe sets the headers that say which execution this is.
+// describe sets the headers that describe the execution.
 func (p *Post) describe(header http.Header, e runner.Execution) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		if p.Raw && forwardable(name) {
@@ -140,13 +144,15 @@ func (p *Post) describe(header http.Header, e runner.Execution) {
 	}
 }
 
-// notForwarded are headers of the sender's connection, and those that targets trust because their own proxies set them.
+// notForwarded lists headers of the sender's connection, and headers that targets trust because
+// their own proxies set them.
 var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded", "Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// forwardable reports whether a sender's header may be forwarded under its own name. Only we set our own and the signature's.
+// forwardable reports whether a sender's header may be forwarded under its own name. Headers of
+// hookstart and of the signature may not.
 func forwardable(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {

@@ -46,7 +46,7 @@ func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *
 	return starts
 }
 
-// Each answer of a target is an end of the execution.
+// Each answer of a target leads to the right end of the execution.
 func TestEndsOfAPost(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
@@ -119,7 +119,7 @@ func TestEndsOfAPost(t *testing.T) {
 	}
 }
 
-// The values are those of the libraries of Standard Webhooks (TestWebhookSign of the one in Go).
+// The values are those of the libraries of Standard Webhooks (TestWebhookSign of the Go library).
 func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
@@ -148,8 +148,8 @@ func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	}
 }
 
-// What a target is told of an execution, with --raw and without. A sender sets no header that the target takes for
-// ours or for its own proxy's.
+// What a target is told of an execution, with --raw and without. A sender cannot set a header that
+// the target would take for hookstart's or for its own proxy's.
 func TestWhatIsPosted(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []bool{false, true} {

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// Secret is a key of Standard Webhooks.
+// Secret is a signing key of Standard Webhooks.
 type Secret []byte
 
-// ParseSecrets reads one secret a line: whsec_ and base64, or base64 alone. Errors contain no part of a secret.
+// ParseSecrets parses one secret a line: whsec_ and base64, or base64 alone. Errors contain no part
+// of a secret.
 func ParseSecrets(text string) ([]Secret, error) {
 	var secrets []Secret
 	number := 0
@@ -37,7 +38,7 @@ func ParseSecrets(text string) ([]Secret, error) {
 	return secrets, nil
 }
 
-// Sign sets the headers of Standard Webhooks. Without a secret it sets the ID and the time alone.
+// Sign sets the headers of Standard Webhooks. Without a secret it sets only the ID and the time.
 func Sign(header http.Header, secrets []Secret, id string, now time.Time, body []byte) {
 	at := strconv.FormatInt(now.Unix(), 10)
 	header.Set("Webhook-Id", id)
