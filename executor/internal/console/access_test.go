@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whoever has not signed in is asked to, and comes back to where they were going.
+// Every page asks a visitor without a session to sign in, and leads back to the page afterwards.
 func TestEveryPageRequiresSignIn(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -83,7 +83,7 @@ func TestSignInOnce(t *testing.T) {
 	if a := r.get("/sign-in?once=wrong"); a.status != http.StatusForbidden || len(a.cookies) > 0 {
 		t.Errorf("a wrong nonce: %d, %v", a.status, a.cookies)
 	}
-	// A program that only looks at the link, before a person follows it, uses nothing up.
+	// A program that only looks at the link, before a person follows it, does not use it up.
 	if a := r.call(http.MethodHead, "/sign-in?once="+nonce, nil); len(a.cookies) > 0 {
 		t.Errorf("HEAD: %v", a.cookies)
 	}
@@ -104,7 +104,8 @@ func TestSignInOnce(t *testing.T) {
 	if signedIn.Load() != 1 {
 		t.Fatalf("the link signed in %d times", signedIn.Load())
 	}
-	// Not a redirect: the browser would not send the new cookie along when the link was on another site.
+	// The answer is not a redirect: the browser would not send the new cookie with it if the link was
+	// on another site.
 	if following.status != http.StatusOK || !strings.Contains(following.body, `content="0; url=/accounts"`) {
 		t.Errorf("%d %s", following.status, following.body)
 	}
@@ -152,7 +153,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 		}
 		wantSecured(t, path, a)
 	}
-	// A link on another site: the browser keeps the session back, until this site asks.
+	// After a link on another site the browser withholds the session cookie until this site itself
+	// asks.
 	a := r.get("/workflows?q=x", with("Sec-Fetch-Site", "cross-site"), with("Sec-Fetch-Mode", "navigate"))
 	if a.status != http.StatusOK || !strings.Contains(a.body, `content="0; url=/workflows?q=x"`) {
 		t.Errorf("a link on another site: %d %s", a.status, a.body)

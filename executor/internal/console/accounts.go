@@ -20,7 +20,7 @@ type accountList struct {
 	Plans []planChoice
 }
 
-// planChoice is a plan in a form's list.
+// planChoice is a plan in the list of a form.
 type planChoice struct {
 	ID, Text string
 	Selected bool // for a new account
@@ -71,7 +71,7 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText is a plan's limit of bytes per day, in decimal units, as people set it.
+// bytesText returns a plan's limit of bytes per day in decimal units, as operators set it.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
@@ -86,7 +86,7 @@ func bytesText(plan api.Plan) string {
 	return ", " + count(n) + unit + " a day"
 }
 
-// rateText is a rate limit in words.
+// rateText returns a rate limit as a short text.
 func rateText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
 	switch limit.WindowSeconds {

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// allRefusals is the data of the page of refused requests to all workflows.
+// allRefusals is the data of the page that shows the refused requests to all workflows.
 type allRefusals struct {
 	listPage
 	Within string // one of spans
 	Rows   []refusedRow
 }
 
-// refusedRow is how often requests to a workflow were refused with one code.
+// refusedRow is the number of requests to a workflow that were refused with one code.
 type refusedRow struct {
 	refusal
 	operate.Origin

@@ -11,8 +11,9 @@ import (
 //go:embed assets
 var assetFiles embed.FS
 
-// assets are the scripts, styles and icons. Their path contains a hash of all of them, so that browsers may cache them
-// for ever, and scripts that import each other are of the same version.
+// assets holds the scripts, styles and icons. Their path contains a hash of all of them, so that
+// browsers may cache them for ever, and scripts that import each other always have the same
+// version.
 type assets struct {
 	path    string // without a slash at its end
 	handler http.Handler

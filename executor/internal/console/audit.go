@@ -21,12 +21,12 @@ type auditList struct {
 	Rows      []auditRow
 }
 
-// auditFilter is the filter of the audit page; empty fields do not filter.
+// auditFilter is the filter of the audit page. Empty fields do not filter.
 type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }
 
-// Any says whether anything is filtered.
+// Any reports whether any field filters.
 func (f auditFilter) Any() bool { return f != auditFilter{} }
 
 func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
@@ -35,12 +35,12 @@ func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
 	return f, read.ignored
 }
 
-// query is the filter's part of a link.
+// query returns the filter as the query of a link.
 func (f auditFilter) query() url.Values {
 	return queryOf(map[string]string{"actor": f.Actor, "account": f.Account, "workflow": f.Workflow, "within": f.Within})
 }
 
-// auditRow is one entry.
+// auditRow is one audit entry in the list.
 type auditRow struct {
 	api.AuditEntry
 	Who  string // for people
@@ -49,13 +49,13 @@ type auditRow struct {
 	More int // fields that are not shown
 }
 
-// changeText is the change of a field. Empty texts: it was not set.
+// changeText is the change of a field as text. An empty text means that the field was not set.
 type changeText struct {
 	Field, From, To string
 	Execution       bool // To is the ID of one
 }
 
-// maxShownChanges is the maximum number of fields of an entry in a row.
+// maxShownChanges is the maximum number of changed fields that a row shows.
 const maxShownChanges = 12
 
 func (c *Console) auditList(r *http.Request) (list auditList, err error) {
@@ -89,7 +89,7 @@ func auditRowOf(entry api.AuditEntry) auditRow {
 	return row
 }
 
-// changeValue is a value for people; "": there is none.
+// changeValue returns a value as text, or "" if there is none.
 func changeValue(value any) string {
 	switch value := value.(type) {
 	case nil:

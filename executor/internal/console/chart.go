@@ -8,13 +8,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// countTimeout bounds the database's counting for a page. After it, the page is shown without the chart.
+// countTimeout bounds the time for which the database counts for a page. After it the page is shown
+// without the chart.
 const countTimeout = time.Second
 
-// chartHeight is the height of the tallest bar, in the chart's own units.
+// chartHeight is the height of the tallest bar in the chart's own units.
 const chartHeight = 40
 
-// chart has bars over time, each of several parts, the oldest first. A bar is one unit wide, the tallest is chartHeight high.
+// chart is a bar chart over time, oldest bar first. Each bar is divided into parts. A bar is one
+// unit wide; the tallest is chartHeight high.
 type chart struct {
 	Parts   []part // from the bottom
 	Bars    []bar
@@ -22,7 +24,7 @@ type chart struct {
 	Missing bool  // the database was too slow
 }
 
-// part is one of the kinds that a chart shows.
+// part is one of the kinds of things that a chart counts.
 type part struct {
 	Name  string
 	Class string // its colour
@@ -42,13 +44,13 @@ type barPart struct {
 	Y, Height float64
 }
 
-// Width is the chart's width in its own units.
+// Width returns the width of the chart in its own units.
 func (c chart) Width() int { return len(c.Bars) }
 
 // Empty reports whether there is nothing to show.
 func (c chart) Empty() bool { return c.Max == 0 }
 
-// draw makes a chart of counts, by the names of parts, in each of n steps of time.
+// draw returns a chart of counts by the names of parts, for each of n steps of time.
 func draw(first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64) chart {
 	drawn := chart{Parts: parts, Bars: make([]bar, n)}
 	for i := range parts {
@@ -83,13 +85,13 @@ func sum(counts []int64) (total int64) {
 	return total
 }
 
-// activity is a chart of executions, by what became of them.
+// activity is a chart of executions by their state.
 type activity struct {
 	chart
 	Total, Failed, Rejected int64
 }
 
-// activity counts what a filter shows in the last steps, up to now.
+// activity counts the executions that match a filter in each of the last steps, up to now.
 func (c *Console) activity(ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration) (activity, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package console is the operators' user interface in a browser: pages rendered by the server, with a little JavaScript
-// that calls the operators' API. Browsers need no other host than the executor.
+// Package console is the operators' user interface in a browser: pages that the server renders,
+// with JavaScript that calls the operators' API. Browsers need no host other than the executor.
 package console
 
 import (
@@ -17,7 +17,7 @@ type Console struct {
 	handler http.Handler
 }
 
-// New makes the console.
+// New returns a Console.
 func New(config Config) *Console {
 	c := &Console{Config: config, assets: loadAssets()}
 	c.pages = parseForAll(c.assets.path)
@@ -28,7 +28,7 @@ func New(config Config) *Console {
 	return c
 }
 
-// ServeHTTP serves every path that is not the API's.
+// ServeHTTP serves every path except those of the API.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
 func (c *Console) routes() http.Handler {

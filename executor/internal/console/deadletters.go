@@ -18,12 +18,12 @@ type deadLetterList struct {
 	Rows      []deadLetterRow
 }
 
-// deadLetterFilter is the filter of the page; empty fields do not filter.
+// deadLetterFilter is the filter of the page. Empty fields do not filter.
 type deadLetterFilter struct {
 	Workflow, Reason, Within string
 }
 
-// Any says whether anything is filtered.
+// Any reports whether any field filters.
 func (f deadLetterFilter) Any() bool { return f != deadLetterFilter{} }
 
 func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string) {
@@ -32,12 +32,13 @@ func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string)
 	return f, read.ignored
 }
 
-// query is the filter's part of a link.
+// query returns the filter as the query of a link.
 func (f deadLetterFilter) query() url.Values {
 	return queryOf(map[string]string{"workflow": f.Workflow, "reason": f.Reason, "within": f.Within})
 }
 
-// Selected is the request of a button for all matching dead letters: those that matched when the page was rendered.
+// Selected returns the request of a button for all matching dead letters. It selects those that
+// matched when the page was rendered.
 func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: l.Filter.Workflow, Reason: l.Filter.Reason, Since: since(l.Filter.Within), Until: time.Now().UTC(),
@@ -49,7 +50,7 @@ type deadLetterRow struct {
 	operate.Origin
 }
 
-// Took is from the acceptance to the failure.
+// Took returns the time from acceptance to failure.
 func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 
 func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {

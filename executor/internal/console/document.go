@@ -2,7 +2,7 @@ package console
 
 import "strings"
 
-// document is a JSON text on a page: as a tree that can be folded, and raw.
+// document is a JSON text on a page: as a tree that can be folded, and as raw text.
 type document struct {
 	Name  string    // one word, for people and for the IDs of its elements
 	Tree  *jsonTree // nil: it cannot be shown as one
@@ -11,7 +11,7 @@ type document struct {
 	Whole string // the URL of the whole text
 }
 
-// maxRaw is how much of a text a page shows raw.
+// maxRaw is the maximum number of bytes of a text that a page shows raw.
 const maxRaw = 256 << 10
 
 func newDocument(name string, text []byte, whole string) *document {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
-// observed logs one event for each request, and shows a page when something panics.
+// observed logs one event for each request, and answers with an error page after a panic.
 func (c *Console) observed(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusInternalServerError, "", "")
@@ -29,7 +29,7 @@ func level(_ *http.Request, e *weblog.Event) logrus.Level {
 	}
 }
 
-// note adds the page and the error to the request's log event.
+// note adds the page and the error to the log event of a request.
 func note(r *http.Request, page string, err error) {
 	e := weblog.Of(r.Context())
 	e.Fields["page"] = page

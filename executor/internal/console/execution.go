@@ -25,7 +25,7 @@ type executionPage struct {
 	Output     *document           // nil: there is none
 }
 
-// step is a moment of an execution's life.
+// step is one event in the life of an execution.
 type step struct {
 	Name, Note string
 	At         time.Time
@@ -34,7 +34,7 @@ type step struct {
 	Kind       string // of its mark
 }
 
-// request is what started an execution, as far as the stream still has it.
+// request is the request that started an execution, as far as the stream still has it.
 type request struct {
 	Known          bool
 	Input          *document // nil: the body was not read
@@ -43,10 +43,12 @@ type request struct {
 
 type field struct{ Name, Value string }
 
-// maxReruns is the number of a workflow's reruns that are searched for those of one execution.
+// maxReruns is the maximum number of a workflow's reruns that are searched for the reruns of one
+// execution.
 const maxReruns = 500
 
-// newRecordWait is how long a page waits for the record of an execution, which an operator may have just started.
+// newRecordWait is the time for which a page waits for the record of an execution that may just
+// have been started.
 const newRecordWait = time.Second
 
 func (c *Console) awaitRecord(ctx context.Context, id string) error {
@@ -71,7 +73,8 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// executionFragment renders the parts of an execution's page that change until it has ended.
+// executionFragment renders the parts of an execution's page that change until the execution has
+// ended.
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	if p, found := c.execution(w, r, r.URL.Query().Get("id")); found {
 		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
@@ -113,7 +116,8 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	return p, nil
 }
 
-// Fragment is the URL of the parts that change until the execution has ended, for fragments.js; "": it has ended.
+// Fragment returns the URL of the parts that change until the execution has ended, for
+// fragments.js; "" if it has ended.
 func (p executionPage) Fragment() string {
 	if p.Waiting == "" {
 		return ""
@@ -121,20 +125,21 @@ func (p executionPage) Fragment() string {
 	return "/fragments/execution?" + url.Values{"id": {p.ExecutionID}}.Encode()
 }
 
-// Took is from the acceptance to the end; zero: it has not ended.
+// Took returns the time from acceptance to the end, or zero if the execution has not ended.
 func (p executionPage) Took() time.Duration { return took(p.Execution) }
 
-// CanReplay says whether it has ended, or was rejected, and its request is still there.
+// CanReplay reports whether the execution has ended or was rejected and its request is still
+// available.
 func (p executionPage) CanReplay() bool {
 	return execution.Status(p.Status).Final() && p.Request.Known && p.Request.Input != nil
 }
 
-// CanRequeue says whether it is a dead letter whose input is still there.
+// CanRequeue reports whether the execution is a dead letter whose input is still available.
 func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
 }
 
-// steps are the known moments of an execution, in order, and the one that it waits for.
+// steps returns the known events of an execution in order, and the one that it is waiting for.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {
@@ -142,7 +147,7 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 			known = append(known, step{Name: name, Note: text, Kind: kind, At: at})
 		}
 	}
-	// A quick runner starts before the record is there.
+	// A quick runner can start before the record is written.
 	defer func() {
 		slices.SortStableFunc(known, func(a, b step) int { return a.At.Compare(b.At) })
 		for i := range known {
@@ -191,7 +196,7 @@ func requestOf(e operate.ExecutionDetail) request {
 	return request
 }
 
-// wholeRecord is the URL of an execution in the API.
+// wholeRecord returns the URL of an execution in the API.
 func wholeRecord(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
 
 func fields(values execution.Values) []field {
@@ -205,7 +210,8 @@ func fields(values execution.Values) []field {
 	return list
 }
 
-// reruns finds an execution's reruns. The database has no index for it, so a bounded number of the workflow's is searched.
+// reruns returns the reruns of an execution. The database has no index for them, so it searches a
+// bounded number of the workflow's reruns.
 func (c *Console) reruns(ctx context.Context, of operate.Execution) (made []operate.Execution, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()

@@ -14,13 +14,15 @@ type span struct {
 	Length   time.Duration
 }
 
-// spans are the time spans of most filters; auditSpans those of the audit, whose entries are kept longer.
+// spans holds the time spans of most filters, auditSpans those of the audit, whose entries are kept
+// longer.
 var (
 	spans      = []span{{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {"7d", "last 7 days", 7 * 24 * time.Hour}}
 	auditSpans = append(slices.Clip(spans), span{"30d", "last 30 days", 30 * 24 * time.Hour}, span{"90d", "last 90 days", 90 * 24 * time.Hour})
 )
 
-// since is the beginning of a span that ends now; zero: nothing is filtered.
+// since returns the beginning of a time span that ends now, or the zero time if nothing is
+// filtered.
 func since(within string) (at time.Time) {
 	if i := slices.IndexFunc(auditSpans, func(s span) bool { return s.ID == within }); i >= 0 {
 		at = time.Now().Add(-auditSpans[i].Length).UTC()
@@ -28,7 +30,7 @@ func since(within string) (at time.Time) {
 	return at
 }
 
-// filterReader reads a filter from the query of a page. What is invalid does not filter.
+// filterReader reads a filter from the query of a page. Invalid values do not filter.
 type filterReader struct {
 	query   url.Values
 	ignored []string // the invalid parts, for people
@@ -36,7 +38,7 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// known is a parameter with a bounded set of values. what is the name of one, for people.
+// known returns a parameter with a bounded set of values. what describes such a value in messages.
 func (f *filterReader) known(name, what string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
@@ -52,7 +54,7 @@ func (f *filterReader) within(of []span) string {
 	})
 }
 
-// shortened is a text that may be of any length.
+// shortened returns a text of any length, cut to a length that a page can show.
 func shortened(text string) string {
 	const longest = 40
 	if runes := []rune(text); len(runes) > longest {
@@ -61,7 +63,7 @@ func shortened(text string) string {
 	return text
 }
 
-// queryOf is a query of the parameters that are not empty.
+// queryOf returns a query with the parameters that are not empty.
 func queryOf(parameters map[string]string) url.Values {
 	query := url.Values{}
 	for name, value := range parameters {
@@ -72,7 +74,8 @@ func queryOf(parameters map[string]string) url.Values {
 	return query
 }
 
-// queryText is a query as it may stand behind a "?" in a link: templates would escape its "&" and "=" once more.
+// queryText returns a query as it can follow a "?" in a link. Templates would escape its "&" and
+// "=" again.
 func queryText(query url.Values) template.URL {
 	return template.URL(query.Encode()) //nolint:gosec // encoded
 }

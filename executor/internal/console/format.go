@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// formats are the templates' functions that format values.
+// formats holds the template functions that format values.
 var formats = template.FuncMap{
 	"ago":   func(t time.Time) template.HTML { return timeElement(t, "relative", relative(t, time.Now())) },
 	"since": func(t time.Time) string { return relative(t, time.Now()) },
@@ -31,7 +31,8 @@ var formats = template.FuncMap{
 
 var statuses = []string{"queued", "running", "succeeded", "failed", "rejected"}
 
-// timeElement is a time that times.js rewrites in the browser's time zone, by its kind: relative, local, or exact.
+// timeElement returns an element with a time that times.js rewrites in the browser's time zone. The
+// kind is relative, local or exact.
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -42,7 +43,7 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact + `" data-time="` + kind + `">` + text + `</time>`)
 }
 
-// relative is how long ago a time is, in the words that times.js uses.
+// relative returns how long ago a time is, in the same words as times.js.
 func relative(t, now time.Time) string {
 	past, d := true, now.Sub(t)
 	if d < 0 {
@@ -69,7 +70,7 @@ func relative(t, now time.Time) string {
 	return "in " + text
 }
 
-// duration is a duration with the precision that people can use.
+// duration returns a duration with a precision that is useful to read.
 func duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -100,7 +101,7 @@ func size(n int64) string {
 
 func trimZero(n float64) string { return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") }
 
-// count is a number with separators between its thousands.
+// count returns a number with separators between its thousands.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -123,7 +124,7 @@ func capital(word string) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// nameOr is a name, or the ID if there is no name.
+// nameOr returns the name, or the ID if there is no name.
 func nameOr(name, id string) string {
 	if strings.TrimSpace(name) == "" {
 		return id
@@ -131,7 +132,7 @@ func nameOr(name, id string) string {
 	return name
 }
 
-// mediaType is a Content-Type without its parameters.
+// mediaType returns a Content-Type without its parameters.
 func mediaType(contentType string) string {
 	name, _, _ := strings.Cut(contentType, ";")
 	return strings.TrimSpace(name)

@@ -31,7 +31,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Who looks at a refusal is told what to do about it, whatever its code.
+// There is advice for every refusal code.
 func TestEveryRefusalHasAdvice(t *testing.T) {
 	t.Parallel()
 	for _, code := range webhook.Codes() {

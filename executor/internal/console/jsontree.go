@@ -9,7 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// The limits of a tree: a page must stay small, whatever a sender has sent. The raw text has the rest.
+// The limits of a tree, so that a page stays small whatever a sender has sent. The raw text shows
+// the rest.
 const (
 	maxTreeNodes = 2000
 	maxTreeDepth = 30
@@ -17,7 +18,7 @@ const (
 	openDepth    = 3    // unfolded to begin with
 )
 
-// jsonTree is a value of a JSON text, as it can be folded.
+// jsonTree is a value of a JSON text that can be folded.
 type jsonTree struct {
 	Key      string // in quotes; "": it is no member
 	Kind     string // object, array, string, number, word
@@ -31,7 +32,7 @@ type jsonTree struct {
 // Folds reports whether the value has children to fold.
 func (t *jsonTree) Folds() bool { return t.Kind == "object" || t.Kind == "array" }
 
-// Brackets are the two around the children.
+// Brackets returns the brackets around the children.
 func (t *jsonTree) Brackets() [2]string {
 	if t.Kind == "array" {
 		return [2]string{"[", "]"}
@@ -39,7 +40,8 @@ func (t *jsonTree) Brackets() [2]string {
 	return [2]string{"{", "}"}
 }
 
-// parseJSONTree reads a JSON text token by token: numbers and the order of members stay as they are. Not JSON: nil.
+// parseJSONTree parses a JSON text token by token, which keeps numbers and the order of members as
+// they are. It returns nil if the text is not JSON.
 func parseJSONTree(text []byte) *jsonTree {
 	p := treeParser{decoder: json.NewDecoder(bytes.NewReader(text))}
 	p.decoder.UseNumber()
@@ -113,7 +115,7 @@ func (p *treeParser) children(of *jsonTree, depth int) error {
 	return err
 }
 
-// skip skips a value of any depth: json.RawMessage would refuse a very deep one.
+// skip skips a value of any depth. json.RawMessage would refuse a very deep one.
 func (p *treeParser) skip() error {
 	for depth := 0; ; {
 		token, err := p.decoder.Token()
@@ -132,7 +134,7 @@ func (p *treeParser) skip() error {
 	}
 }
 
-// quoted is a string as JSON writes it, cut when it is very long.
+// quoted returns a string as JSON writes it, cut if it is very long.
 func quoted(text string) string {
 	cut := len(text) > maxTreeText
 	if cut {
@@ -151,8 +153,8 @@ func quoted(text string) string {
 	return shown
 }
 
-// escapeUnseen escapes invisible characters: some reverse the text around them, and a value must not look like another one.
-// Joiners stay: they are parts of letters and emoji.
+// escapeUnseen escapes invisible characters: some reverse the text around them, and a value must
+// not look like another one. Joiners are kept, because they are parts of letters and emoji.
 func escapeUnseen(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder

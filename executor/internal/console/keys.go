@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// keyList is the data of the page of keys. It does not contain the keys' texts: a key is shown once, when it is created.
+// keyList is the data of the page of keys. It does not contain the keys themselves: a key is shown
+// once, when it is created.
 type keyList struct {
 	listPage
 	Rows     []keyRow

@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// listRows is how many items of a list a page shows.
+// listRows is the number of items of a list on one page.
 const listRows = 25
 
-// listPage is the place of a page in a list.
+// listPage is the position of a page in a list.
 type listPage struct {
 	First   bool
 	Ignored []string     // the parts of the query that are invalid, for people
@@ -21,7 +21,8 @@ type listPage struct {
 	Older   template.URL // the query of the next page; "": this is the last
 }
 
-// askList fetches the page of a list at the cursor in a request's query. query has its filters, invalid its invalid parts.
+// askList fetches the page of a list at the cursor in a request's query. query holds the list's
+// filters, invalid the names of the invalid ones.
 func askList[T any](r *http.Request, query url.Values, invalid []string, ask func(operate.Page) (api.List[T], error)) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)
@@ -34,7 +35,8 @@ func askList[T any](r *http.Request, query url.Values, invalid []string, ask fun
 	return list.Items, at, err
 }
 
-// askPage fetches the page of a list after a cursor; after an invalid one the first page, which ignored tells people.
+// askPage fetches the page of a list after a cursor. After an invalid cursor it fetches the first
+// page, and ignored says so for the reader.
 func askPage[T any](after string, limit int, ask func(operate.Page) (api.List[T], error)) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})
 	if isInvalid(err) && after != "" {

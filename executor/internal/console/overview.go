@@ -18,7 +18,7 @@ type overview struct {
 	Newest              panel
 }
 
-// numbers are the part of the page that is refreshed.
+// numbers is the part of the page that is refreshed.
 type numbers struct {
 	Requests    requests
 	Day         activity
@@ -27,7 +27,7 @@ type numbers struct {
 	DeadLetters string // how many; "": there are none, or the database was too slow
 }
 
-// maxDeadLetters is how many dead letters are counted.
+// maxDeadLetters is the maximum number of dead letters that are counted.
 const maxDeadLetters = 100
 
 const overviewRows = 10

@@ -39,7 +39,8 @@ func wantSecured(t *testing.T, what string, a answer) {
 	}
 }
 
-// inline finds what the policy would refuse, or what would need a network.
+// inline matches markup that the content security policy would refuse, or that would need a
+// network.
 var inline = regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`)
 
 func TestEveryPage(t *testing.T) {
@@ -132,7 +133,7 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// Whatever the ingress takes as JSON, there is a page for it.
+// There is a page for every input that the ingress accepts as JSON.
 func TestPagesOfExtremeInput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -156,7 +157,7 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	}
 }
 
-// What a tree leaves out of an output is in the raw text, as it is of an input.
+// What a tree leaves out of an output is in its raw text, as it is for an input.
 func TestPageOfALongOutput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -175,7 +176,7 @@ func TestPageOfALongOutput(t *testing.T) {
 	}
 }
 
-// execution puts a start into the stream, and records it.
+// execution publishes a start to the stream and waits until it is recorded.
 func (r *rig) execution(workflowID, input string) string {
 	r.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)
@@ -257,8 +258,8 @@ func TestPagesOfWorkflows(t *testing.T) {
 	}
 }
 
-// Who looks for the ID that a sender was given gets to that execution; any other ID may be
-// that of a delivery.
+// A search for the execution ID that a sender was given leads to that execution. Any other ID may
+// be a delivery ID.
 func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -323,7 +324,7 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// Refusals of the time that was asked for, by pages of 25; the links keep it.
+// Refusals of the chosen time span, by pages of 25; the links keep the time span.
 func TestPagesOfRefusals(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -365,7 +366,8 @@ func TestPagesOfRefusals(t *testing.T) {
 	}
 }
 
-// What failed and what could not be decoded, by pages of 25, and what can be requeued of it.
+// Failed executions and messages that could not be decoded, by pages of 25, with a button for those
+// that can be requeued.
 func TestPagesOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -418,7 +420,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	if body := r.get("/", session).body; !strings.Contains(body, `<strong>33 dead letters</strong> that nobody works on any more. <a href="/dead-letters">`) {
 		t.Error("the overview does not lead to the dead letters")
 	}
-	// In the list of executions, what can be requeued can be requeued at once.
+	// A dead letter can also be requeued from the list of executions.
 	body := r.get("/executions", session).body
 	for part, want := range map[string]int{`<li class="execution"`: 25, `/requeue"`: 23, "id-029/requeue": 1, "id-030/requeue": 0, "id-031/requeue": 0} {
 		if got := strings.Count(body, part); got != want {
@@ -439,8 +441,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a plan is changed, what would stop is named: of what works now, that which was
-// activated last.
+// Before a plan is changed, the page names what would stop: of the workflows that work now, the one
+// that was activated last.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -483,7 +485,7 @@ func TestPlanChange(t *testing.T) {
 	if a := r.get("/fragments/plan-change?account=nobody&plan=free", session); a.status != http.StatusNotFound {
 		t.Errorf("of no account: %d", a.status)
 	}
-	// What is refused already does not stop.
+	// A workflow that is refused already does not stop.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
 	if a := r.get("/fragments/plan-change?account=on-pro&plan=none", session); !strings.Contains(a.body, "This one stops") || !strings.Contains(a.body, "zeta") || strings.Contains(a.body, "alpha") {
@@ -493,7 +495,7 @@ func TestPlanChange(t *testing.T) {
 		t.Errorf("to the plan that it has: %d", a.status)
 	}
 
-	// None stops, but senders may call less often.
+	// No workflow stops, but senders may call less often.
 	r.Workflow(t, "limited", "ultra", true)
 	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
 		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}}, RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
@@ -510,7 +512,8 @@ func TestPlanChange(t *testing.T) {
 	}
 }
 
-// What leads to a deleted workflow, or would run it again, is not there; its executions are.
+// A link to a deleted workflow, or a button that would run it again, is not shown; its executions
+// are.
 func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -531,7 +534,7 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	}
 }
 
-// A plan without webhooks is not mended by switching other workflows off.
+// The advice on a plan without webhooks does not propose to deactivate other workflows.
 func TestAdviceOnAPlanWithoutWebhooks(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -36,13 +36,13 @@ type panel struct {
 	Workflows, Accounts []choice // that the filters suggest
 }
 
-// panelFilter is what an operator looks for; empty fields do not filter.
+// panelFilter holds an operator's filters. Empty fields do not filter.
 type panelFilter struct {
 	Status, Source, Within, DeliveryID string
 	Workflow, Account                  string // where the panel is of all workflows
 }
 
-// Any says whether anything is filtered.
+// Any reports whether any field filters.
 func (f panelFilter) Any() bool { return f != panelFilter{} }
 
 // row is an execution in a list.
@@ -52,7 +52,7 @@ type row struct {
 	ShowWorkflow bool
 }
 
-// Took is from the acceptance to the end; zero: it has not ended.
+// Took returns the time from acceptance to the end, or zero if the execution has not ended.
 func (r row) Took() time.Duration { return took(r.Execution) }
 
 func took(e operate.Execution) time.Duration {
@@ -62,7 +62,8 @@ func took(e operate.Execution) time.Duration {
 	return e.FinishedAt.Sub(e.AcceptedAt)
 }
 
-// CanRequeue reports whether it is a dead letter whose trigger node exists. The stream may have deleted its input.
+// CanRequeue reports whether the execution is a dead letter whose trigger node exists. The stream
+// may have deleted its input.
 func (r row) CanRequeue() bool {
 	return r.HasNode && isDeadLetter(r.Execution)
 }
@@ -84,7 +85,7 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 	return f, read.ignored
 }
 
-// panel lists what a request asks for, with its filters and position.
+// panel returns the list that a request asks for, with its filters and position.
 func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error) {
 	query := r.URL.Query()
 	p := panel{Path: path, WorkflowID: workflowID, NodeID: query.Get("node"), Limit: panelRows}
@@ -96,7 +97,7 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (panel, error)
 	return p, err
 }
 
-// fill fills in the rows after a cursor; "": the newest.
+// fill fetches the rows after a cursor; "" means the newest.
 func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
@@ -129,7 +130,7 @@ func (c *Console) fill(ctx context.Context, p *panel, after string) error {
 	return nil
 }
 
-// query is the panel's query at a position, "" for the newest.
+// query returns the panel's query at a position; "" means the newest rows.
 func (p panel) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source, "within": p.Filter.Within,
@@ -137,13 +138,13 @@ func (p panel) query(after string) url.Values {
 	})
 }
 
-// Newest is the query of the newest page.
+// Newest returns the query of the newest rows.
 func (p panel) Newest() template.URL { return queryText(p.query("")) }
 
-// Cleared is the query without filters.
+// Cleared returns the query without filters.
 func (p panel) Cleared() template.URL { return queryText(panel{NodeID: p.NodeID}.query("")) }
 
-// Fragment is where the rows alone are, for live.js.
+// Fragment returns the URL of the rows alone, for live.js.
 func (p panel) Fragment() string {
 	query := p.query("")
 	query.Set("limit", strconv.Itoa(p.Limit))
@@ -153,7 +154,7 @@ func (p panel) Fragment() string {
 	return "/fragments/executions?" + query.Encode()
 }
 
-// Events is the event stream of what the panel shows.
+// Events returns the URL of the event stream for the rows that the panel shows.
 func (p panel) Events() string {
 	query := queryOf(map[string]string{"workflowId": cmp.Or(p.WorkflowID, p.Filter.Workflow), "accountId": p.Filter.Account})
 	if len(query) == 0 {
@@ -162,7 +163,8 @@ func (p panel) Events() string {
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll is the request of a button that replays all rejected executions of the filters; nil: the call has no such filter.
+// ReplayAll returns the request of a button that replays all rejected executions that match the
+// filters, or nil if the call does not have such a filter.
 func (p panel) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" || p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
 		return nil
@@ -172,10 +174,10 @@ func (p panel) ReplayAll() *api.ReplayRejected {
 	}
 }
 
-// maxSuggested is how many workflows, or accounts, a filter suggests.
+// maxSuggested is the maximum number of workflows, or of accounts, that a filter suggests.
 const maxSuggested = 200
 
-// suggestions are the first workflows and accounts, for filters.
+// suggestions returns the first workflows and accounts, for filters.
 func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{}, operate.Page{Limit: maxSuggested})
 	if err != nil {
@@ -191,7 +193,8 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice
 	return workflows, accounts, err
 }
 
-// goToExecution redirects a search for an execution's ID to its page, and reports whether it did. Other IDs are deliveries'.
+// goToExecution redirects a search for an execution ID to the execution's page, and reports whether
+// it did. Other IDs are delivery IDs.
 func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {
@@ -213,7 +216,7 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 	})(w, r)
 }
 
-// newestRows are the newest rows of a panel and the link to those after them, for live.js.
+// newestRows returns the newest rows of a panel and the link to the rows after them, for live.js.
 func (c *Console) newestRows(r *http.Request) (panel, error) {
 	query := r.URL.Query()
 	p := panel{Path: "/executions", WorkflowID: query.Get("workflow"), NodeID: query.Get("node"), First: true}

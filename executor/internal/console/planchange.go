@@ -14,7 +14,8 @@ type planChange struct {
 	Rate    string // the plan's rate limit
 }
 
-// planChangeFragment renders the warning before a change of plan that stops webhooks or lowers their rate limit, else nothing.
+// planChangeFragment renders a warning if a change of plan would stop webhooks or lower their rate
+// limit, otherwise nothing.
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	change, err := c.Operate.PlanChange(r.Context(), signin.Caller(r.Context()), query.Get("account"), query.Get("plan"))

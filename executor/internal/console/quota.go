@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// quota is an account with its plan's limits.
+// quota is an account with the limits of its plan.
 type quota struct {
 	operate.Quota
 	ID, Name, Plan string
@@ -40,7 +40,7 @@ func quotaOf(of operate.Quota) quota {
 	return q
 }
 
-// Text is the quota in a few words.
+// Text returns the quota as a short text.
 func (q quota) Text() string {
 	switch {
 	case q.Quota.Plan == nil:
@@ -54,7 +54,8 @@ func (q quota) Text() string {
 	}
 }
 
-// state is the effective state of a workflow: its switch, and its plan's limits.
+// state is the effective state of a workflow, which follows from its switch and the limits of its
+// plan.
 type state struct {
 	Active    bool
 	Over      bool // active, but past the plan's limit, or not in it at all: its webhooks are refused

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// refusals are the requests to a workflow that were refused in the last day, by code.
+// refusals holds the number of requests to a workflow that were refused in the last day, by code.
 type refusals struct {
 	WorkflowID string
 	Rows       []refusal
@@ -24,7 +24,7 @@ type refusal struct {
 	Advice string
 }
 
-// Total is how many there are.
+// Total returns the number of all refused requests.
 func (r refusals) Total() (n int64) {
 	for _, row := range r.Rows {
 		n += row.Count
@@ -32,12 +32,12 @@ func (r refusals) Total() (n int64) {
 	return n
 }
 
-// Fragment is where the refusals are, for fragments.js.
+// Fragment returns the URL of the refusals, for fragments.js.
 func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 
-// advice is what an operator can do about refused requests, by code.
+// advice tells an operator what can be done about refused requests, by code.
 var advice = map[webhook.Code]string{
 	webhook.WorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
 	webhook.WorkflowNotFound:  "No workflow has the ID in the URL: the URL was mistyped, or the workflow was deleted.",

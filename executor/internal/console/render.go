@@ -21,10 +21,11 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages are the templates by name. Each has the layout and the parts beside it.
+// pages holds the templates by name. Each includes the layout and the parts beside it.
 type pages map[string]*template.Template
 
-// reader is the kind of caller, on which a page depends besides its data: the role, and whether all accounts are visible.
+// reader describes the caller as far as a page depends on it besides its data: the role, and
+// whether all accounts are visible.
 type reader struct {
 	role operate.Role // "": nobody has signed in
 	wide bool
@@ -32,8 +33,9 @@ type reader struct {
 
 func readerOf(by operate.Caller) reader { return reader{by.Role, by.Role != "" && by.AccountID == ""} }
 
-// parseForAll returns the pages for each reader that there can be, which are parsed when the first such reader comes. A mistake
-// in a template shows at once: those of somebody who has not signed in are parsed here.
+// parseForAll returns the pages for each possible reader. They are parsed when the first such
+// reader comes; those for visitors without a session are parsed at once, so that a mistake in a
+// template shows at the start.
 func parseForAll(assetsPath string) map[reader]func() pages {
 	strangers := parsePages(assetsPath, reader{})
 	all := map[reader]func() pages{{}: func() pages { return strangers }}
@@ -46,7 +48,7 @@ func parseForAll(assetsPath string) map[reader]func() pages {
 	return all
 }
 
-// page is what the layout shows.
+// page is the data of the layout.
 type page struct {
 	Title    string
 	Section  string // of the navigation
@@ -83,14 +85,14 @@ func parsePages(assetsPath string, of reader) pages {
 	return all
 }
 
-// render answers with a page, or with an error if the template fails; never with half a page.
+// render answers with a page, or with an error if the template fails, but never with half a page.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Caller = callerOf(c, r)
 	p.SignedIn = p.Caller != operate.Caller{}
 	c.write(w, r, status, name, "layout", p)
 }
 
-// show returns the handler of a page whose body is what data returns.
+// show returns the handler of a page whose data the function data returns.
 func show[T any](c *Console, name string, p page, data func(*http.Request) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := data(r)
@@ -116,7 +118,8 @@ func fragment[T any](c *Console, name, part string, data func(*http.Request) (T,
 	}
 }
 
-// callerOf returns the caller of a page; the zero Caller if nobody is signed in, or that cannot be determined now.
+// callerOf returns the caller of a page. It returns the zero Caller if no one is signed in, or if
+// that cannot be determined now.
 func callerOf(c *Console, r *http.Request) operate.Caller {
 	if by := signin.Caller(r.Context()); by.Kind != "" {
 		return by
@@ -154,7 +157,7 @@ type problem struct {
 	Title, Detail string
 }
 
-// fail answers with an error page. Empty texts are those of an internal error.
+// fail answers with an error page. Empty texts are replaced by those of an internal error.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, detail string) {
 	if title == "" {
 		title, detail = "Internal error", "The page could not be rendered. The executor's log says why."
@@ -162,7 +165,7 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title
 	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
 }
 
-// failed answers with the page for an error of a call.
+// failed answers with the error page for an error of a call.
 func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	refused, is := errors.AsType[*operate.Error](err)
 	switch {

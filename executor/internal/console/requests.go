@@ -14,13 +14,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// requestMinutes is how many minutes the charts of requests show.
+// requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is how many causes a chart shows; the rest is one more part.
+// maxCauses is the maximum number of causes that a chart tells apart; the others are one more part.
 const maxCauses = 4
 
-// requests are the requests of the last hour, by the minute: their outcomes, and the causes of refusals.
+// requests holds the requests of the last hour by minute: their outcomes, and the causes of
+// refusals.
 type requests struct {
 	Outcomes, Causes                chart
 	Accepted, Deduplicated, Refused int64
@@ -66,10 +67,10 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	return got, nil
 }
 
-// others is the part of all further causes.
+// others is the name of the part for all further causes.
 const others = "others"
 
-// causeParts are the most frequent causes. It adds the sum of the others to causes.
+// causeParts returns the most frequent causes as parts. It adds the sum of the others to causes.
 func causeParts(causes map[string][]int64) []part {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))

@@ -106,7 +106,7 @@ type answer struct {
 	body     string
 }
 
-// call asks without following redirects.
+// call sends a request without following redirects.
 func (r *rig) call(method, path string, form url.Values, change ...func(*http.Request)) answer {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.server.URL+path, strings.NewReader(form.Encode()))
@@ -130,7 +130,7 @@ func (r *rig) get(path string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodGet, path, nil, change...)
 }
 
-// signIn signs in with the token, and returns what makes a request that operator's.
+// signIn signs in with the token, and returns a function that makes a request the operator's.
 func (r *rig) signIn() func(*http.Request) {
 	r.t.Helper()
 	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {adminToken}})

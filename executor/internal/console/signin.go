@@ -27,7 +27,8 @@ func (c *Console) askToSignIn(w http.ResponseWriter, r *http.Request, status int
 	c.render(w, r, status, "sign-in", page{Title: "Sign in", Body: body})
 }
 
-// providerPath is where the console sends people on to the identity provider, from which they come back to next.
+// providerPath returns the path that leads to the identity provider, from which the browser comes
+// back to next.
 func providerPath(next string) string { return "/sign-in/provider?next=" + url.QueryEscape(next) }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +65,7 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// toProvider sends the browser to the identity provider.
+// toProvider redirects the browser to the identity provider.
 func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	if !c.SignIn.HasOIDC() {
 		c.unknown(w, r)
@@ -80,7 +81,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // the address is the identity provider's
 }
 
-// fromProvider takes what the browser brings back from there.
+// fromProvider handles the browser's return from the identity provider.
 func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 	if !c.SignIn.HasOIDC() {
 		c.unknown(w, r)
@@ -105,14 +106,15 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// goOn redirects by a page: a browser sends a SameSite=Strict cookie only with a request that a page of this site has begun,
-// and an HTTP redirect still counts as begun by the site with the link.
+// goOn redirects by a page. A browser sends a SameSite=Strict cookie only with a request that a
+// page of this site has initiated, and an HTTP redirect counts as initiated by the site with the
+// link.
 func (c *Console) goOn(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }
 
-// signedIn requires a session. After a link on another site, the browser has not sent the session's cookie: it is sent to the
-// page again, from this one.
+// signedIn requires a session. After a link on another site the browser has not sent the session
+// cookie, so it is sent to the page again, from a page of this site.
 func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.Visit(r)
@@ -137,8 +139,9 @@ func (c *Console) signedIn(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// localPath is a path of this site with its query, else "/". Browsers read a backslash as a slash, and skip control characters,
-// so that "/\host" leads elsewhere, too.
+// localPath returns a path of this site with its query, or "/" if the target leads elsewhere.
+// Browsers read a backslash as a slash and skip control characters, so that "/\host" leads
+// elsewhere, too.
 func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// snippet is code to paste.
+// snippet is a piece of code to paste.
 type snippet struct {
 	ID, Name string
 	Parts    []string // the texts around the token
@@ -17,12 +17,14 @@ const tokenMark = "\x00"
 //go:embed snippets
 var snippetFiles embed.FS
 
-// languages are the languages of the examples. Each example is complete: pasted into a file, or a shell, it runs.
+// languages lists the languages of the examples. Each example is complete: it runs when it is
+// pasted into a file or a shell.
 var languages = []struct{ id, name, file string }{
 	{"curl", "curl", "curl.sh"}, {"javascript", "JavaScript", "javascript.js"}, {"python", "Python", "python.py"}, {"go", "Go", "main.go.txt"},
 }
 
-// snippets are the examples for one webhook. baseURL ends with "token="; header is the first header of a delivery ID.
+// snippets returns the examples for one webhook. baseURL ends with "token="; header is the first
+// header for a delivery ID.
 func snippets(baseURL, header string) []snippet {
 	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
 	made := make([]snippet, len(languages))

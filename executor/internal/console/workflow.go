@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// workflowPage is the data of a workflow's page: the toolbar, the settings of one trigger node, and the executions.
+// workflowPage is the data of a workflow's page: the toolbar, the settings of one trigger node, and
+// the executions.
 type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
@@ -29,12 +30,12 @@ type workflowPage struct {
 	Executions      panel
 }
 
-// Fragment is where the parts are that change while the page is open, for fragments.js.
+// Fragment returns the URL of the parts that change while the page is open, for fragments.js.
 func (p workflowPage) Fragment() string {
 	return "/fragments/workflow?" + url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
 
-// choice is something to go to.
+// choice is an item of a list with a link.
 type choice struct {
 	ID, Name string
 	Current  bool
@@ -42,7 +43,8 @@ type choice struct {
 
 func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
 
-// trigger is the Parameters pane, without the token, which the browser fetches when somebody wants to see or copy it.
+// trigger is the data of the Parameters pane. It lacks the token, which the browser fetches when an
+// operator shows or copies it.
 type trigger struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // up to and with "token="
@@ -60,7 +62,7 @@ type trigger struct {
 	Presets  []api.SenderPreset // all
 }
 
-// maxOthers is how many workflows are named that could be switched off.
+// maxOthers is the maximum number of other active workflows that are named.
 const maxOthers = 5
 
 func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
@@ -79,14 +81,16 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 	c.render(w, r, http.StatusOK, "workflow", page{Title: p.Name, Section: "workflows", Body: p})
 }
 
-// workflowFragment is what others may change about a workflow, and when its tokens were used.
+// workflowFragment renders the parts that others may change meanwhile, and when the tokens were
+// used.
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	if p, found := c.workflow(w, r, r.URL.Query().Get("workflow")); found {
 		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
 	}
 }
 
-// workflow returns the data of a workflow's page without its lists, or answers with an error page itself.
+// workflow returns the data of a workflow's page without its lists, or answers with an error page
+// itself.
 func (c *Console) workflow(w http.ResponseWriter, r *http.Request, id string) (p workflowPage, found bool) {
 	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
 	if err != nil {
@@ -168,29 +172,32 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	return t, nil
 }
 
-// NotCalledYet says that the sender has neither been verified nor done its handshake: it is still to be connected.
+// NotCalledYet reports whether the sender has neither sent a verified request nor done its
+// handshake: it still has to be connected.
 func (t trigger) NotCalledYet() bool {
 	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() && t.Sender.LastHandshakeAt.IsZero()
 }
 
-// WaitsForSecret says that the sender brings its secret, and has not yet.
+// WaitsForSecret reports whether the sender transmits its secret itself and has not done so yet.
 func (t trigger) WaitsForSecret() bool {
 	return t.Preset.Secret != nil && t.Preset.Secret.Captured && t.Sender != nil && len(t.Sender.Secrets) == 0
 }
 
-// OfferGitHub says that the steps that connect GitHub are shown: the sender is GitHub, or nobody's yet.
+// OfferGitHub reports whether to show the steps that connect GitHub: the sender is GitHub, or none
+// is set yet.
 func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "github" }
 
-// OnlyItSigns says that a test cannot be signed: hookstart has the sender's public key.
+// OnlyItSigns reports whether a test cannot be signed, because hookstart has only the sender's
+// public key.
 func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
 
-// place is where something is in a request.
+// place is the location of a value in a request.
 type place struct {
 	Name  string // of a header or a field; a JSON pointer
 	Where string // "": it is a header
 }
 
-// deliveryIDs are sources of delivery IDs for people.
+// deliveryIDs returns sources of delivery IDs in a form for people.
 func deliveryIDs(sources []string) [][]place {
 	all := make([][]place, len(sources))
 	for i, source := range sources {
@@ -207,10 +214,12 @@ func deliveryIDs(sources []string) [][]place {
 	return all
 }
 
-// maxLaidOut bounds the brackets of a text that is laid out: nested ones make its size quadratic.
+// maxLaidOut is the maximum number of brackets in a text that is formatted: nested ones make its
+// size quadratic.
 const maxLaidOut = 2000
 
-// readable is a JSON text on several lines; one that has several lines already stays as it is.
+// readable formats a JSON text on several lines. A text that already has several lines is returned
+// unchanged.
 func readable(text []byte) string {
 	var indented bytes.Buffer
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {
@@ -222,7 +231,7 @@ func readable(text []byte) string {
 	return indented.String()
 }
 
-// activeBesides are the first other active workflows of an account.
+// activeBesides returns the first other active workflows of the account.
 func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
 	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{AccountID: w.AccountID, Active: true}, operate.Page{Limit: maxOthers + 1})
 	for _, other := range active.Items {

@@ -52,7 +52,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	// All rows together may take that long.
+	// This bounds the time for all rows together.
 	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
 	defer cancel()
 	idle, err := c.Operate.NobodyTakes(ctx, signin.Caller(ctx))
@@ -70,7 +70,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	return list, nil
 }
 
-// anything says whether there are any accounts and any workflows.
+// anything reports whether there are any accounts, and any workflows.
 func (c *Console) anything(ctx context.Context) (accounts, workflows bool, err error) {
 	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: 1})
 	if err != nil {
@@ -99,14 +99,14 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 	return row, err
 }
 
-// newWorkflow is the data of the form for a new one.
+// newWorkflow is the data of the form for a new workflow.
 type newWorkflow struct {
 	Accounts []quota
 	Account  string // chosen already
 	More     bool   // there are more accounts than the form lists
 }
 
-// maxChoices is how many accounts a form lists.
+// maxChoices is the maximum number of accounts in the list of a form.
 const maxChoices = 500
 
 func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {

@@ -1,5 +1,5 @@
-// Package admission decides whether a request may start an execution. It is pure: the request's facts and the time go in, a verdict
-// comes out; no HTTP, no NATS.
+// Package admission decides whether a request may start an execution. It is pure: it gets the facts
+// of the request and the time, and returns a verdict. It uses neither HTTP nor NATS.
 package admission
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Registry is what admission looks workflows up in.
+// Registry is the source of workflows.
 type Registry interface {
 	Lookup(workflowID string) (registry.View, bool)
 }
 
-// Admission decides. It is safe for concurrent use.
+// Admission decides about requests. It is safe for concurrent use.
 type Admission struct {
 	registry Registry
 	limits   *Limits
 }
 
-// New decides by what is in the registry, and counts in limits.
+// New returns an Admission that looks workflows up in r and counts requests in limits.
 func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
 
 // Admitted is a request whose workflow and node are known.
@@ -43,8 +43,8 @@ type Delivery struct {
 	Signed  bool   // it is under the sender's signature
 }
 
-// key returns what stands for a delivery ID in an execution's: no header has the key of a derived one, and nothing else
-// has the key of a signed one.
+// key returns the text that stands for the delivery ID when an execution ID is made. The keys of
+// derived and of signed IDs differ from those of all other IDs.
 func (d Delivery) key() string {
 	switch {
 	case d.Signed:
@@ -56,7 +56,7 @@ func (d Delivery) key() string {
 	}
 }
 
-// Find finds the workflow, and the node that the token opens.
+// Find returns the workflow, and the node to which the token belongs.
 func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Refusal) {
 	view, found := a.registry.Lookup(workflowID)
 	if !found {
@@ -80,7 +80,8 @@ func (a Admitted) Plan() *Refusal {
 	return nil
 }
 
-// PerMinute returns how many requests a minute the rate limit in force permits, at least 1; 0: there is no limit.
+// PerMinute returns the number of requests per minute that the rate limit in force allows, at least
+// 1, or 0 if there is no limit.
 func (a Admitted) PerMinute() int {
 	limit := a.view.Limit()
 	if limit.Requests <= 0 || limit.Window <= 0 {
@@ -89,22 +90,25 @@ func (a Admitted) PerMinute() int {
 	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
 }
 
-// Limit counts a request against the limits, or says how long it has to wait. Its plan must have been
-// checked. bodyBytes is the length of the body; negative: not known. One that is refused counts nowhere.
+// Limit counts a request against the limits, or returns how long it has to wait. The caller must
+// have checked the plan. bodyBytes is the length of the body; a negative value means that it is not
+// known. A refused request is not counted.
 func (a *Admission) Limit(of Admitted, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := of.bytesPerDay(); perDay > 0 { // first what is looked at only
 		if wait := a.limits.waitForBytes(of.Workflow.AccountID, perDay, bodyBytes, at); wait > 0 {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
-	// The registry's ID: the sender's would keep the request line, with its token, in memory.
+	// Use the string of the registry. The one from the request is a substring of the request line and
+	// would keep the token alive in memory.
 	if wait := a.limits.take(of.Workflow.ID, of.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	return nil
 }
 
-// Inactive refuses a request to a workflow that is not active, with the ID under which it is recorded.
+// Inactive refuses a request to an inactive workflow, with the ID under which the request is
+// recorded.
 func (a Admitted) Inactive(d Delivery) *Refusal {
 	id := newID()
 	if d.ID != "" {
@@ -113,15 +117,16 @@ func (a Admitted) Inactive(d Delivery) *Refusal {
 	return &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
 }
 
-// bytesPerDay is the limit of the account's plan, which is known.
+// bytesPerDay returns the limit of the account's plan in bytes.
 func (a Admitted) bytesPerDay() int64 { return a.view.Plan.BytesPerDay }
 
-// CountBody counts an admitted request's body, as far as it was read, against the bytes of the account's day.
+// CountBody counts the bytes of an admitted request's body that were read against the account's
+// limit.
 func (a *Admission) CountBody(of Admitted, bytes int, at time.Time) {
 	a.limits.AddBytes(of.Workflow.AccountID, of.bytesPerDay(), int64(bytes), at)
 }
 
-// Known returns the ID of a workflow that exists, "" for none.
+// Known returns the ID of an existing workflow, or "" if it does not exist.
 func (a *Admission) Known(workflowID string) string {
 	view, found := a.registry.Lookup(workflowID)
 	if !found {
@@ -130,7 +135,8 @@ func (a *Admission) Known(workflowID string) string {
 	return view.Workflow.ID // not the sender's string, which would keep the whole request in memory
 }
 
-// ExecutionID is the ID of the execution that an admitted request starts: a hash of its delivery, or a random one.
+// ExecutionID returns the ID of the execution that an admitted request starts: a hash of its
+// delivery ID, or a random one without a delivery ID.
 func (a Admitted) ExecutionID(d Delivery) string {
 	if d.ID == "" {
 		return newID()
@@ -138,7 +144,7 @@ func (a Admitted) ExecutionID(d Delivery) string {
 	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
 }
 
-// open finds the node that a token opens; nil for none.
+// open returns the node to which a token belongs, or nil if there is none.
 func open(w *registry.Webhook, token string, at time.Time) (node *registry.Node, tokenID string) {
 	hash := registry.HashToken(token)
 	now := at.UnixNano()
@@ -152,5 +158,5 @@ func open(w *registry.Webhook, token string, at time.Time) (node *registry.Node,
 	return nil, ""
 }
 
-// newID is a random execution ID, a UUID of version 7.
+// newID returns a random execution ID, a UUID of version 7.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

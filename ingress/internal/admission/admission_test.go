@@ -44,7 +44,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit makes the checks that there are before the workflow's state.
+// admit makes the checks that come before the check of the workflow's state.
 func admit(a *Admission, workflowID, token string, bodyBytes int64, at time.Time) (Admitted, *Refusal) {
 	admitted, refusal := a.Find(workflowID, token, at)
 	if refusal == nil {

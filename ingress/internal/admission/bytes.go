@@ -8,15 +8,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// day is the window of a plan's bytes.
+// day is the window of a plan's limit of bytes.
 const day = 24 * time.Hour
 
-// byteLimit is a plan's limit of bytes in the form of a rate limit.
+// byteLimit returns a plan's limit of bytes in the form of a rate limit.
 func byteLimit(perDay int64) registry.RateLimit {
 	return registry.RateLimit{Requests: perDay, Window: day}
 }
 
-// byteCost is what bytes cost of a day in which so many are allowed; at most two days, which is more than a limit counts.
+// byteCost returns the part of a day that n bytes use up if perDay bytes are allowed. It is at most
+// two days, which is more than a limit counts.
 func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
@@ -26,8 +27,9 @@ func byteCost(n, perDay int64) time.Duration {
 	return time.Duration(cost)                       //nolint:gosec // at most two days
 }
 
-// waitForBytes returns 0 when a body of an account may be read, or how long to wait. AddBytes counts what is read. A body of unknown
-// length, n < 0, needs room for one byte; one that is longer than a day's bytes needs an unused day.
+// waitForBytes returns 0 if a body of the account may be read, or how long to wait. It counts
+// nothing: AddBytes counts what was read. A body of unknown length (n < 0) needs room for one byte.
+// A body that is longer than a day's bytes needs an unused day.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.account(accountID)
@@ -41,12 +43,12 @@ func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) t
 	return max(used+min(byteCost(n, perDay), day)-day, 0)
 }
 
-// AddBytes counts a body that was read here.
+// AddBytes counts a body that this ingress has read.
 func (l *Limits) AddBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, true)
 }
 
-// HearBytes counts what another ingress has read of an account.
+// HearBytes counts bytes of an account that another ingress has read.
 func (l *Limits) HearBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }
@@ -66,7 +68,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 	}
 }
 
-// TakeBytes returns, by account, how many bytes were read here since it was last called.
+// TakeBytes returns the number of bytes that this ingress has read since the last call, by account.
 func (l *Limits) TakeBytes() map[string]int64 {
 	used := map[string]int64{}
 	for i := range l.accounts {

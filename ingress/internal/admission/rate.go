@@ -9,15 +9,17 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// debt is a workflow's state in GCRA, the generic cell rate algorithm.
+// debt is the state of a workflow in GCRA, the generic cell rate algorithm.
 type debt struct {
-	// tat is the theoretical arrival time: when the workflow is idle again if nothing more comes, on the clock of now.
+	// tat is the theoretical arrival time: the time at which the workflow will be idle if no more
+	// requests come, on the clock of now.
 	tat time.Duration
-	// limit is the one under which tat came about.
+	// limit is the limit under which tat was computed.
 	limit registry.RateLimit
 }
 
-// under is the state under a limit. A changed limit begins from idle: what the old one counted must not refuse a request.
+// under returns the state under a limit. A changed limit starts from idle: what the old one counted
+// must not refuse a request.
 func (d debt) under(l registry.RateLimit) debt {
 	if d.limit == l {
 		return d
@@ -25,11 +27,12 @@ func (d debt) under(l registry.RateLimit) debt {
 	return debt{limit: l}
 }
 
-// perRequest is what one request costs.
+// perRequest returns the cost of one request.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// take asks for one request. From idle, l.Requests are accepted at once, then one every l.Window/l.Requests. It returns the new state,
-// or how long to wait. A refused request changes nothing.
+// take asks for one request. From idle, l.Requests are accepted at once, then one every
+// l.Window/l.Requests. It returns the new state, or how long to wait. A refused request changes
+// nothing.
 func take(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
@@ -42,24 +45,26 @@ func take(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time
 	return d, 0
 }
 
-// add counts what other ingresses admitted. Beyond the limit nothing is accepted until that is made up for, so that all ingresses
-// together keep it. One burst more is the bound, whatever the others say.
+// add counts what other ingresses admitted. Beyond the limit nothing is accepted until the excess
+// is made up for, so that all ingresses together keep the limit. The excess that counts is at most
+// one burst, whatever the others report.
 func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
 	return d
 }
 
-// Usage is what an ingress admitted of a workflow.
+// Usage is what an ingress admitted for a workflow.
 type Usage struct {
 	Cost time.Duration // the number of requests times Each
 	Each time.Duration // what one request costs under the limit in force then; 0: not known
 }
 
-// sweepEvery is how often idle workflows are forgotten.
+// sweepEvery is the time between two removals of idle workflows.
 const sweepEvery = time.Minute
 
-// Limits is what busy workflows have used of their rate limits, and accounts of their bytes per day, here and at other ingresses.
+// Limits holds what busy workflows have used of their rate limits, and accounts of their bytes per
+// day, at this ingress and at others.
 type Limits struct {
 	origin   time.Time
 	seed     maphash.Seed
@@ -76,7 +81,7 @@ type limitShard[Used any] struct {
 
 func (s *limitShard[Used]) init() { s.debts, s.admitted = map[string]debt{}, map[string]Used{} }
 
-// NewLimits begins with every workflow and account idle.
+// NewLimits returns Limits in which every workflow and account is idle.
 func NewLimits() *Limits {
 	l := &Limits{origin: time.Now(), seed: maphash.MakeSeed()}
 	for i := range l.shards {
@@ -90,10 +95,11 @@ func (l *Limits) shard(workflowID string) *limitShard[Usage] {
 	return &l.shards[l.hash(workflowID)]
 }
 
-// hash is the number of a shard.
+// hash returns the number of a shard.
 func (l *Limits) hash(id string) uint64 { return maphash.String(l.seed, id) % uint64(len(l.shards)) }
 
-// take counts a request of a workflow, and returns 0, or how long to wait until one more is accepted.
+// take counts a request of a workflow and returns 0, or returns how long to wait until one more is
+// accepted.
 func (l *Limits) take(workflowID string, limit registry.RateLimit, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.shard(workflowID)
@@ -113,7 +119,7 @@ func (l *Limits) take(workflowID string, limit registry.RateLimit, at time.Time)
 	return wait
 }
 
-// TakeUsage returns, by workflow, what was admitted here since it was last called.
+// TakeUsage returns what this ingress admitted since the last call, by workflow.
 func (l *Limits) TakeUsage() map[string]Usage {
 	usage := map[string]Usage{}
 	for i := range l.shards {
@@ -126,7 +132,8 @@ func (l *Limits) TakeUsage() map[string]Usage {
 	return usage
 }
 
-// AddUsage counts what another ingress admitted of a workflow under the given limit, unless another one is in force.
+// AddUsage counts what another ingress admitted for a workflow under the given limit, unless a
+// different limit is in force.
 func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimit, at time.Time) {
 	interval := perRequest(limit)
 	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
@@ -139,7 +146,8 @@ func (l *Limits) AddUsage(workflowID string, used Usage, limit registry.RateLimi
 	s.debts[workflowID] = add(s.debts[workflowID].under(limit), now, used.Cost, interval*time.Duration(limit.Requests))
 }
 
-// sweep forgets what is idle. The rest moves to a new map, because a map never gives memory back.
+// sweep removes idle entries. It moves the others to a new map, because a map never releases
+// memory.
 func (s *limitShard[Used]) sweep(now time.Duration) {
 	if now-s.swept < sweepEvery {
 		return

@@ -39,7 +39,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A limit that was changed begins from idle, also where one request costs the same.
+	// A changed limit starts from idle, also if one request costs the same.
 	for _, old := range []registry.RateLimit{{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour}} {
 		changed := debt{now + old.Window, old}
 		for n := range 60 {
@@ -60,8 +60,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// In any window, at most the burst and what the rate adds are accepted; and whoever waits
-// as told is accepted.
+// In any window at most the burst and what the rate adds are accepted, and a sender that waits as
+// told is accepted.
 func TestTakeKeepsTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -87,9 +87,9 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// Three ingresses under a flood that is spread 90/5/5 %, over 20 windows of a clock that
-// the test turns: all together keep the limit, although they hear of each other only
-// every 100 ms; and one that restarts, or messages that get lost, lock nobody out.
+// Three ingresses under a flood that is spread 90/5/5 %, over 20 windows of a clock that the test
+// advances. All together keep the limit, although they hear of each other only every 100 ms. A
+// restarted ingress, or lost messages, lock no one out.
 func TestThreeIngressesKeepOneLimit(t *testing.T) {
 	for name, lost := range map[string]float64{"all is heard": 0, "one message in ten is lost": 0.1} {
 		t.Run(name, func(t *testing.T) { threeIngresses(t, lost) })
@@ -135,7 +135,7 @@ func threeIngresses(t *testing.T, lost float64) {
 			ingresses[1].origin = origin
 		}
 	}
-	// The first window begins idle: there the burst is accepted, too.
+	// The first window starts idle, so the burst is accepted there, too.
 	for w, n := range accepted[1:] {
 		if f := float64(n) / float64(limit.Requests); f > 1.1+lost || f < 0.95 {
 			t.Errorf("window %d: %d accepted, %.2f of the limit", w+1, n, f)
@@ -143,8 +143,8 @@ func threeIngresses(t *testing.T, lost float64) {
 	}
 }
 
-// What others admitted under a limit that holds no more must not use up the new one; what an
-// ingress of before Each tells is counted.
+// What others admitted under a limit that is no longer in force must not use up the new one.
+// Reports of an ingress that does not send Each yet are counted.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{Requests: 2, Window: time.Second}
 	for name, c := range map[string]struct {
@@ -225,7 +225,7 @@ func (l *Limits) remembered() (n int) {
 	return n
 }
 
-// BenchmarkLimitsMemory says what 100,000 workflows that are busy at the same time take,
+// BenchmarkLimitsMemory reports the memory for 100,000 workflows that are busy at the same time,
 // and what remains of it when all but 1,000 of them have become idle.
 func BenchmarkLimitsMemory(b *testing.B) {
 	const busy, afterwards = 100_000, 1_000
@@ -262,7 +262,7 @@ func BenchmarkLimitsMemory(b *testing.B) {
 	runtime.KeepAlive(ids)
 }
 
-// inUse is how many bytes are.
+// inUse returns the number of bytes in use.
 func inUse() float64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Refusal is why a request starts nothing.
+// Refusal is the reason why a request starts nothing.
 type Refusal struct {
 	Code        webhook.Code
 	RetryAfter  time.Duration // with RateLimited and what the stream refuses

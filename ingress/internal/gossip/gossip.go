@@ -1,6 +1,8 @@
-// Package gossip lets ingresses tell each other what they admitted: the limits of rates and bytes hold for all of them together.
+// Package gossip exchanges among ingresses what each of them has admitted, because the limits of
+// rates and bytes hold for all of them together.
 //
-// It promises little, on purpose: messages come at most once, nobody waits for them, and an ingress without any limits what it sees.
+// It promises little on purpose: messages arrive at most once, and no request waits for them. An
+// ingress that hears no others limits what it sees itself.
 package gossip
 
 import (
@@ -19,14 +21,15 @@ import (
 
 const subject = "hookstart.rate"
 
-// interval is how often an ingress publishes its counts. All ingresses together exceed a limit by at
-// most what it admits in about this time, at each of them.
+// interval is the time between two announcements. Together the ingresses exceed a limit by at most
+// what each of them admits in about this time.
 const interval = 100 * time.Millisecond
 
-// maxUsages keeps a message well below the server's limit.
+// maxUsages is the maximum number of workflows in a message, which keeps it well below the server's
+// limit.
 const maxUsages = 5000
 
-// Gossip publishes and receives counts until Stop.
+// Gossip publishes and receives counts until Stop is called.
 type Gossip struct {
 	nc       *nats.Conn
 	self     string
@@ -39,13 +42,14 @@ type Gossip struct {
 	done chan struct{}
 }
 
-// registryView is what the ingress knows of the registry: *registry.Snapshot.
+// registryView is the part of the registry that gossip reads. *registry.Snapshot implements it.
 type registryView interface {
 	admission.Registry
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start tells what limits admits, and adds to it what others admit of the workflows in the registry.
+// Start announces what limits admits, and adds to limits what other ingresses admit for the
+// workflows in the registry.
 func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log logrus.FieldLogger) (*Gossip, error) {
 	g := &Gossip{
 		nc: nc, self: uuid.NewString(), limits: limits, registry: registry, log: log,
@@ -59,7 +63,7 @@ func Start(nc *nats.Conn, limits *admission.Limits, registry registryView, log l
 	return g, nil
 }
 
-// Stop publishes a last time, and ends.
+// Stop publishes a last time and waits until Gossip has ended.
 func (g *Gossip) Stop() {
 	close(g.stop)
 	<-g.done

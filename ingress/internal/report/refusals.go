@@ -12,10 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// refusalsInterval is how often refusals are sent.
+// refusalsInterval is the time between two reports of refusals.
 const refusalsInterval = time.Second
 
-// maxRefusals bounds the memory and the size of a report: past it only the code is counted.
+// maxRefusals bounds the memory and the size of a report. When it is reached, further refusals are
+// counted by code alone.
 const maxRefusals = 2000
 
 // Refusals counts refused requests by workflow, code and minute. It is safe for concurrent use.
@@ -37,14 +38,15 @@ type refusalEntry struct {
 	last  stream.RefusedRequest
 }
 
-// NewRefusals starts to report.
+// NewRefusals returns a Refusals that sends its reports until Stop is called.
 func NewRefusals(js jetstream.JetStream, log logrus.FieldLogger) *Refusals {
 	r := &Refusals{entries: map[refusalKey]*refusalEntry{}}
 	r.sender = startSender(js, log, "refusals", refusalsInterval, r.message)
 	return r
 }
 
-// Count counts one refusal, of a workflow that exists, else of "": strangers cannot make up what is counted.
+// Count counts one refusal. workflowID is "" unless the workflow exists, so that strangers cannot
+// invent counters.
 func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest) {
 	key := refusalKey{workflowID, code, request.At.Unix() / 60}
 	r.mu.Lock()

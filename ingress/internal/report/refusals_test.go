@@ -43,7 +43,7 @@ func (r *rig) check(err error) {
 	}
 }
 
-// reported reads reports until as many refusals are in them.
+// reported reads reports until they contain the given number of refusals.
 func (r *rig) reported(want int64) []stream.RefusalCount {
 	r.t.Helper()
 	js, err := jetstream.New(r.nats.Connect(r.t)) // a connection of its own, that was never lost
@@ -100,8 +100,8 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 	}
 }
 
-// While NATS is away, counting goes on at once, within bounds, and nothing is lost or
-// counted twice after it.
+// While NATS is away, counting continues without delay and within bounds. Afterwards nothing is
+// lost or counted twice.
 func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	r := start(t)
 	refusals := report.NewRefusals(r.js, r.log)

@@ -1,5 +1,6 @@
-// Package report counts suppressed repeats and refusals, and tells the executors in batches. Nobody who counts waits for NATS: while
-// it is away, counts gather here, within bounds.
+// Package report counts suppressed repeats, refusals and verified requests, and sends the counts to
+// the executors in batches. A caller that counts never waits for NATS: while it is away, counts
+// gather here, within bounds.
 package report
 
 import (
@@ -14,10 +15,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// interval is how often repeats are sent.
+// interval is the time between two reports of repeats.
 const interval = 200 * time.Millisecond
 
-// maxExecutions bounds the memory: repeats of further executions are not counted until a report has been sent.
+// maxExecutions bounds the memory: beyond it, repeats of further executions are not counted until a
+// report has been sent.
 const maxExecutions = 10_000
 
 // Duplicates counts repeats by execution. It is safe for concurrent use.
@@ -28,7 +30,7 @@ type Duplicates struct {
 	counts map[string]int64
 }
 
-// NewDuplicates starts to report.
+// NewDuplicates returns a Duplicates that sends its reports until Stop is called.
 func NewDuplicates(js jetstream.JetStream, log logrus.FieldLogger) *Duplicates {
 	d := &Duplicates{counts: map[string]int64{}}
 	d.sender = startSender(js, log, "suppressed repeats", interval, d.message)
@@ -52,7 +54,7 @@ func (d *Duplicates) message() (*nats.Msg, error) {
 	return stream.DuplicatesMessage(uuid.NewString(), time.Now(), counts)
 }
 
-// taken takes what is counted. An empty map stays where it is; nil is returned for it.
+// taken returns the counts and resets them. It returns nil if there are none.
 func (d *Duplicates) taken() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

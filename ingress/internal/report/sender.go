@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// sender sends what was counted, again and again, until it is stopped.
+// sender sends counts at an interval until it is stopped.
 type sender struct {
 	js   jetstream.JetStream
 	log  logrus.FieldLogger
@@ -27,7 +27,7 @@ func startSender(js jetstream.JetStream, log logrus.FieldLogger, what string, ev
 	return s
 }
 
-// Stop sends what is counted, if the stream takes it, and ends.
+// Stop sends the last counts, if the stream accepts them, and waits until the sender has ended.
 func (s *sender) Stop() {
 	close(s.stop)
 	<-s.done

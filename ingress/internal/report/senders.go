@@ -12,14 +12,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sendersInterval is how often it is sent what was seen of senders.
+// sendersInterval is the time between two reports on senders.
 const sendersInterval = time.Second
 
-// maxSenders bounds the memory, and keeps a report below the size of a NATS message: what is seen of
-// further nodes is not told until a report has been sent.
+// maxSenders bounds the memory and keeps a report below the size of a NATS message: beyond it,
+// further nodes are not counted until a report has been sent.
 const maxSenders = 1000
 
-// Seen is what one request showed of a node's sender.
+// Seen is what one request showed of the sender of a node.
 type Seen struct {
 	VerifiedAt  time.Time // zero: it was not verified
 	HandshakeAt time.Time // zero: it was none
@@ -31,7 +31,7 @@ type Seen struct {
 	WithoutID   bool      // and had no delivery ID
 }
 
-// Senders gathers what is seen of nodes' senders. It is safe for concurrent use.
+// Senders collects what requests show of the senders of nodes. It is safe for concurrent use.
 type Senders struct {
 	*sender
 
@@ -39,17 +39,18 @@ type Senders struct {
 	seen map[senderOf]*stream.SenderSeen
 }
 
-// senderOf is a node's sender: when it is replaced, what is seen of the next one is told apart.
+// senderOf identifies the sender of a node. The preset is a part of it, so that a replaced sender
+// and its successor are counted apart.
 type senderOf struct{ workflowID, nodeID, preset string }
 
-// NewSenders starts to report.
+// NewSenders returns a Senders that sends its reports until Stop is called.
 func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
 	s := &Senders{seen: map[senderOf]*stream.SenderSeen{}}
 	s.sender = startSender(js, log, "senders", sendersInterval, s.message)
 	return s
 }
 
-// Count adds what one request to an existing node showed of its sender, which has that preset.
+// Count adds what one request to an existing node showed of its sender, which has the given preset.
 func (s *Senders) Count(workflowID, nodeID, preset string, seen Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 const subject = "subject"
 
-// engine is an Engine on a server of its own, with a stream.
+// engine returns an Engine on a server of its own, and its stream.
 func engine(t *testing.T) (*Engine, jetstream.Stream) {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -37,7 +37,8 @@ func engine(t *testing.T) (*Engine, jetstream.Stream) {
 	return e, s
 }
 
-// Concurrent callers each get the answer to their own message, and may use it again at once.
+// Concurrent callers each get the acknowledgement of their own message, and may use it again at
+// once.
 func TestPublishConcurrently(t *testing.T) {
 	t.Parallel()
 	const callers, each = 32, 50
@@ -72,7 +73,7 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message of a queue gets an answer, also the one that the connection does not take.
+// Every message of a queue gets an answer, also one that the connection does not accept.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _ := engine(t)
@@ -96,7 +97,7 @@ func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	}
 }
 
-// After a timeout, the connection may still be about to read the message.
+// After a timeout the connection may still be about to read the message.
 func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	})
 }
 
-// Send answers once, also a message that the connection does not take.
+// Send answers once, also for a message that the connection does not accept.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	e, _ := engine(t)
