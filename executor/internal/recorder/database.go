@@ -1,12 +1,14 @@
 package recorder
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
@@ -53,7 +55,11 @@ func (d *database) fails(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	d.ready.NotReady("database", "the last transaction failed; it is tried again, and the stream keeps what is not recorded")
+	why := "the last transaction failed"
+	if newer, is := errors.AsType[*store.NewerSchemaError](err); is {
+		why = newer.Error()
+	}
+	d.ready.NotReady("database", why+"; it is tried again, and the stream keeps what is not recorded")
 	if d.since.IsZero() {
 		d.since = now
 	}

@@ -46,8 +46,8 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 	return true
 }
 
-// watchEvery is how often a consumer's state is asked for.
-const watchEvery = 5 * time.Second
+// watchEvery is how often a consumer's state is asked for: a lost one is made anew as soon as /readyz has noticed it.
+const watchEvery = time.Second
 
 // At a low rate, messages are recorded as they arrive. At a high rate they are fetched in bursts with pauses between them:
 // messages that are sent together cost the NATS server and the executor far less than single ones, and so does one

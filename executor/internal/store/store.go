@@ -281,6 +281,13 @@ type Store interface {
 	// EndLost ends records as failed for a reason, and returns their IDs. It leaves those that are final, or whose StreamSequence changed.
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
 
+	// EndSession remembers that a session of the console has ended, until the time at which it would have ended by itself. It
+	// forgets those of which that time is before now.
+	EndSession(ctx context.Context, id string, until, now time.Time) error
+
+	// SessionEnded reports whether EndSession has ended a session.
+	SessionEnded(ctx context.Context, id string) (bool, error)
+
 	// AddAudit keeps entries of the audit, in one transaction. One whose ID is there already is left as it is.
 	AddAudit(ctx context.Context, entries []AuditEntry) error
 
@@ -305,6 +312,13 @@ type Store interface {
 
 	// Observe has an observer told of every operation. It is called before all other methods, or not at all.
 	Observe(observer Observer)
+
+	// Schema is the version of the tables that this program works with. When another version has migrated them so that this
+	// one cannot work with them any more, all that writes, and Ping, fail with a *NewerSchemaError.
+	Schema() int64
+
+	// HasSchema returns the version that the tables have.
+	HasSchema(ctx context.Context) (int64, error)
 
 	// Ping says whether the database answers.
 	Ping(ctx context.Context) error

@@ -7,8 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -144,5 +149,67 @@ func TestConnectionSettings(t *testing.T) {
 		if err := s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, setting).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s (%v), want %s", setting, got, err, want)
 		}
+	}
+}
+
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t)
+	var pool *pgxpool.Pool
+	storetest.RunNewerSchema(t, func(t *testing.T) store.Store {
+		t.Helper()
+		s, err := Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		pool = s.pool
+		return s
+	}, func(t *testing.T, statement string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A migration waits for the transactions that began before it, and those that come meanwhile wait for it.
+func TestMigrationWaitsForTransactions(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t)
+	s, err := Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	tryLock := func(tx pgx.Tx) (got bool) {
+		t.Helper()
+		if err := tx.QueryRow(t.Context(), `SELECT pg_try_advisory_xact_lock($1)`, int64(relational.Migration)).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	migration, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = migration.Close(t.Context()) }()
+	try := func() (got bool) {
+		t.Helper()
+		if err := pgx.BeginFunc(t.Context(), migration, func(tx pgx.Tx) error { got = tryLock(tx); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if err := s.write(t.Context(), "test", func(transaction) error {
+		if try() {
+			t.Error("a migration began while a transaction was under way")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !try() {
+		t.Error("a migration cannot begin after the transaction")
 	}
 }

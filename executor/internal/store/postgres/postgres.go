@@ -31,6 +31,7 @@ type Store struct {
 	// writer is this store's own among those that count by the minute. Should two draw the
 	// same, they wait for each other now and then; the sums are right all the same.
 	writer int16
+	schema int64 // the version of the tables that this program knows
 }
 
 var _ store.Store = (*Store)(nil)
@@ -60,7 +61,7 @@ func open(ctx, starting context.Context, url string, log logrus.FieldLogger) (*S
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, openError(config, err)
 	}
-	err = migrate(starting, config.ConnConfig)
+	s.schema, err = migrate(starting, config.ConnConfig)
 	if err == nil {
 		err = carry(ctx, config.ConnConfig, log)
 	}
@@ -95,11 +96,19 @@ func OpenWait(ctx, starting context.Context, url string, log logrus.FieldLogger)
 
 // Ping implements store.Store.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
+	var has int64
+	err := s.pool.QueryRow(ctx, relational.NewestSchema).Scan(&has)
+	if err == nil {
+		err = relational.CheckSchema(has, s.schema)
+	}
+	if err != nil {
 		return fmt.Errorf("postgres: ping: %w", err)
 	}
 	return nil
 }
+
+// Schema implements store.Store.
+func (s *Store) Schema() int64 { return s.schema }
 
 // Close implements store.Store.
 func (s *Store) Close() error {
@@ -112,9 +121,25 @@ func (s *Store) Close() error {
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		if err := s.checkSchema(ctx, tx); err != nil {
+			return err
+		}
 		return do(transaction{tx, s.writer, s.Origins, make(map[string]time.Time)})
 	})
 	return s.Ended(ctx, what, began, blame(withCancellation(ctx, err)))
+}
+
+// checkSchema keeps others from migrating the tables until the transaction ends, and fails if they were migrated to what this
+// program does not know. The two statements are one message.
+func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
+	var has int64
+	both := &pgx.Batch{}
+	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(relational.Migration))
+	both.Queue(relational.NewestSchema).QueryRow(func(row pgx.Row) error { return row.Scan(&has) })
+	if err := tx.SendBatch(ctx, both).Close(); err != nil {
+		return err
+	}
+	return relational.CheckSchema(has, s.schema)
 }
 
 // withCancellation adds the context's error where pgx reports only its consequence, a

@@ -112,6 +112,9 @@ const (
 	// recorded, or prunes them. So either that one sees the record, which is committed, or the one that records it sees the
 	// steps.
 	Early Lock = 7_303_014_917_202
+	// Migration is shared by all transactions that write, and held alone while the tables are migrated: no transaction of an
+	// earlier version begins before a migration and writes after it.
+	Migration Lock = 7_303_014_917_204
 )
 
 // Store implements most of store.Store. The rest, opening and closing, is the driver's.

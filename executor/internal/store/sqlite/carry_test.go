@@ -87,7 +87,7 @@ func TestCarryingOverGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	if err := migrate(t.Context(), db); err != nil {
+	if _, err := migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	columns, err := wideColumns(t.Context(), db)
@@ -127,7 +127,7 @@ func TestCarryingOverWaitsForAnotherProcess(t *testing.T) {
 		dbs[i].SetMaxOpenConns(1)
 	}
 	db, other := dbs[0], dbs[1]
-	if err := migrate(t.Context(), db); err != nil {
+	if _, err := migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.ExecContext(t.Context(), `PRAGMA busy_timeout = 1`); err != nil {

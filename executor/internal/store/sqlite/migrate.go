@@ -20,29 +20,37 @@ var migrations embed.FS
 // goose has no lock for SQLite. Each migration is one transaction, so when another
 // process runs the same one first, ours fails whole; then the version has risen and the
 // rest is tried again.
-func migrate(ctx context.Context, db *sql.DB) error {
+func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for {
 		before, known, err := provider.GetVersions(ctx)
 		if err != nil {
-			return fmt.Errorf("read the schema version: %w", err)
+			return 0, fmt.Errorf("read the schema version: %w", err)
 		}
-		if before > known {
-			return fmt.Errorf("its schema has version %d and this program knows %d: use the newer program, or restore an older backup",
-				before, known)
-		}
-		if before == known {
-			return nil
+		if before >= known {
+			return known, checkSchema(ctx, db, known)
 		}
 		_, failure := provider.Up(ctx)
 		after, _, err := provider.GetVersions(ctx)
 		if failure != nil && (err != nil || after <= before) {
-			return fmt.Errorf("migrate: %w", failure)
+			return 0, fmt.Errorf("migrate: %w", failure)
 		}
 	}
+}
+
+// checkSchema fails if the tables were migrated to what this program does not know.
+func checkSchema(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, knows int64,
+) error {
+	var has int64
+	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&has); err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	return relational.CheckSchema(has, knows)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
@@ -150,4 +152,28 @@ func TestConnectionsSyncEveryCommitAndReadersCannotWrite(t *testing.T) {
 	if _, err := s.reader.ExecContext(t.Context(), `DELETE FROM executions`); err == nil {
 		t.Error("a reader could write")
 	}
+}
+
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookstart.db")
+	storetest.RunNewerSchema(t, func(t *testing.T) store.Store {
+		t.Helper()
+		s, err := Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}, func(t *testing.T, statement string) {
+		t.Helper()
+		db, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -32,6 +32,7 @@ type Store struct {
 
 	writer *sql.DB // one connection: SQLite has one writer at a time, and waiting here is cheaper than busy polling
 	reader *sql.DB // refuses writes
+	schema int64   // the version of the tables that this program knows
 
 	// underway is read-locked by every method, and locked by Close to wait for them.
 	underway sync.RWMutex
@@ -67,8 +68,9 @@ func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, err
 	}
 	writer.SetMaxOpenConns(1)
 	err = connect(ctx, writer)
+	var schema int64
 	if err == nil {
-		err = migrate(ctx, writer)
+		schema, err = migrate(ctx, writer)
 	}
 	if err == nil {
 		err = carry(ctx, writer, log)
@@ -84,7 +86,7 @@ func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, err
 	}
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
-	s := &Store{writer: writer, reader: reader}
+	s := &Store{writer: writer, reader: reader, schema: schema}
 	s.Store = relational.New(s, dialect)
 	return s, nil
 }
@@ -95,11 +97,18 @@ func (s *Store) Ping(ctx context.Context) error {
 	defer s.underway.RUnlock()
 	// A query, not PingContext: that only shows that a connection is in the pool.
 	var one int
-	if err := s.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&one); err != nil {
+	err := checkSchema(ctx, s.reader, s.schema)
+	if err == nil {
+		err = s.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM executions LIMIT 1)`).Scan(&one)
+	}
+	if err != nil {
 		return fmt.Errorf("sqlite: ping: %w", err)
 	}
 	return nil
 }
+
+// Schema implements store.Store.
+func (s *Store) Schema() int64 { return s.schema }
 
 // Close implements store.Store.
 func (s *Store) Close() error {
@@ -121,7 +130,12 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 	s.underway.RLock()
 	defer s.underway.RUnlock()
 	began, known := time.Now(), &lookup{known: s.Origins}
-	err := transact(ctx, s.writer, func(tx *sql.Tx) error { return do(&transaction{Tx: tx, known: known}) })
+	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
+		if err := checkSchema(ctx, tx, s.schema); err != nil { // nobody migrates the tables before the transaction ends
+			return err
+		}
+		return do(&transaction{Tx: tx, known: known})
+	})
 	if err == nil {
 		known.commit()
 	}

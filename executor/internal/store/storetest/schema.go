@@ -1,0 +1,43 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// RunNewerSchema migrates an open store's database behind its back: it writes nothing more and says why, and no message is
+// its fault, until the migration turns out to be harmless.
+func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string)) {
+	t.Helper()
+	s := open(t)
+	batch := store.Batch{New: []store.Record{queued(1)}}
+	if _, err := s.Apply(t.Context(), store.Batch{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`)
+	for what, call := range map[string]func(context.Context) error{
+		"Apply":    func(ctx context.Context) error { _, err := s.Apply(ctx, batch); return err },
+		"AddAudit": func(ctx context.Context) error { return s.AddAudit(ctx, []store.AuditEntry{{ID: "a"}}) },
+		"Prune":    func(ctx context.Context) error { _, err := s.Prune(ctx, epoch, 1); return err },
+		"Ping":     s.Ping,
+	} {
+		err := call(t.Context())
+		newer, is := errors.AsType[*store.NewerSchemaError](err)
+		if !is || newer.Has != 99 || newer.Knows != s.Schema() || store.IsDataError(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if has, err := s.HasSchema(t.Context()); err != nil || has != 99 {
+		t.Errorf("%d, %v", has, err)
+	}
+	run(t, `INSERT INTO harmless VALUES (99)`)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Apply(t.Context(), batch); err != nil {
+		t.Error(err)
+	}
+}
