@@ -175,6 +175,11 @@ func (c *Client) Queues(ctx context.Context, page Page) (api.List[api.Queue], er
 	return list[api.Queue](ctx, c, "/queues", page, nil)
 }
 
+// Members lists the executors and ingresses that run.
+func (c *Client) Members(ctx context.Context) (api.Members, error) {
+	return get[api.Members](ctx, c, "/members")
+}
+
 // PublicURL checks where the public URL leads.
 func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
 	return get[api.PublicURL](ctx, c, "/public-url")

@@ -48,7 +48,8 @@ var operations = map[string]operation{
 	"create-key": {operate.Admin, everything, `{"name":"another","role":"viewer"}`, ""},
 	"revoke-key": {operate.Admin, aKey, "", ""},
 
-	"list-audit": {operate.Admin, everything, "", ""},
+	"list-audit":   {operate.Admin, everything, "", ""},
+	"list-members": {operate.Admin, everything, "", ""},
 
 	"list-plans":       {operate.Viewer, nothing, "", ""},
 	"list-accounts":    {operate.Viewer, nothing, "", ""},
@@ -93,6 +94,7 @@ var operations = map[string]operation{
 	"dismiss-dead-letters": {operate.Editor, nothing, `{"ids":[]}`, ""},
 
 	"back-up-records": {operate.Admin, everything, "", ""},
+	"back-up-audit":   {operate.Admin, everything, "", api.CodeInvalid},
 	"restore-records": {operate.Admin, everything, `{}`, api.CodeNotEmpty},
 }
 

@@ -22,6 +22,13 @@ func (s *server) routeInstallation(to huma.API) {
 		return s.Operate.CheckPublicURL(ctx, by)
 	})
 	register(to, call{
+		method: http.MethodGet, path: "/members", id: "list-members", tag: tagInstallation, least: operate.Admin,
+		summary:     "List the executors and ingresses that run",
+		description: "With their versions, and with the keys that they can open secrets with.",
+	}, func(ctx context.Context, by operate.Caller, _ *struct{}) (api.Members, error) {
+		return s.Operate.Members(ctx, by)
+	})
+	register(to, call{
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
 		description: "What waits in each queue that a workflow names, and which groups of runners take it. By name. Accounts may share a queue: " +

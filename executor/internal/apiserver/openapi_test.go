@@ -79,6 +79,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
 		"GET /executions/stream": "200 422 429",
 		"GET /whoami":            "200", "GET /keys": "200 422", "POST /keys": "201 413 422", "DELETE /keys/{id}": "204 404",
+		"GET /members": "200", "GET /backup/audit": "200 422",
 		"GET /backup/records": "200", "POST /backup/records": "204 409 413 422",
 		"POST /executions/{id}/replay": "200 403 404 409 422", "POST /executions/replay": "200 403 413 422",
 		"POST /dead-letters/requeue": "200 403 413 422", "POST /dead-letters/dismiss": "200 403 413 422",

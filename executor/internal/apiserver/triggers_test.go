@@ -77,7 +77,7 @@ func TestTriggerTellsWhatIngressesWereTold(t *testing.T) {
 	announce := func(settings *agree.IngressSettings) {
 		t.Helper()
 		before := len(r.Roll.Ingress())
-		a, err := agree.Announce(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, logtest.Quiet())
+		a, err := agree.Announce(t.Context(), r.nc, r.Follower, agree.RoleIngress, settings, agree.About{}, logtest.Quiet())
 		r.check(err)
 		t.Cleanup(a.Stop)
 		eventually(t, func() bool { return len(r.Roll.Ingress()) > before })

@@ -24,6 +24,28 @@ func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL,
 	})
 }
 
+// Members lists the executors and ingresses that run, by role and instance.
+func (s *Service) Members(ctx context.Context, by Caller) (api.Members, error) {
+	return checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (api.Members, error) {
+		all := api.Members{Items: []api.Member{}}
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		if has, err := s.config.Store.HasSchema(reading); err == nil { // else the rest is worth knowing, too
+			all.Database = has
+		}
+		for _, m := range s.config.Roll.Members() {
+			ids := m.About.KeyIDs
+			if ids == nil {
+				ids = []string{}
+			}
+			all.Items = append(all.Items, api.Member{
+				Instance: m.Instance, Role: m.Role, Version: m.About.Version, Schema: m.About.Schema, KeyIDs: ids, RegistryRevision: m.Revision,
+			})
+		}
+		return all, nil
+	})
+}
+
 // Loopback is the base of a URL that only its own machine can reach, else "".
 func Loopback(of string) string {
 	u, err := url.Parse(of)

@@ -24,7 +24,7 @@ var mayCall = map[string]operate.Role{
 	"SetSamplePayload": operate.Editor, "SendTest": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
 	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,
 
-	"Audit": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
+	"Audit": operate.Admin, "BackUpAudit": operate.Admin, "Members": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }
 
 // Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.

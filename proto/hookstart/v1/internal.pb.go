@@ -40,7 +40,14 @@ type Presence struct {
 	Ingress *IngressSettings `protobuf:"bytes,6,opt,name=ingress,proto3" json:"ingress,omitempty"`
 	// A ping that an executor sends to itself: its number. When it comes back, all messages
 	// that were sent before it have arrived, too.
-	Echo          uint64 `protobuf:"varint,7,opt,name=echo,proto3" json:"echo,omitempty"`
+	Echo uint64 `protobuf:"varint,7,opt,name=echo,proto3" json:"echo,omitempty"`
+	// The program's version. Empty: it is of a version that does not say it.
+	Version string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
+	// The IDs of the keys in its --secrets-key-file. Meaningless without a version.
+	KeyIds []string `protobuf:"bytes,21,rep,name=key_ids,json=keyIds,proto3" json:"key_ids,omitempty"`
+	// Of an executor: the version of the database's tables that it works with. 0: it does not
+	// say it.
+	Schema        int64 `protobuf:"varint,22,opt,name=schema,proto3" json:"schema,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,6 +127,27 @@ func (x *Presence) GetIngress() *IngressSettings {
 func (x *Presence) GetEcho() uint64 {
 	if x != nil {
 		return x.Echo
+	}
+	return 0
+}
+
+func (x *Presence) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Presence) GetKeyIds() []string {
+	if x != nil {
+		return x.KeyIds
+	}
+	return nil
+}
+
+func (x *Presence) GetSchema() int64 {
+	if x != nil {
+		return x.Schema
 	}
 	return 0
 }
@@ -980,7 +1008,7 @@ var File_hookstart_v1_internal_proto protoreflect.FileDescriptor
 
 const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhookstart/v1/internal.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x01\n" +
+	"\x1bhookstart/v1/internal.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x02\n" +
 	"\bPresence\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x12\n" +
@@ -989,7 +1017,10 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\aserving\x18\x04 \x01(\bR\aserving\x12\x18\n" +
 	"\aleaving\x18\x05 \x01(\bR\aleaving\x127\n" +
 	"\aingress\x18\x06 \x01(\v2\x1d.hookstart.v1.IngressSettingsR\aingress\x12\x12\n" +
-	"\x04echo\x18\a \x01(\x04R\x04echo\"\xa3\x01\n" +
+	"\x04echo\x18\a \x01(\x04R\x04echo\x12\x18\n" +
+	"\aversion\x18\x14 \x01(\tR\aversion\x12\x17\n" +
+	"\akey_ids\x18\x15 \x03(\tR\x06keyIds\x12\x16\n" +
+	"\x06schema\x18\x16 \x01(\x03R\x06schema\"\xa3\x01\n" +
 	"\x0fIngressSettings\x12\x1d\n" +
 	"\n" +
 	"public_url\x18\x01 \x01(\tR\tpublicUrl\x12$\n" +

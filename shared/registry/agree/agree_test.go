@@ -132,7 +132,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	defer func() { _ = sub.Unsubscribe() }()
 	announced := make(chan error, 1)
 	go func() {
-		a, err := agree.Announce(t.Context(), nc, f, agree.RoleIngress, nil, logtest.Quiet())
+		a, err := agree.Announce(t.Context(), nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 		if err == nil {
 			a.Stop()
 		}

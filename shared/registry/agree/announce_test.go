@@ -38,7 +38,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 	var a *agree.Announcer
 	go func() {
 		var err error
-		a, err = agree.Announce(ctx, nc, f, agree.RoleIngress, nil, logtest.Quiet())
+		a, err = agree.Announce(ctx, nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // it waits for the frozen server to confirm

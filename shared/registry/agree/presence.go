@@ -33,18 +33,18 @@ type Announcer struct {
 }
 
 // Announce makes this process part of the barrier: changes wait for it. It returns when the follower's copy is current;
-// then the process may answer from it. settings is for an ingress, and nil otherwise.
+// then the process may answer from it. settings is for an ingress, and nil otherwise; about may be zero.
 //
 // The order matters. A change that was stored before the announcement is in the registry that is read after it, and
 // the barrier of a later change includes this process.
-func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, log logrus.FieldLogger) (*Announcer, error) {
+func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, about About, log logrus.FieldLogger) (*Announcer, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Announcer{
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
-		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings},
+		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings, about: about},
 	}
 	// A server that restarts loses the announcement, so it is repeated until it surely was delivered.
 	heard := func(ctx context.Context) error {

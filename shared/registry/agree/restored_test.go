@@ -32,7 +32,7 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	follower, err := agree.Follow(t.Context(), js, p, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, logtest.Quiet())
+	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
 	p.lease = agree.NewLease(nc, follower)

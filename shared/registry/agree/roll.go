@@ -180,3 +180,28 @@ func (r *Roll) Ingress() []*IngressSettings {
 	}
 	return list
 }
+
+// Member is a process that follows the registry.
+type Member struct {
+	Instance string // a random UUID
+	Role     string
+	Revision uint64 // of the registry: what it has applied
+	About    About
+}
+
+// Members returns the live processes, by role and instance.
+func (r *Roll) Members() []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []Member
+	for id, m := range r.members {
+		if time.Since(m.heard) < lifetime {
+			list = append(list, Member{Instance: id, Role: m.role, Revision: m.revision, About: m.about})
+		}
+	}
+	sort.Slice(list, func(i, j int) bool {
+		a, b := list[i], list[j]
+		return a.Role < b.Role || a.Role == b.Role && a.Instance < b.Instance
+	})
+	return list
+}

@@ -17,6 +17,18 @@ type presence struct {
 	leaving  bool
 	echo     uint64           // not 0: the instance waits for its own message
 	settings *IngressSettings // of an ingress
+	about    About
+}
+
+// About is what operators want to know of a process before they upgrade or restore something.
+type About struct {
+	// Version is the program's version. Empty: it is of a version that does not announce this.
+	Version string
+	// KeyIDs are the IDs of the keys that the process can open secrets with.
+	KeyIDs []string
+	// Schema is the version of the database's tables that an executor works with; 0: it is no
+	// executor, or one that does not announce this.
+	Schema int64
 }
 
 // IngressSettings are the settings of an ingress that executors tell operators.
@@ -32,6 +44,7 @@ type IngressSettings struct {
 func (p presence) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
 		InstanceId: p.instance, Role: p.role, Revision: p.revision, Serving: p.serving, Leaving: p.leaving, Echo: p.echo,
+		Version: p.about.Version, KeyIds: p.about.KeyIDs, Schema: p.about.Schema,
 	}
 	if s := p.settings; s != nil {
 		wire.Ingress = &hookstartv1.IngressSettings{
@@ -53,6 +66,7 @@ func decodePresence(data []byte) (presence, error) {
 	p := presence{
 		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
 		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
+		about: About{Version: wire.GetVersion(), KeyIDs: wire.GetKeyIds(), Schema: wire.GetSchema()},
 	}
 	if s := wire.GetIngress(); s != nil {
 		p.settings = &IngressSettings{

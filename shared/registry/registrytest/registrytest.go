@@ -57,7 +57,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Roll, err = agree.CallFirstRoll(ctx, nc) // nothing in a test is cut from NATS before the first Start
 	check(err)
 	tb.Cleanup(r.Roll.Stop)
-	announcer, err := agree.Announce(ctx, nc, r.Follower, agree.RoleExecutor, nil, log)
+	announcer, err := agree.Announce(ctx, nc, r.Follower, agree.RoleExecutor, nil, agree.About{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
 	r.Lease = agree.NewLease(nc, r.Follower)

@@ -11,8 +11,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -113,6 +115,23 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 
 // CanSeal reports whether there is a key to seal with.
 func (k *Keys) CanSeal() bool { return k != nil }
+
+// IDs returns the IDs of all keys, in order.
+func (k *Keys) IDs() []string {
+	if k == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(k.byID))
+}
+
+// KeyID returns the ID of the key that a box is sealed with; "" if the box has a form that this version does not know.
+func KeyID(box []byte) string {
+	id, _, err := keyOf(box)
+	if err != nil {
+		return ""
+	}
+	return id
+}
 
 // Seal encrypts a secret of the record that about names (see Open) and returns the box. Without a
 // key it returns ErrNoKey.

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+type adminVersions struct{}
+
+func (*adminVersions) Run(s *session) error {
+	found, err := s.client.Members(s.ctx)
+	if err != nil {
+		return err
+	}
+	return s.print(func() error {
+		rows := [][]string{{"ROLE", "INSTANCE", "VERSION", "TABLES", "KEYS"}}
+		for _, m := range found.Items {
+			tables := "–"
+			if m.Schema > 0 {
+				tables = strconv.FormatInt(m.Schema, 10)
+			}
+			rows = append(rows, []string{m.Role, m.Instance, cmp.Or(m.Version, "does not say it"), tables, cmp.Or(strings.Join(m.KeyIDs, " "), "–")})
+		}
+		if err := s.rows(rows); err != nil {
+			return err
+		}
+		if found.Database > 0 {
+			s.note("The database's tables have version %d.", found.Database)
+		}
+		return nil
+	})
+}
