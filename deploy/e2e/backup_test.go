@@ -15,10 +15,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // sizeOf is how large a test is: its own size, or that of an environment variable, for acceptance.
@@ -221,6 +228,183 @@ func TestRestoreElsewhere(t *testing.T) {
 				t.Errorf("a new execution: %+v", e)
 			}
 		})
+	}
+}
+
+// What is changed while a backup is taken is in the file with the audit's entry of each change, and with no entry of a
+// change that is not in it.
+func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
+	t.Parallel()
+	bin := buildCommandLine(t)
+	from := install(t, 1)
+	makeWorkflow(t, from.client, "first")
+	put := func(id, name string) {
+		if _, err := from.client.PutWorkflow(t.Context(), id, api.PutWorkflow{AccountID: "tests", Name: name, Triggers: []api.PutTrigger{{NodeID: "node"}}}); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for n := 1; stopped.Err() == nil; n++ {
+			put("counter", strconv.Itoa(n)) // each number once: of an entry that is missing, nothing else would tell
+			put(fmt.Sprint("new-", n), "new")
+		}
+	})
+	file := filepath.Join(t.TempDir(), "hookstart.backup")
+	for range 3 {
+		if output, err := from.admin(t, bin, "backup", file); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+	}
+	stop()
+	changing.Wait()
+
+	to := install(t, 1)
+	if output, err := to.admin(t, bin, "restore", file); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	entries := map[string]int{} // by workflow
+	page := apiclient.Page{Limit: 200}
+	for {
+		list, err := to.client.Audit(t.Context(), apiclient.AuditFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Action == "workflow.create" || e.Action == "workflow.update" {
+				entries[e.WorkflowID]++
+			}
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	page = apiclient.Page{Limit: 200}
+	for {
+		list, err := to.client.Workflows(t.Context(), "", page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range list.Items {
+			want := 1
+			if w.ID == "counter" {
+				if want, err = strconv.Atoi(w.Name); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%d changes of one workflow", want)
+			}
+			if entries[w.ID] != want {
+				t.Errorf("workflow %s has %d entries in the audit, want %d", w.ID, entries[w.ID], want)
+			}
+			delete(entries, w.ID)
+		}
+		if page.Cursor = list.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	if len(entries) > 0 {
+		t.Errorf("the audit has changes that the file has not: %v", entries)
+	}
+}
+
+// A backup of an installation whose stream of starts has reports from before they had a stream of their own can be restored.
+func TestBackupAfterTheDivisionOfTheStream(t *testing.T) {
+	t.Parallel()
+	bin := buildCommandLine(t)
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := stream.DefaultSettings.Config()
+	before.Subjects = append(before.Subjects, stream.ProgressSubject("*", "*", "*"))
+	if _, err := js.CreateStream(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	const executions = 50
+	ids := make([]string, executions)
+	for n := range ids {
+		ids[n] = fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n)
+		at := time.Now().UTC().Truncate(time.Microsecond)
+		start, err := stream.StartMessage(execution.Start{
+			ID: ids[n], WorkflowID: "old", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook,
+			AcceptedAt: at, Payload: execution.Payload{Kind: execution.Text, Body: []byte(strconv.Itoa(n))},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := stream.ProgressMessage("default", "old", "node", "", execution.Progress{ID: ids[n], Status: execution.Succeeded, At: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, msg := range []*nats.Msg{start, end} {
+			if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	from := installAt(t, server, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"), 1)
+	for _, id := range ids {
+		recorded(t, from.client, id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
+	}
+	file := filepath.Join(t.TempDir(), "hookstart.backup")
+	if output, err := from.admin(t, bin, "backup", file); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	to := install(t, 1)
+	if output, err := to.admin(t, bin, "restore", file); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for n, id := range ids {
+		e := recorded(t, to.client, id, func(api.ExecutionDetail) bool { return true })
+		if e.Status != "succeeded" || e.StreamSequence != uint64(2*n+1) || string(e.Input) != fmt.Sprintf(`{"body":"%d"}`, n) {
+			t.Errorf("%d: %+v", n, e)
+		}
+	}
+}
+
+// Whoever restores without the key learns it before, not from every sender afterwards.
+func TestRestoreNeedsTheKey(t *testing.T) {
+	t.Parallel()
+	bin := buildCommandLine(t)
+	keyFile := func(line string) string {
+		path := filepath.Join(t.TempDir(), "secrets.key")
+		if err := os.WriteFile(path, []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	line := seal.NewLine()
+	id, _, _ := strings.Cut(line, ":")
+	from := install(t, 1, "--secrets-key-file="+keyFile(line))
+	path := makeWorkflow(t, from.client, "orders")
+	file := filepath.Join(t.TempDir(), "hookstart.backup")
+	if output, err := from.admin(t, bin, "backup", file); err != nil || !strings.Contains(output, "a restore needs the --secrets-key-file with the key "+id) {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if output, err := from.admin(t, bin, "restore", "--check", file); err != nil || !strings.Contains(output, "can be restored") || !strings.Contains(output, id) {
+		t.Errorf("%v\n%s", err, output)
+	}
+	for _, flags := range [][]string{nil, {"--secrets-key-file=" + keyFile(seal.NewLine())}} {
+		to := install(t, 1, flags...)
+		output, err := to.admin(t, bin, "restore", file)
+		if err == nil || !strings.Contains(output, "executor") || !strings.Contains(output, "ingress") || strings.Count(output, "lacks the key "+id) != 2 || !strings.Contains(output, "nothing was restored") {
+			t.Errorf("%v: %v\n%s", flags, err, output)
+		}
+		if list, err := to.client.Accounts(t.Context(), apiclient.Page{}); err != nil || len(list.Items) > 0 {
+			t.Errorf("%+v, %v", list, err)
+		}
+		if output, err := to.admin(t, bin, "restore", "--without-keys", file); err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
+	}
+	to := install(t, 1, "--secrets-key-file="+keyFile(seal.NewLine()+"\n"+line))
+	if output, err := to.admin(t, bin, "restore", file); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if a, err := post(t.Context(), to.urls[0]+path, nil, strings.NewReader(`{}`)); err != nil || a.status != 200 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 

@@ -30,7 +30,13 @@ func install(t *testing.T, ingresses int, flags ...string) *installation {
 // installOn is install with a database of its own.
 func installOn(t *testing.T, database string, ingresses int, flags ...string) *installation {
 	t.Helper()
-	i := &installation{nats: natstest.Start(t)}
+	return installAt(t, natstest.Start(t), database, ingresses, flags...)
+}
+
+// installAt is installOn with a NATS server of its own.
+func installAt(t *testing.T, server *natstest.Node, database string, ingresses int, flags ...string) *installation {
+	t.Helper()
+	i := &installation{nats: server}
 	i.executor = launch(t, "executor", append([]string{
 		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + i.nats.URL(),
 		"--database-url=" + database, "--admin-token=" + adminToken, "--public-url=https://hooks.example.com",

@@ -7,11 +7,23 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // BackUpRecords calls each for every line of what the database keeps. It fails if the answer breaks off.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
-	response, err := c.send(ctx, http.MethodGet, "/backup/records", nil, nil)
+	return c.lines(ctx, "/backup/records", nil, each)
+}
+
+// BackUpAudit does so for the audit's entries of the changes of one bucket, from one time to another, both included.
+func (c *Client) BackUpAudit(ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error) error {
+	query := url.Values{"bucket": {bucket}, "since": {since.Format(time.RFC3339Nano)}, "until": {until.Format(time.RFC3339Nano)}}
+	return c.lines(ctx, "/backup/audit", query, each)
+}
+
+// lines calls each for every line of an answer.
+func (c *Client) lines(ctx context.Context, path string, query url.Values, each func(line []byte) error) error {
+	response, err := c.send(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return err
 	}

@@ -134,6 +134,24 @@ type Sender struct {
 	unknown unknown `audit:"-"`
 }
 
+// Sealed returns everything in the record that is sealed.
+func (w *Workflow) Sealed() (boxes [][]byte) {
+	for _, node := range w.Triggers {
+		if node.Sender == nil {
+			continue
+		}
+		for _, secret := range node.Sender.Secrets {
+			if len(secret.Sealed) > 0 { // else it is a public key
+				boxes = append(boxes, secret.Sealed)
+			}
+		}
+		for _, box := range node.Sender.SealedSettings {
+			boxes = append(boxes, box)
+		}
+	}
+	return boxes
+}
+
 // SenderSecret is a secret, or a public key, with which a sender's requests are verified.
 type SenderSecret struct {
 	ID        string // identifies it where its text must not appear

@@ -17,6 +17,9 @@ import (
 // ReportsName is the internal stream on which ingresses send their counts to the executors.
 const ReportsName = "REPORTS"
 
+// ReportsSubjects is the wildcard of the subjects of that stream.
+const ReportsSubjects = "reports.>"
+
 // DuplicatesSubject is the subject of the counts of suppressed repeats.
 const DuplicatesSubject = "reports.duplicates"
 
@@ -27,7 +30,7 @@ func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) er
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name:        ReportsName,
 			Description: "hookstart: what ingresses counted, on its way to the executors",
-			Subjects:    []string{"reports.>"},
+			Subjects:    []string{ReportsSubjects},
 			Retention:   jetstream.LimitsPolicy,
 			// Counts are worth less than starts: the oldest go first when nobody fetches them.
 			Discard:    jetstream.DiscardOld,

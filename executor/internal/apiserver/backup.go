@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humahttprouter"
@@ -26,6 +27,15 @@ func (s *server) routeBackup(to huma.API) {
 			Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}},
 	}, s.backUpRecords)
+	route(to, call{
+		method: http.MethodGet, path: "/backup/audit", id: "back-up-audit", tag: tagInstallation, least: operate.Admin,
+		summary:     "Read the audit's entries of what was changed while a backup was taken",
+		description: "In the form of `GET /backup/records`. `hookstart admin backup` calls it.",
+		responses: map[string]*huma.Response{"200": {
+			Description: "As for `GET /backup/records`.",
+			Content:     map[string]*huma.MediaType{"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}},
+	}, s.backUpAudit)
 	registerBare(to, call{
 		method: http.MethodPost, path: "/backup/records", id: "restore-records", tag: tagInstallation, least: operate.Admin,
 		summary:     "Write a part of a backup into the database",
@@ -41,12 +51,30 @@ func (s *server) routeBackup(to huma.API) {
 	})
 }
 
+// auditPart says which entries of the audit a backup wants.
+type auditPart struct {
+	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"Entries of the changes of this bucket."`
+	Since  time.Time `query:"since" doc:"Then or later."`
+	Until  time.Time `query:"until" doc:"Then or before."`
+}
+
+func (s *server) backUpAudit(ctx context.Context, by operate.Caller, in *auditPart) (*huma.StreamResponse, error) {
+	return s.inLines(ctx, func(write func(part []byte) error) error {
+		return s.Operate.BackUpAudit(ctx, by, in.Bucket, in.Since, in.Until, write)
+	})
+}
+
 func (s *server) backUpRecords(ctx context.Context, by operate.Caller, _ *struct{}) (*huma.StreamResponse, error) {
+	return s.inLines(ctx, func(write func(part []byte) error) error { return s.Operate.BackUpRecords(ctx, by, write) })
+}
+
+// inLines answers with what read writes, one part a line.
+func (*server) inLines(ctx context.Context, read func(write func(part []byte) error) error) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(of huma.Context) {
 		_, w, _ := humahttprouter.Unwrap(of)
 		to := eventWriter{w, http.NewResponseController(w)}
 		began := false
-		err := s.Operate.BackUpRecords(ctx, by, func(part []byte) error {
+		err := read(func(part []byte) error {
 			began = true
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			return to.write(string(part) + "\n")

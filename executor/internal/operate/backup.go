@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/api"
@@ -38,6 +39,40 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 	}
 	return err
 }
+
+// BackUpAudit calls write with the audit's entries of the changes of one bucket of the registry from one time to another, both included,
+// in parts as BackUpRecords does.
+func (s *Service) BackUpAudit(ctx context.Context, by Caller, bucket string, since, until time.Time, write func(part []byte) error) error {
+	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
+		filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)} // which is the resolution of stored times
+		for after := (store.AuditPosition{}); ; {
+			found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
+			if err != nil {
+				return none, err
+			}
+			if len(found) == 0 {
+				return none, nil
+			}
+			last := found[len(found)-1]
+			after = store.AuditPosition{At: last.At, ID: last.ID}
+			found = slices.DeleteFunc(found, func(e store.AuditEntry) bool { return edit.BucketOf(e.Action) != bucket })
+			if len(found) == 0 {
+				continue
+			}
+			text, err := json.Marshal(store.Part{Audit: found})
+			if err != nil {
+				return none, fmt.Errorf("encode a part of a backup: %w", err)
+			}
+			if err := write(text); err != nil {
+				return none, err
+			}
+		}
+	})
+	return err
+}
+
+// auditAtOnce is the number of entries in a part.
+const auditAtOnce = 500
 
 // RestoreRecords writes one part of a backup into the database. The first part is refused unless the database is empty,
 // and all parts are refused while an account exists: the registry is restored last.

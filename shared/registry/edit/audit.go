@@ -127,6 +127,19 @@ func NewEntry(actor Actor, action string) Entry {
 	return Entry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
+// BucketOf returns the bucket whose records have the entries of an action; "": the action changes none.
+func BucketOf(action string) string {
+	if action == samplePayloadSet {
+		return registry.SecretsBucket
+	}
+	of, _, _ := strings.Cut(action, ".")
+	switch of + "." {
+	case registry.AccountPrefix, registry.WorkflowPrefix, registry.APIKeyPrefix, "token.", "sender.", "sender-secret.":
+		return registry.Bucket
+	}
+	return ""
+}
+
 // entryOf makes the entry of a change of the record under a key; after is nil for a deletion. false: the change has no entry.
 func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record) (entry Entry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")

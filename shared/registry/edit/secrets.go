@@ -152,7 +152,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	if have.SamplePayload != nil && bytes.Equal(have.SamplePayload, sample) {
 		return nil
 	}
-	entry := NewEntry(ActorOf(ctx), "sample-payload.set")
+	entry := NewEntry(ActorOf(ctx), samplePayloadSet)
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
 	if w, exists := e.directory.Workflow(workflowID); exists {
 		entry.AccountID = w.Record.AccountID
@@ -215,6 +215,9 @@ func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsO
 	}
 	return nil
 }
+
+// samplePayloadSet is the action of a new sample payload.
+const samplePayloadSet = "sample-payload.set"
 
 // secretsKey is where a node's secrets are in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }

@@ -12,6 +12,7 @@
 //	streams/REPORTS        those that are not applied yet
 //	buckets/registry       the records of a bucket, likewise
 //	buckets/registry_secrets
+//	audit.jsonl            the audit's entries of what was changed while the rest was read
 //	manifest.json          what there is, and how far each consumer was
 //
 // # Why it is consistent
@@ -24,6 +25,8 @@
 //  3. How far each group of runners is. Who has acknowledged has reported before.
 //  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise: each report that was acknowledged is in it.
 //  5. The registry, then the secrets: a token's hash is stored after the token.
+//  6. The audit's entries of the changes between 2 and 5, once the executors have copied them into the
+//     database. An entry that is in the database of 2, too, is restored once.
 //
 // After a restore the recorder goes on at the floors of 1, so what came between 1 and 4 is recorded from the
 // stream. What is recorded twice is recorded once, as always.
@@ -43,6 +46,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hookstart/hookstart/shared/durable"
 )
@@ -85,8 +89,8 @@ func create(path string) (*writer, error) {
 // entry begins the next part of the file. It ends the one before.
 func (w *writer) entry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// finish ends the file, and gives it its name.
-func (w *writer) finish(m Manifest) error {
+// end writes what comes after the last part, and all to the disk.
+func (w *writer) end(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
@@ -104,16 +108,18 @@ func (w *writer) finish(m Manifest) error {
 	if _, err := w.file.WriteString(endBegin + hex.EncodeToString(w.hash.Sum(nil)) + endEnd); err != nil {
 		return err
 	}
-	if err := errors.Join(w.file.Sync(), w.file.Close()); err != nil {
-		return err
-	}
+	return errors.Join(w.file.Sync(), w.file.Close())
+}
+
+// publish gives the file its name.
+func (w *writer) publish() error {
 	if err := os.Rename(w.file.Name(), w.path); err != nil {
 		return err
 	}
 	return durable.SyncFolder(filepath.Dir(w.path))
 }
 
-// abandon removes what was written. After finish it does nothing.
+// abandon removes what was written. After publish it does nothing.
 func (w *writer) abandon() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
@@ -126,14 +132,12 @@ type reader struct {
 	zip      *zip.Reader
 }
 
-// UnusableError says why a file is not restored.
+// UnusableError says why a file cannot be restored.
 type UnusableError struct {
 	Path, Problem string
 }
 
-func (e *UnusableError) Error() string {
-	return e.Path + " " + e.Problem + "; nothing was restored"
-}
+func (e *UnusableError) Error() string { return e.Path + " " + e.Problem }
 
 // open opens a file if every bit of it is as it was written.
 func open(path string) (r *reader, err error) {
@@ -200,6 +204,11 @@ func (r *reader) readManifest() error {
 	}
 	defer func() { _ = from.Close() }()
 	return json.NewDecoder(from).Decode(&r.Manifest)
+}
+
+// has reports whether the file has a part.
+func (r *reader) has(name string) bool {
+	return slices.ContainsFunc(r.zip.File, func(f *zip.File) bool { return f.Name == name })
 }
 
 // lines calls each for every line of a part of the file.

@@ -17,6 +17,10 @@ type Manifest struct {
 	Records int      `json:"records"`
 	Streams []Stream `json:"streams"`
 	Buckets []Bucket `json:"buckets"`
+	// Audit is how many entries of the audit the file holds beside what is in the records.
+	Audit int `json:"audit"`
+	// Keys are the IDs of the keys that tokens and secrets in the file are sealed with, in order.
+	Keys []string `json:"keys"`
 }
 
 // Stream is what a file holds of a stream.
@@ -28,6 +32,13 @@ type Stream struct {
 	Messages  int        `json:"messages"` // in the file
 	Recorded  uint64     `json:"recorded"` // all up to this sequence is in the records
 	Consumers []Consumer `json:"consumers,omitempty"`
+	// Subjects are the wildcards that the stream stores; empty in files of before they were kept.
+	Subjects []string `json:"subjects,omitempty"`
+	// Dedup is for how long the stream recognised repeats; 0 in files of before it was kept.
+	Dedup time.Duration `json:"dedup,omitempty"`
+	// Foreign is how many messages were left out because their subjects are another stream's by
+	// now. What they say is in the records.
+	Foreign int `json:"foreign,omitempty"`
 }
 
 // Consumer is how far a group of runners was.
@@ -55,8 +66,17 @@ func (m message) msg() *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}
 }
 
-const recordsName = "records.jsonl"
+// deletes reports whether the message deletes a record of a bucket.
+func (m message) deletes() bool { return len(m.Headers[kvOperation]) > 0 }
+
+const (
+	recordsName = "records.jsonl"
+	auditName   = "audit.jsonl"
+)
 
 func streamEntry(name string) string { return "streams/" + name }
 
 func bucketEntry(name string) string { return "buckets/" + name }
+
+// bucketSubject is the subject of a key of a bucket.
+func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }

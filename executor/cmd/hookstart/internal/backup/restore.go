@@ -18,8 +18,22 @@ import (
 // NotEmptyError says that something was done already in the installation that is to be restored into.
 type NotEmptyError struct{ What string }
 
-func (e *NotEmptyError) Error() string {
-	return "the installation is not empty: " + e.What + "; nothing was restored"
+func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.What }
+
+// MissingKeysError says which process cannot open what a file holds.
+type MissingKeysError struct {
+	Lack []string // "executor ID lacks k1, k2"
+}
+
+func (e *MissingKeysError) Error() string {
+	return "tokens and secrets in the file are sealed: " + strings.Join(e.Lack, "; ")
+}
+
+// Options say how a file is restored.
+type Options struct {
+	WithMessages bool // with the messages that the file holds
+	// WithoutKeys restores what the installation cannot open, too.
+	WithoutKeys bool
 }
 
 // pausedFor is how long consumers rest if this program is killed before it lets them go on.
@@ -31,23 +45,52 @@ const pausedFor = time.Hour
 // message ID is published again, until it is restarted (nats-server 2.15.2: its restore does not call rebuildDedupe).
 // So the messages are published again, in order, and get the sequences that they had: the records refer to them.
 // Meanwhile the recorder and the groups of runners are paused, and then go on where they were.
-func Restore(ctx context.Context, i Installation, path string, withMessages bool) (Manifest, error) {
+func Restore(ctx context.Context, i Installation, path string, how Options) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
-		return Manifest{}, err
+		return Manifest{}, nothing(err)
 	}
 	defer r.close()
-	m := r.Manifest
-	if !withMessages {
-		m.WithMessages = false
+	if err := r.verify(path); err != nil {
+		return r.Manifest, nothing(err)
 	}
+	m := r.Manifest
+	m.WithMessages = m.WithMessages && how.WithMessages
 	if err := i.mustBeEmpty(ctx); err != nil {
-		return m, err
+		return m, nothing(err)
+	}
+	if err := i.mustHaveKeys(ctx, m.Keys); err != nil && !how.WithoutKeys {
+		return m, nothing(err)
 	}
 	if err := i.restore(ctx, r, m); err != nil {
 		return m, fmt.Errorf("%w; the installation is half restored: begin again with an empty one", err)
 	}
 	return m, nil
+}
+
+// nothing adds to the error of a check that the installation is as it was.
+func nothing(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
+
+// mustHaveKeys asks every executor and ingress.
+func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	members, err := i.API.Members(ctx)
+	if err != nil {
+		return fmt.Errorf("which keys the installation has: %w", err)
+	}
+	var lack []string
+	for _, member := range members {
+		missing := slices.DeleteFunc(slices.Clone(keys), func(id string) bool { return slices.Contains(member.Keys, id) })
+		if len(missing) > 0 {
+			lack = append(lack, fmt.Sprintf("%s lacks the key %s", member.Name, strings.Join(missing, ", ")))
+		}
+	}
+	if len(lack) > 0 {
+		return &MissingKeysError{lack}
+	}
+	return nil
 }
 
 // mustBeEmpty asks NATS; the database is asked with its first records.
@@ -95,10 +138,15 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		}
 		i.say("%s: up to message %d", of.Name, of.Last)
 	}
-	if err := i.restoreRecords(ctx, r); err != nil {
+	if err := i.restoreLines(ctx, r, recordsName); err != nil {
 		return err
 	}
 	i.say("records: %d executions", m.Records)
+	if r.has(auditName) {
+		if err := i.restoreLines(ctx, r, auditName); err != nil {
+			return err
+		}
+	}
 	for _, p := range positions {
 		if err := i.goOn(ctx, p); err != nil {
 			return err
@@ -176,7 +224,16 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 		return nil
 	}
 	to := &publisher{js: i.JetStream, exact: true, next: next, dedup: s.CachedInfo().Config.Duplicates}
-	if err := r.messages(streamEntry(of.Name), func(m message) error { return to.publish(ctx, m) }); err != nil {
+	if of.Dedup > 0 { // the stream that the file is from took two messages with the same ID at this distance
+		to.dedup = min(to.dedup, of.Dedup)
+	}
+	subjects := of.subjects()
+	if err := r.messages(streamEntry(of.Name), func(m message) error {
+		if !stores(subjects, m.Subject) { // it is recorded: verify has checked that
+			return nil
+		}
+		return to.publish(ctx, m, of.Name)
+	}); err != nil {
 		return err
 	}
 	if err := to.fill(ctx, of.Name, of.Last+1); err != nil {
@@ -207,8 +264,8 @@ type publisher struct {
 // atOnce is how many messages may be unconfirmed.
 const atOnce = 1000
 
-func (p *publisher) publish(ctx context.Context, m message) error {
-	if err := p.fill(ctx, m.Subject, m.Sequence); err != nil {
+func (p *publisher) publish(ctx context.Context, m message, name string) error {
+	if err := p.fill(ctx, name, m.Sequence); err != nil {
 		return err
 	}
 	msg := m.msg()
@@ -219,19 +276,19 @@ func (p *publisher) publish(ctx context.Context, m message) error {
 }
 
 // fill publishes messages up to a sequence, to be deleted: there are none, but those after them have sequences.
-func (p *publisher) fill(ctx context.Context, subject string, before uint64) error {
+func (p *publisher) fill(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
-		if err := p.send(ctx, &nats.Msg{Subject: subjectOfGap(subject)}); err != nil {
+		if err := p.send(ctx, &nats.Msg{Subject: subjectOfGap(name)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// subjectOfGap is a subject of the stream that has a subject, or a name.
-func subjectOfGap(of string) string {
-	if of == stream.ProgressName || stream.IsProgress(of) {
+// subjectOfGap is a subject of a stream.
+func subjectOfGap(name string) string {
+	if name == stream.ProgressName {
 		return stream.ProgressSubject("restore", "gap", "gap")
 	}
 	return stream.RejectedSubject("restore", "gap", "gap")
@@ -274,9 +331,10 @@ func (p *publisher) confirm(ctx context.Context) error {
 	return nil
 }
 
-func (i Installation) restoreRecords(ctx context.Context, r *reader) error {
-	first := true
-	return r.lines(recordsName, func(line []byte) error {
+// restoreLines writes a part of the file into the database. The first line of all must find it empty.
+func (i Installation) restoreLines(ctx context.Context, r *reader, name string) error {
+	first := name == recordsName
+	return r.lines(name, func(line []byte) error {
 		err := i.API.RestoreRecords(ctx, line, first)
 		first = false
 		return err
@@ -292,7 +350,7 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 }
 
 // subjectOf is the subject of a key of the registry.
-func subjectOf(key string) string { return "$KV." + registry.Bucket + "." + key }
+func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 
 // restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of the executors.
 func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) error {
@@ -302,7 +360,7 @@ func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket strin
 		if m.Subject == subjectOf(registry.PlansKey) {
 			return nil
 		}
-		delete(m.Headers, registry.HeaderAudit) // its entry is in the database, or was then
+		delete(m.Headers, registry.HeaderAudit) // its entry is in the database, or was then: see takeAudit
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m
 		}

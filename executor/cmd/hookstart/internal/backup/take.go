@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -21,10 +23,21 @@ import (
 type API interface {
 	// BackUpRecords calls each for every line of the records.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
+	// BackUpAudit calls each for every line of the audit's entries of one bucket from a time to
+	// another one, both included.
+	BackUpAudit(ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error) error
 	// RestoreRecords writes one line; first: the database must be empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
 	// Confirm returns when an account's record is in force at every process.
 	Confirm(ctx context.Context, accountID string) error
+	// Members returns the executors and ingresses that run.
+	Members(ctx context.Context) ([]Member, error)
+}
+
+// Member is an executor or an ingress.
+type Member struct {
+	Name string   // for people
+	Keys []string // the IDs of the keys that it has
 }
 
 // Installation is what is backed up, or restored into.
@@ -39,8 +52,11 @@ func (i Installation) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.Say, format+"\n", args...)
 }
 
-// recorder is the name of the executors' consumers.
-const recorder = "executor"
+// The names of the executors' consumers: of the streams, and of the registry's history.
+const (
+	recorder = "executor"
+	auditor  = "audit"
+)
 
 // bucketStream begins the name of the stream behind a bucket.
 const bucketStream = "KV_"
@@ -56,7 +72,14 @@ func Take(ctx context.Context, i Installation, path string, withMessages bool) (
 	if err := i.take(ctx, w, &m); err != nil {
 		return m, err
 	}
-	return m, w.finish(m)
+	if err := w.end(m); err != nil {
+		return m, err
+	}
+	// Nobody should learn on the day of the restore what can be known today.
+	if _, err := Check(w.file.Name()); err != nil {
+		return m, fmt.Errorf("what was written could not be restored: %w", err)
+	}
+	return m, w.publish()
 }
 
 // take reads the parts in the order that the package's comment argues for.
@@ -68,7 +91,10 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		}
 		m.Streams = append(m.Streams, Stream{Name: name, Recorded: floor})
 	}
-	var err error
+	audited, err := i.audited(ctx)
+	if err != nil {
+		return err
+	}
 	if m.Records, err = i.takeRecords(ctx, w); err != nil {
 		return err
 	}
@@ -82,13 +108,87 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		}
 		i.say("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
 	}
+	keys := map[string]bool{}
+	var until []time.Time
 	for _, name := range registry.Streams() {
 		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStream)}
-		if bucket.Records, err = i.takeBucket(ctx, w, bucket.Name); err != nil {
+		var newest time.Time
+		if bucket.Records, newest, err = i.takeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
 		}
-		m.Buckets = append(m.Buckets, bucket)
+		m.Buckets, until = append(m.Buckets, bucket), append(until, newest)
 		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
+	}
+	m.Keys = slices.Sorted(maps.Keys(keys))
+	return i.takeAudit(ctx, w, m, audited, until)
+}
+
+// clocks is by how much the clocks of two NATS servers may differ.
+const clocks = time.Minute
+
+// audited waits until all that the registry holds now is in the audit, and returns a time: all changes before it
+// were made before the call.
+func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
+	for _, name := range registry.Streams() {
+		s, err := i.JetStream.Stream(ctx, name)
+		if err != nil {
+			return at, fmt.Errorf("stream %s: %w", name, err)
+		}
+		if is := s.CachedInfo().TimeStamp; at.IsZero() || is.Before(at) {
+			at = is
+		}
+		if err := i.awaitAudit(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+			return at, err
+		}
+	}
+	return at.Add(-clocks), nil
+}
+
+// awaitAudit waits until the audit's entry of a revision is in the database, with those before it.
+func (i Installation) awaitAudit(ctx context.Context, name string, revision uint64) error {
+	waiting, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	for {
+		consumer, err := i.JetStream.Consumer(waiting, name, auditor)
+		switch {
+		case err == nil && consumer.CachedInfo().AckFloor.Stream >= revision:
+			return nil
+		case err == nil && consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0: //nolint:gosec // a count
+			return nil // the newest revisions were deleted, since they are in the audit
+		case err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && waiting.Err() == nil:
+			return fmt.Errorf("the audit's consumer of %s: %w", name, err)
+		}
+		retry.Wait(waiting, 20*time.Millisecond)
+		if waiting.Err() != nil {
+			return errors.Join(ctx.Err(), fmt.Errorf("the executors have not taken the audit from %s up to revision %d within %s: is the database away?", name, revision, silence))
+		}
+	}
+}
+
+// takeAudit writes the audit's entries of what was changed since a time, up to the newest record of each bucket.
+func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, since time.Time, until []time.Time) error {
+	to, err := w.entry(auditName)
+	if err != nil {
+		return err
+	}
+	for n, name := range registry.Streams() {
+		s, err := i.JetStream.Stream(ctx, name)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		if err := i.awaitAudit(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+			return err
+		}
+		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n], func(line []byte) error {
+			var part struct{ Audit []struct{} }
+			if err := json.Unmarshal(line, &part); err != nil {
+				return fmt.Errorf("the audit: %w", err)
+			}
+			m.Audit += len(part.Audit)
+			return writeLine(to, line)
+		}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -155,6 +255,7 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 		return err
 	}
 	of.First, of.Last = max(s.CachedInfo().State.FirstSeq, 1), s.CachedInfo().State.LastSeq
+	of.Subjects, of.Dedup = s.CachedInfo().Config.Subjects, s.CachedInfo().Config.Duplicates
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
 	if of.Name == stream.ReportsName {
 		of.First = max(of.First, of.Recorded+1)
@@ -167,39 +268,56 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 		if m.Sequence > of.Last {
 			return true, nil
 		}
+		done = m.Sequence == of.Last || pending == 0
+		if !stores(of.Subjects, m.Subject) { // of a version before this stream was divided
+			if m.Sequence > of.Recorded {
+				return true, fmt.Errorf("message %d has the subject %s, which is another stream's, and was not recorded when the backup began: try again once /readyz of an executor is 200",
+					m.Sequence, m.Subject)
+			}
+			of.Foreign++
+			return done, nil
+		}
 		of.Messages++
-		return m.Sequence == of.Last || pending == 0, encodeLine(to, m)
+		return done, encodeLine(to, m)
 	})
 }
 
-// takeBucket writes the newest record of each key. A key that changes meanwhile comes again, and is restored as it came last.
+// takeBucket writes the newest record of each key, adds to keys what they are sealed with, and returns when the newest
+// of all was stored. A key that changes meanwhile comes again, and is restored as it came last.
 // It ends when each key of the beginning has come: the server's count of pending messages is too small while executors trim
 // the history of keys (nats-server 2.15.2), and the newest records would be missing.
-func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string) (records int, err error) {
+func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, keys map[string]bool) (records int, newest time.Time, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {
-		return 0, err
+		return 0, newest, err
 	}
 	s, err := i.JetStream.Stream(ctx, bucketStream+bucket)
 	if err != nil {
-		return 0, fmt.Errorf("bucket %s: %w", bucket, err)
+		return 0, newest, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
-		return 0, fmt.Errorf("bucket %s: %w", bucket, err)
+		return 0, newest, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	missing := info.State.Subjects
 	if len(missing) == 0 {
-		return 0, nil
+		return 0, newest, nil
 	}
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{">"}}
 	began := info.State.LastSeq
 	live := map[string]bool{}
 	err = i.messages(ctx, bucketStream+bucket, config, func(m message, _ uint64) (done bool, err error) {
 		delete(missing, m.Subject)
-		deleted := len(m.Headers[kvOperation]) > 0
-		live[m.Subject] = !deleted
-		if !deleted || m.Sequence > began { // else its record is not in the file
+		newest = m.At
+		ids, err := keysOf(m, bucket)
+		if err != nil {
+			return true, fmt.Errorf("record %s: %w", m.Subject, err)
+		}
+		for _, id := range ids {
+			keys[id] = true
+		}
+		live[m.Subject] = !m.deletes()
+		if !m.deletes() || m.Sequence > began { // else its record is not in the file
 			err = encodeLine(to, m)
 		}
 		return len(missing) == 0, err
@@ -209,7 +327,7 @@ func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string) 
 			records++
 		}
 	}
-	return records, err
+	return records, newest, err
 }
 
 // kvOperation is the header of a deletion in a bucket.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,12 +46,22 @@ func (v *adminBackup) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}
-	return s.summary(done, v.File+" is complete.")
+	return s.summary(done, v.File+" is complete"+needing(done.Keys)+".")
+}
+
+// needing says which keys a restore needs.
+func needing(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return "; a restore needs the --secrets-key-file with the key " + strings.Join(keys, ", ")
 }
 
 type adminRestore struct {
 	File         string `arg:"" help:"The file that admin backup has made." type:"existingfile"`
 	WithMessages bool   `help:"With the messages that the file holds." default:"true" negatable:""`
+	Check        bool   `help:"Only say whether the file can be restored. It needs no installation, and changes nothing."`
+	WithoutKeys  bool   `help:"Restore although executors or ingresses lack keys with which tokens or secrets are sealed: what is sealed with them is lost."`
 
 	natsFlags
 }
@@ -60,19 +71,31 @@ func (*adminRestore) Help() string {
 the tables. Whatever is wrong with the file is said before anything is restored.
 When the command ends, the webhooks work.
 
-Example:
+Examples:
+
+  hookstart admin restore --check hookstart-2026-11-22.backup
 
   hookstart-local --no-demo --data-dir restored
   hookstart admin restore hookstart-2026-11-22.backup`
 }
 
 func (v *adminRestore) Run(s *session) error {
+	if v.Check {
+		found, err := backup.Check(v.File)
+		if err != nil {
+			return err
+		}
+		return s.printOwn(found, func() error { return s.line("%s can be restored%s.", v.File, needing(found.Keys)) })
+	}
 	installation, err := v.installation(s)
 	if err != nil {
 		return err
 	}
 	defer installation.JetStream.Conn().Close()
-	done, err := backup.Restore(s.ctx, installation, v.File, v.WithMessages)
+	done, err := backup.Restore(s.ctx, installation, v.File, backup.Options{WithMessages: v.WithMessages, WithoutKeys: v.WithoutKeys})
+	if _, lack := errors.AsType[*backup.MissingKeysError](err); lack {
+		return &hintError{err, "give --secrets-key-file a file with these keys at every executor and ingress, or accept the loss of what they seal: --without-keys"}
+	}
 	if _, notEmpty := errors.AsType[*backup.NotEmptyError](err); notEmpty {
 		return &hintError{err, "a new one has no account and no workflow: hookstart-local --no-demo --data-dir NEW"}
 	}
@@ -99,6 +122,18 @@ func (s *session) summary(of backup.Manifest, text string) error {
 
 // backupAPI is the operators' API as backups use it.
 type backupAPI struct{ *apiclient.Client }
+
+// Members implements backup.API. A process of a version that does not announce its keys is left out.
+func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
+	found, err := a.Client.Members(ctx)
+	var members []backup.Member
+	for _, m := range found.Items {
+		if m.Version != "" {
+			members = append(members, backup.Member{Name: m.Role + " " + m.Instance, Keys: m.KeyIDs})
+		}
+	}
+	return members, err
+}
 
 // confirmWithin is how long processes may take to have a registry that was restored.
 const confirmWithin = time.Minute

@@ -58,7 +58,8 @@ type Streams struct {
 // exited carries an exit code out of kong, which prints help and versions itself.
 type exited int
 
-// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage.
+// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage,
+// 3 for differences that a dry run has found.
 func Run(ctx context.Context, args []string, std Streams) (code int) {
 	defer func() {
 		switch left := recover().(type) {
@@ -127,7 +128,7 @@ func withoutAPI(command string) bool {
 
 func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
-	if token == "" && !withoutAPI(command) {
+	if token == "" && !withoutAPI(command) && !f.Admin.Restore.Check {
 		return nil, &usageError{"the admin token is missing", setToken}
 	}
 	at, err := url.Parse(f.APIURL)

@@ -1,0 +1,198 @@
+package backup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Check reads a file as a restore does, and returns an *UnusableError if a restore would fail for what is in it. It needs
+// no installation, and changes nothing.
+func Check(path string) (Manifest, error) {
+	r, err := open(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer r.close()
+	return r.Manifest, r.verify(path)
+}
+
+// verify returns what of the file's contents could not be restored.
+func (r *reader) verify(path string) error {
+	var err error
+	for _, of := range r.Manifest.Streams {
+		err = errors.Join(err, r.verifyStream(of))
+	}
+	err = errors.Join(err, r.verifyRecords(recordsName, "records", r.Manifest.Records))
+	if r.has(auditName) {
+		err = errors.Join(err, r.verifyRecords(auditName, "entries of the audit", r.Manifest.Audit))
+	}
+	keys := map[string]bool{}
+	for _, of := range r.Manifest.Buckets {
+		err = errors.Join(err, r.verifyBucket(of, keys))
+	}
+	if err != nil {
+		return &UnusableError{path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	// Files of before the manifest named them have them, too.
+	r.Manifest.Keys = slices.Sorted(maps.Keys(keys))
+	return nil
+}
+
+// verifyStream returns which messages would not get the sequences that they had.
+func (r *reader) verifyStream(of Stream) error {
+	subjects := of.subjects()
+	if subjects == nil {
+		return fmt.Errorf("there is no stream %s in this version", of.Name)
+	}
+	found, next := 0, of.First
+	err := r.messages(streamEntry(of.Name), func(m message) error {
+		found++
+		switch {
+		case m.Sequence < next || m.Sequence > of.Last:
+			return fmt.Errorf("message %d is not in order: it must be from %d to %d", m.Sequence, next, of.Last)
+		case !stores(subjects, m.Subject) && m.Sequence > of.Recorded:
+			return fmt.Errorf("message %d has the subject %s, which is not one of the stream's, and is not recorded", m.Sequence, m.Subject)
+		}
+		next = m.Sequence + 1
+		return nil
+	})
+	if err == nil && found != of.Messages {
+		err = fmt.Errorf("there are %d messages, and must be %d", found, of.Messages)
+	}
+	for _, group := range of.Consumers {
+		if group.Config.Durable == "" || group.Floor > of.Last {
+			err = errors.Join(err, fmt.Errorf("the consumer %q has acknowledged %d of %d messages", group.Config.Durable, group.Floor, of.Last))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", of.Name, err)
+	}
+	return nil
+}
+
+// subjects are the wildcards of the stream that a restore creates; nil: there is none of the name.
+func (of Stream) subjects() []string {
+	switch of.Name {
+	case stream.Name:
+		return stream.DefaultSettings.Config().Subjects
+	case stream.ProgressName:
+		return stream.DefaultSettings.ProgressConfig().Subjects
+	case stream.ReportsName:
+		return []string{stream.ReportsSubjects}
+	}
+	return nil
+}
+
+// stores reports whether one of a stream's wildcards includes a subject.
+func stores(wildcards []string, subject string) bool {
+	return slices.ContainsFunc(wildcards, func(wildcard string) bool {
+		want, is := strings.Split(wildcard, "."), strings.Split(subject, ".")
+		for i, token := range want {
+			switch {
+			case token == ">":
+				return len(is) > i
+			case i >= len(is) || token != "*" && token != is[i]:
+				return false
+			}
+		}
+		return len(want) == len(is)
+	})
+}
+
+// verifyRecords returns which line the database would not take.
+func (r *reader) verifyRecords(name, what string, want int) error {
+	found, line := 0, 0
+	err := r.lines(name, func(text []byte) error {
+		line++
+		var part struct{ Records, Audit []struct{} }
+		if err := json.Unmarshal(text, &part); err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if found += len(part.Records); name == auditName {
+			found += len(part.Audit)
+		}
+		return nil
+	})
+	if err == nil && found != want {
+		err = fmt.Errorf("there are %d %s, and must be %d", found, what, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// verifyBucket adds the IDs of the keys that the bucket's records are sealed with to keys, and returns which record this
+// version cannot read.
+func (r *reader) verifyBucket(of Bucket, keys map[string]bool) error {
+	live := map[string]bool{}
+	err := r.messages(bucketEntry(of.Name), func(m message) error {
+		if !strings.HasPrefix(m.Subject, bucketSubject(of.Name, "")) {
+			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence, m.Subject)
+		}
+		ids, err := keysOf(m, of.Name)
+		if err != nil {
+			return fmt.Errorf("record %d, %s: %w", m.Sequence, m.Subject, err)
+		}
+		for _, id := range ids {
+			keys[id] = true
+		}
+		live[m.Subject] = !m.deletes()
+		return nil
+	})
+	records := 0
+	for _, is := range live {
+		if is {
+			records++
+		}
+	}
+	if err == nil && records != of.Records {
+		err = fmt.Errorf("there are %d records, and must be %d", records, of.Records)
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", of.Name, err)
+	}
+	return nil
+}
+
+// keysOf returns the IDs of the keys that a record of a bucket is sealed with.
+func keysOf(m message, bucket string) ([]string, error) {
+	var boxes [][]byte
+	switch {
+	case m.deletes():
+	case bucket == registry.SecretsBucket:
+		secrets, err := registry.DecodeTriggerSecrets(m.Data)
+		if err != nil {
+			return nil, err
+		}
+		boxes = append(boxes, secrets.Sealed)
+	default:
+		change, err := registry.DecodeChange(m.Subject, false, m.Sequence, m.At, m.Data)
+		if err != nil {
+			return nil, err
+		}
+		if change.Workflow != nil {
+			boxes = change.Workflow.Sealed()
+		}
+	}
+	var ids []string
+	for _, box := range boxes {
+		if len(box) == 0 {
+			continue
+		}
+		id := seal.KeyID(box)
+		if id == "" {
+			return nil, errors.New("it is sealed in a form that this version does not know")
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

@@ -1,0 +1,167 @@
+package backup
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// contents is what a test writes into a file.
+type contents struct {
+	manifest Manifest
+	messages map[string][]message // by part
+	records  []string
+	audit    []string
+}
+
+func sound(t *testing.T) contents {
+	t.Helper()
+	account, err := (&registry.Account{ID: "acme", Name: "Acme", Plan: "pro"}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := stream.StartSubject("default", "wf", "node")
+	return contents{
+		manifest: Manifest{
+			Format: format, Version: "test", TakenAt: time.Now(), WithMessages: true, Records: 2, Audit: 1,
+			Streams: []Stream{
+				{Name: stream.Name, First: 3, Last: 6, Messages: 2, Recorded: 4},
+				{Name: stream.ProgressName, First: 1, Last: 0},
+				{Name: stream.ReportsName, First: 1, Last: 0},
+			},
+			Buckets: []Bucket{{Name: registry.Bucket, Records: 1}, {Name: registry.SecretsBucket}},
+		},
+		messages: map[string][]message{
+			streamEntry(stream.Name):         {{Sequence: 3, Subject: start}, {Sequence: 6, Subject: start}},
+			streamEntry(stream.ProgressName): nil, streamEntry(stream.ReportsName): nil,
+			bucketEntry(registry.Bucket):        {{Sequence: 1, Subject: bucketSubject(registry.Bucket, "account.acme"), Data: account}},
+			bucketEntry(registry.SecretsBucket): nil,
+		},
+		records: []string{`{"Records":[{},{}]}`},
+		audit:   []string{`{"Audit":[{"ID":"a"}]}`},
+	}
+}
+
+func (c contents) write(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "hookstart.backup")
+	w, err := create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.abandon()
+	part := func(name string, lines []string) {
+		to, err := w.entry(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if err := writeLine(to, []byte(line)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	part(recordsName, c.records)
+	part(auditName, c.audit)
+	for name, messages := range c.messages {
+		var lines []string
+		for _, m := range messages {
+			line, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, string(line))
+		}
+		part(name, lines)
+	}
+	if err := w.end(c.manifest); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.publish(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file is checked for all that a restore demands of it.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	executions, buckets := streamEntry(stream.Name), bucketEntry(registry.Bucket)
+	report := stream.ProgressSubject("default", "wf", "execution")
+	for what, c := range map[string]struct {
+		change func(*contents)
+		want   string // "": it can be restored
+	}{
+		"as it was made": {func(*contents) {}, ""},
+		"a report that is recorded, on a stream that had them once": {func(c *contents) {
+			c.messages[executions][0].Subject = report
+		}, ""},
+		"one that is not recorded": {func(c *contents) {
+			c.messages[executions][1].Subject = report
+		}, "message 6 has the subject " + report},
+		"messages that are not in order": {func(c *contents) {
+			c.messages[executions][1].Sequence = 3
+		}, "message 3 is not in order"},
+		"a message after the last one": {func(c *contents) {
+			c.messages[executions][1].Sequence = 7
+		}, "message 7 is not in order"},
+		"a message that is missing": {func(c *contents) {
+			c.messages[executions] = c.messages[executions][:1]
+		}, "there are 1 messages, and must be 2"},
+		"a consumer beyond the end": {func(c *contents) {
+			c.manifest.Streams[0].Consumers = []Consumer{{Floor: 7}}
+		}, "has acknowledged 7 of 6"},
+		"a stream of another version": {func(c *contents) {
+			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
+		}, "there is no stream ELSEWHERE in this version"},
+		"a record that is missing":         {func(c *contents) { c.records = []string{`{"Records":[{}]}`} }, "there are 1 records, and must be 2"},
+		"a record that is no JSON":         {func(c *contents) { c.records = []string{`{"Records":`} }, "records.jsonl: line 1"},
+		"an entry of the audit is missing": {func(c *contents) { c.audit = nil }, "there are 0 entries of the audit, and must be 1"},
+		"an account that cannot be read": {func(c *contents) {
+			c.messages[buckets][0].Data = []byte{0xff}
+		}, "$KV.registry.account.acme"},
+		"a record of a kind that this version does not know": {func(c *contents) {
+			c.messages[buckets][0].Subject = bucketSubject(registry.Bucket, "feature.x")
+		}, "no such kind"},
+		"a record of another bucket": {func(c *contents) {
+			c.messages[buckets][0].Subject = "$KV.other.account.acme"
+		}, "not the bucket's"},
+		"an account that is missing": {func(c *contents) { c.messages[buckets] = nil }, "there are 0 records, and must be 1"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			of := sound(t)
+			c.change(&of)
+			_, err := Check(of.write(t))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// The manifest names the keys, also of a file that was made before it did.
+func TestCheckFindsTheKeys(t *testing.T) {
+	t.Parallel()
+	box := append([]byte{1, 2}, "k7 and what is sealed"...)
+	if id := seal.KeyID(box); id != "k7" {
+		t.Fatal(id)
+	}
+	secrets, err := (&registry.TriggerSecrets{Sealed: box}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := sound(t)
+	of.messages[bucketEntry(registry.SecretsBucket)] = []message{{Sequence: 1, Subject: bucketSubject(registry.SecretsBucket, "wf.node"), Data: secrets}}
+	of.manifest.Buckets[1].Records = 1
+	m, err := Check(of.write(t))
+	if err != nil || len(m.Keys) != 1 || m.Keys[0] != "k7" {
+		t.Errorf("%v, %v", m.Keys, err)
+	}
+}
