@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -190,4 +191,50 @@ func TestBulkOfOneAccount(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
+}
+
+// What starts again starts in the order in which it was accepted, however it was selected.
+func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
+	t.Parallel()
+	const half = 40
+	for what, selection := range map[string]func() string{
+		"by a filter": func() string { return `{"workflowId":"wf"}` },
+		"by IDs": func() string {
+			var ids []string
+			for n := 2*half - 1; n >= 0; n-- {
+				ids = append(ids, fmt.Sprintf("%q", id(n)))
+			}
+			return `{"ids":[` + strings.Join(ids, ",") + `]}`
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			r.account("acme", "free")
+			r.workflow("wf", "acme", "node")
+			// The later half was stored first: the order of acceptance is not that of the stream.
+			r.letters(half, 2*half)
+			r.letters(0, half)
+			if got := decode[api.Requeued](r.post("/dead-letters/requeue", selection()).is(200)); got.Requeued != 2*half {
+				t.Fatalf("%+v", got)
+			}
+			info, err := r.streamHandle().Info(t.Context())
+			r.check(err)
+			var order []string
+			for sequence := uint64(1); sequence <= info.State.LastSeq; sequence++ {
+				msg, err := r.streamHandle().GetMsg(t.Context(), sequence)
+				r.check(err)
+				event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+				r.check(err)
+				if event.Start != nil && event.Start.RerunOf != "" {
+					order = append(order, event.Start.RerunOf)
+				}
+			}
+			for n := range 2 * half {
+				if order[n] != id(n) {
+					t.Fatalf("place %d: %s, want %s; all: %v", n, order[n], id(n), order)
+				}
+			}
+		})
+	}
 }

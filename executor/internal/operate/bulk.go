@@ -21,7 +21,7 @@ const MaxBulk = 10_000
 
 const (
 	bulkBatch   = 500 // records that are marked in one transaction
-	bulkWorkers = 16  // concurrent requests and publishes
+	bulkWorkers = 16  // requests that are read at the same time
 )
 
 // bulk starts many executions again, each once: the new execution's ID is derived from the original's, and is the
@@ -99,30 +99,16 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	}
 	var mark []store.Requeue
 	stored := 0
-	workers, stopped := errgroup.WithContext(ctx)
-	workers.SetLimit(bulkWorkers)
-	for i, r := range records {
-		workers.Go(func() error {
-			if stopped.Err() != nil {
-				return nil
-			}
-			fresh := false
-			if !known[ids[i]] {
-				var err error
-				if fresh, err = b.s.startAgain(ctx, b.by, r, starts[i], b.triggerOf); err != nil {
-					return b.leave(err)
-				}
-			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
+	for some := range slices.Chunk(indexes(records), bulkWorkers) {
+		if err = b.inOrder(ctx, some, records, known, starts, func(i int, fresh bool) {
 			if fresh {
 				stored++
 			}
-			mark = append(mark, store.Requeue{ID: r.ID, As: ids[i]})
-			return nil
-		})
+			mark = append(mark, store.Requeue{ID: records[i].ID, As: ids[i]})
+		}); err != nil {
+			break
+		}
 	}
-	err = workers.Wait()
 	if !b.requeue {
 		b.started += stored
 		return err
@@ -131,6 +117,44 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	b.started += len(marked)
 	_ = b.s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
 	return errors.Join(err, markErr)
+}
+
+func indexes(records []store.Record) []int {
+	all := make([]int, len(records))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// inOrder reads the requests of some records at the same time, and then starts them one after the other: the stream has the new
+// executions in the order of the records. It calls started for each that has been started, now or before.
+func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, known map[string]bool, starts []execution.Start, started func(i int, fresh bool)) error {
+	triggers, failures := make([]*edit.TriggerInfo, len(some)), make([]error, len(some))
+	var reading errgroup.Group
+	for n, i := range some {
+		if known[starts[i].ID] {
+			continue
+		}
+		reading.Go(func() error {
+			triggers[n], failures[n] = b.s.prepareAgain(ctx, b.by, records[i], &starts[i], b.triggerOf)
+			return nil
+		})
+	}
+	_ = reading.Wait()
+	for n, i := range some {
+		fresh, err := false, failures[n]
+		if err == nil && triggers[n] != nil {
+			fresh, err = b.s.start(ctx, triggers[n], starts[i], true)
+		}
+		starts[i] = execution.Start{} // its body may be large
+		if err == nil {
+			started(i, fresh)
+		} else if err = b.leave(err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // leave counts an execution that cannot be started again. It returns any error that concerns all of them.

@@ -1,7 +1,9 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,6 +72,9 @@ func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Se
 
 func (b *bulk) selected(ctx context.Context, selected Selection) error {
 	ids, messages := selected.split()
+	if err := b.s.sortByAcceptance(ctx, ids); err != nil {
+		return err
+	}
 	for len(ids) > 0 && !b.done() {
 		some := ids[:min(len(ids), bulkBatch)]
 		ids = ids[len(some):]
@@ -87,6 +92,24 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 	return b.recover(ctx, messages)
 }
 
+// sortByAcceptance puts the IDs of executions in the order in which they were accepted.
+func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
+	accepted := make(map[string]time.Time, len(ids))
+	for some := range slices.Chunk(ids, bulkBatch) {
+		found, err := s.config.Store.GetMany(ctx, some)
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			accepted[r.ID] = r.AcceptedAt
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(accepted[a].Compare(accepted[b]), cmp.Compare(a, b))
+	})
+	return nil
+}
+
 // lettersOf returns those of some executions that are dead letters of an account ("": of any).
 func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string) ([]store.Record, error) {
 	found, err := s.config.Store.GetMany(ctx, ids)
@@ -99,6 +122,9 @@ func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string)
 			letters = append(letters, r)
 		}
 	}
+	slices.SortFunc(letters, func(a, b store.Record) int {
+		return cmp.Or(a.AcceptedAt.Compare(b.AcceptedAt), cmp.Compare(a.ID, b.ID))
+	})
 	return letters, nil
 }
 

@@ -81,22 +81,31 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 
 // startAgain starts an execution with another one's request, once: its ID is the message ID. It reports whether this call stored it.
 func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) (stored bool, err error) {
-	original, err := s.request(ctx, of)
-	switch {
-	case err != nil:
-		return false, err
-	case original.expired():
-		return false, &Error{Code: api.CodeInputExpired}
-	case original.payload.Kind == execution.NoBody:
-		return false, &Error{Code: api.CodeBodyNotKept}
-	}
-	trigger, err := triggerOf(ctx, by, of.WorkflowID, of.NodeID)
+	trigger, err := s.prepareAgain(ctx, by, of, &start, triggerOf)
 	if err != nil {
 		return false, err
 	}
+	return s.start(ctx, trigger, start, true)
+}
+
+// prepareAgain sets the request of a start to that of another execution, and returns the trigger node at which it starts.
+func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, start *execution.Start, triggerOf triggers) (*edit.TriggerInfo, error) {
+	original, err := s.request(ctx, of)
+	switch {
+	case err != nil:
+		return nil, err
+	case original.expired():
+		return nil, &Error{Code: api.CodeInputExpired}
+	case original.payload.Kind == execution.NoBody:
+		return nil, &Error{Code: api.CodeBodyNotKept}
+	}
+	trigger, err := triggerOf(ctx, by, of.WorkflowID, of.NodeID)
+	if err != nil {
+		return nil, err
+	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
 	start.Sender, start.Verified = original.sender, original.verified // it was verified when it came
-	return s.start(ctx, trigger, start, true)
+	return trigger, nil
 }
 
 // triggers finds the trigger node at which an execution starts again.
