@@ -57,7 +57,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 		return stdout + stderr, code
 	}
 	env := []string{"ORDERS_GITHUB_SECRET=secret-of-github-0", "ORDERS_META_SECRET=secret-of-meta-00", "ORDERS_META_VERIFYTOKEN=secret-of-verify"}
-	if text, code := apply(env, "--dry-run"); code != 2 || !strings.Contains(text, "+ workflow orders") {
+	if text, code := apply(env, "--dry-run"); code != 3 || !strings.Contains(text, "+ workflow orders") {
 		t.Errorf("a dry run before: %d\n%s", code, text)
 	}
 	if text, code := apply(env); code != 0 {

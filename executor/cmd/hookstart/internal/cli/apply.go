@@ -25,7 +25,7 @@ func (*exportVerb) Run(s *session) error {
 type applyVerb struct {
 	File   []string `short:"f" required:"" help:"A file with YAML documents, - for stdin. It may be given several times." placeholder:"FILE" sep:"none"`
 	More   []string `arg:"" optional:"" name:"file" help:"More files: -f *.yaml."`
-	DryRun bool     `help:"Only show the differences. The exit code is 2 if there are any."`
+	DryRun bool     `help:"Only show the differences. The exit code is 3 if there are any, and only then."`
 	Prune  bool     `help:"Delete the accounts, workflows and senders that no document describes."`
 }
 
@@ -42,13 +42,13 @@ Examples:
 }
 
 // differencesFound is the exit code of a dry run that finds some.
-const differencesFound exited = 2
+const differencesFound exited = 3
 
 func (v *applyVerb) Run(s *session) error {
 	want := &manifest.Set{}
 	for _, file := range append(v.File, v.More...) {
 		if err := readDocuments(want, file, s.In); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return err
 		}
 	}
 	have, err := manifest.State(s.ctx, s.client)
@@ -81,7 +81,7 @@ func (v *applyVerb) Run(s *session) error {
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
-			_ = explain(s.Err, fmt.Errorf("%s: %w", step.Lines[0], err))
+			_ = explain(s.Err, want.At(step.Key(), fmt.Errorf("%s: %w", step.Lines[0], err)))
 		}
 	}
 	if failed > 0 {
@@ -92,12 +92,12 @@ func (v *applyVerb) Run(s *session) error {
 
 func readDocuments(into *manifest.Set, file string, stdin io.Reader) (err error) {
 	if file == "-" {
-		return into.Read(stdin)
+		return into.Read(file, stdin)
 	}
 	opened, err := os.Open(file) //nolint:gosec // the operator's own file
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	return into.Read(opened)
+	return into.Read(file, opened)
 }

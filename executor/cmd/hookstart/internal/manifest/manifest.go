@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -27,6 +28,8 @@ type Set struct {
 	Accounts  []Account
 	Workflows []Workflow
 	Senders   []Sender
+
+	places map[string]place // by the documents' keys; nil: of an installation
 }
 
 // Account is a document of kind Account.
@@ -99,61 +102,155 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Read reads the documents of one file. Its errors say which document is wrong, counted from 1.
-func (s *Set) Read(from io.Reader) error {
+// Read reads the documents of one file, whose name is for people. Its errors begin with the file and the line, as those of
+// compilers do.
+func (s *Set) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
-	for number := 1; ; number++ {
-		var document map[string]any
-		err := documents.Decode(&document)
-		switch {
-		case errors.Is(err, io.EOF):
+	for {
+		var node yaml.Node
+		err := documents.Decode(&node)
+		if errors.Is(err, io.EOF) {
 			return nil
-		case err != nil:
-			return fmt.Errorf("document %d: %w", number, err)
-		case document == nil: // nothing between two separators
+		}
+		if err != nil {
+			return located(file, err)
+		}
+		at := place{file, &node}
+		var document map[string]any
+		if err := node.Decode(&document); err != nil {
+			return located(file, err)
+		}
+		if document == nil { // nothing between two separators
 			continue
 		}
-		if err := s.add(document); err != nil {
-			return fmt.Errorf("document %d: %w", number, err)
+		key, err := s.add(document)
+		if err != nil {
+			return at.of(err)
 		}
+		if s.places == nil {
+			s.places = map[string]place{}
+		}
+		s.places[key] = at
 	}
 }
 
-func (s *Set) add(document map[string]any) (err error) {
-	data, err := json.Marshal(document)
-	if err != nil {
-		return err
-	}
-	switch kind := document["kind"]; kind {
-	case KindAccount:
-		s.Accounts, err = with(s.Accounts, data)
-	case KindWorkflow:
-		s.Workflows, err = with(s.Workflows, data)
-	case KindSender:
-		s.Senders, err = with(s.Senders, data)
-	case nil:
-		return fmt.Errorf("kind is missing: %s, %s or %s", KindAccount, KindWorkflow, KindSender)
-	default:
-		return fmt.Errorf("there is no kind %v: %s, %s and %s are", kind, KindAccount, KindWorkflow, KindSender)
+// At adds the file and the line to an error about the document with a key, if the set has it.
+func (s *Set) At(key string, err error) error {
+	if at, known := s.places[key]; known {
+		return at.of(err)
 	}
 	return err
 }
 
-// with reads one document into a list. A field that a document of this kind does not have is an error.
-func with[T interface{ key() string }](list []T, data []byte) ([]T, error) {
+// place is where a document is.
+type place struct {
+	file string
+	node *yaml.Node
+}
+
+// of adds the place to an error, that of the field which it names, if it names one.
+func (p place) of(err error) error {
+	line := p.node.Content[0].Line
+	for _, name := range fieldsNamed(err) {
+		if at := lineOf(p.node, name); at > 0 {
+			line = at
+			break
+		}
+	}
+	return fmt.Errorf("%s:%d: %w", p.file, line, err)
+}
+
+var (
+	yamlLine   = regexp.MustCompile(`line (\d+): `)
+	quotedName = regexp.MustCompile(`unknown field "([^"]+)"`)
+	fieldName  = regexp.MustCompile(`^([A-Za-z]+): `)
+	lastName   = regexp.MustCompile(`[A-Za-z]+$`)
+)
+
+// fieldsNamed returns the names of fields that an error is about.
+func fieldsNamed(err error) (names []string) {
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		names = append(names, lastName.FindString(wrong.Field))
+	}
+	if problem, is := errors.AsType[*api.Problem](err); is {
+		for _, e := range problem.Errors {
+			names = append(names, lastName.FindString(e.Field))
+		}
+	}
+	for _, pattern := range []*regexp.Regexp{quotedName, fieldName} {
+		if found := pattern.FindStringSubmatch(err.Error()); found != nil {
+			names = append(names, found[1])
+		}
+	}
+	return names
+}
+
+// lineOf returns the line of the first field of a name; 0: there is none.
+func lineOf(node *yaml.Node, name string) int {
+	for i, child := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {
+			return child.Line
+		}
+		if line := lineOf(child, name); line > 0 {
+			return line
+		}
+	}
+	return 0
+}
+
+// located moves the line of an error of the YAML package to where the lines of other errors are.
+func located(file string, err error) error {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
+	found := yamlLine.FindStringSubmatchIndex(text)
+	if found == nil {
+		return fmt.Errorf("%s: %s", file, text)
+	}
+	return fmt.Errorf("%s:%s: %s", file, text[found[2]:found[3]], text[:found[0]]+text[found[1]:])
+}
+
+// add adds a document, and returns its key.
+func (s *Set) add(document map[string]any) (key string, err error) {
+	data, err := json.Marshal(document)
+	if err != nil {
+		return "", err
+	}
+	switch kind := document["kind"]; kind {
+	case KindAccount:
+		return with(&s.Accounts, data)
+	case KindWorkflow:
+		return with(&s.Workflows, data)
+	case KindSender:
+		return with(&s.Senders, data)
+	case nil:
+		return "", fmt.Errorf("kind is missing: %s, %s or %s", KindAccount, KindWorkflow, KindSender)
+	default:
+		return "", fmt.Errorf("kind: there is no kind %v: %s, %s and %s are", kind, KindAccount, KindWorkflow, KindSender)
+	}
+}
+
+// with reads one document into a list, and returns its key. A field that a document of this kind does not have is an error.
+func with[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
 	var one T
 	if err := strict.Decode(&one); err != nil {
-		return list, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		return "", &unreadableError{err}
 	}
-	for _, other := range list {
+	for _, other := range *list {
 		if other.key() == one.key() {
-			return list, fmt.Errorf("%s is there twice", one.key())
+			return "", fmt.Errorf("%s is there twice", one.key())
 		}
 	}
-	return append(list, one), nil
+	*list = append(*list, one)
+	return one.key(), nil
 }
+
+// unreadableError leaves out the name of the package that has read a document.
+type unreadableError struct{ error }
+
+func (e *unreadableError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }
+
+func (e *unreadableError) Unwrap() error { return e.error }
 
 func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }

@@ -175,7 +175,7 @@ func (w Workflow) switching(active bool) *Step {
 	if *w.Active {
 		change, word = (*apiclient.Client).Activate, "activate"
 	}
-	return &Step{Lines: []string{"~ " + w.key() + ": " + word}, Do: func(ctx context.Context, client *apiclient.Client) error {
+	return &Step{Lines: []string{"~ " + w.key() + ": " + word}, key: w.key(), Do: func(ctx context.Context, client *apiclient.Client) error {
 		_, err := change(client, ctx, w.ID)
 		return err
 	}}
