@@ -26,6 +26,7 @@ func (s *server) guarded(next http.Handler) http.Handler {
 		}
 		fields := weblog.Of(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
-		next.ServeHTTP(w, r.WithContext(signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.Ends(r))))
+		ctx := signin.WithEnd(signin.WithCaller(r.Context(), caller), s.SignIn.Ends(r))
+		next.ServeHTTP(w, r.WithContext(signin.WithStill(ctx, s.SignIn.Still(r))))
 	})
 }

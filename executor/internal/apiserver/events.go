@@ -31,7 +31,7 @@ func (s *server) routeEvents(to huma.API) {
 		summary: "Watch executions",
 		description: "Server-sent events: `event: execution`, with an `id`, and as `data` the record in one line, each time one changes. A stream begins with an `id` of its own, before any event. " +
 			"Changes that follow each other closely may come as one. A stream ends when its client is too slow, when changes may have been missed, when " +
-			"the key is revoked or expires, when the console's session ends, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
+			"the key is revoked or expires, when the console's session ends or is signed out, and when the executor stops. Connect again with the last `id` as `Last-Event-ID`: what changed since then comes first, " +
 			"some of it again. After too many changes, or another executor's start, it begins with `event: gap`: ask for the list once for what was missed.",
 		codes: []string{api.CodeTooManyStreams},
 		responses: map[string]*huma.Response{"200": {
@@ -122,6 +122,9 @@ func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operat
 		case <-over:
 			return errStreamEnded
 		case <-keepAlive.C:
+			if signin.SignedOut(ctx) {
+				return errStreamEnded
+			}
 			if err := to.write(": keep-alive\n\n"); err != nil {
 				return err
 			}
@@ -151,6 +154,9 @@ func (s *server) sendBatch(ctx context.Context, to eventWriter, batch operate.Ba
 
 // executionEvents are the events for records, the oldest first.
 func (s *server) executionEvents(ctx context.Context, at time.Time, ids []string, in *watchInput) (string, error) {
+	if signin.SignedOut(ctx) {
+		return "", errStreamEnded
+	}
 	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
 	if refused, is := errors.AsType[*operate.Error](err); is && refused.Code == api.CodeUnauthorized {
 		return "", errStreamEnded // the key was revoked meanwhile

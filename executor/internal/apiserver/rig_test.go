@@ -90,7 +90,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 			Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: r.store, JetStream: r.JetStream, Queues: waits, Changes: r.changes, Keyring: r.keyring,
 			PublicURL: "https://hooks.example.com/", Reach: reach.New("https://hooks.example.com/", r.Roll), Tryout: tryout.New(),
 		},
-		access: access{AdminToken: adminToken, Keys: r.keyring},
+		access: access{AdminToken: adminToken, Keys: r.keyring, Ended: operate.NewSessions(r.store)},
 		Config: apiserver.Config{Log: log},
 		wrap:   func(api http.Handler) http.Handler { return api },
 	}

@@ -2,11 +2,17 @@ package console_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/operate"
+	"github.com/hookstart/hookstart/executor/internal/signin"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
 // Every page asks a visitor without a session to sign in, and leads back to the page afterwards.
@@ -71,6 +77,27 @@ func TestSignInAndOut(t *testing.T) {
 	a = r.call(http.MethodPost, "/sign-out", url.Values{}, session)
 	if a.status != http.StatusSeeOther || a.location != "/sign-in" || len(a.cookies) != 1 || a.cookies[0].MaxAge >= 0 || a.cookies[0].Value != "" {
 		t.Errorf("sign out: %d to %q, %v", a.status, a.location, a.cookies)
+	}
+	// A copy of the cookie has ended, too, here, at another executor, and for the API.
+	another := httptest.NewServer(console.New(console.Config{Log: logtest.Quiet(), SignIn: signin.New(signin.Config{AdminToken: adminToken, Ended: operate.NewSessions(r.store)})}))
+	defer another.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, another.URL+"/accounts", nil)
+	r.check(err)
+	session(request)
+	response, err := http.DefaultTransport.RoundTrip(request)
+	r.check(err)
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusSeeOther {
+		t.Errorf("a copy at another executor: %d", response.StatusCode)
+	}
+	if a := r.get("/accounts", session); a.status != http.StatusSeeOther || !strings.HasPrefix(a.location, "/sign-in") {
+		t.Errorf("a copy of the cookie: %d to %q", a.status, a.location)
+	}
+	if a := r.get("/api/v1/accounts", session); a.status != http.StatusUnauthorized {
+		t.Errorf("a copy at the API: %d", a.status)
+	}
+	if a := r.get("/accounts", r.signIn()); a.status != http.StatusOK {
+		t.Errorf("another session: %d", a.status)
 	}
 	if a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {strings.Repeat("x", 1<<20)}}); a.status != http.StatusForbidden {
 		t.Errorf("a token of 1 MB: %d", a.status)

@@ -66,7 +66,7 @@ func start(t *testing.T) *rig {
 		Editor: r.Editor, Directory: r.Directory, Roll: r.Roll, Store: records, JetStream: r.JetStream, Queues: waits, Changes: changed,
 		PublicURL: "https://hooks.example.com", Reach: checker, Tryout: tryout.New(), Consumer: recorder.Durable, Keyring: keyring,
 	})
-	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Once: nonce})
+	signIn := signin.New(signin.Config{AdminToken: adminToken, Keys: keyring, Ended: operate.NewSessions(records), Once: nonce})
 	api := apiserver.New(apiserver.Config{
 		Operate: calls, SignIn: signIn, Log: log,
 	})

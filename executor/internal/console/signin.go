@@ -102,7 +102,11 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	c.SignIn.Out(w, r)
+	if err := c.SignIn.Out(w, r); err != nil {
+		note(r, "", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "You are still signed in", "The database cannot be reached now, in which the end of the session is noted. Try again in a moment.")
+		return
+	}
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/operate"
@@ -10,6 +11,7 @@ import (
 type (
 	callerKey struct{}
 	endKey    struct{}
+	stillKey  struct{}
 )
 
 // WithCaller returns the context of a request with its caller.
@@ -26,6 +28,17 @@ func WithEnd(ctx context.Context, end time.Time) context.Context {
 func End(ctx context.Context) time.Time {
 	end, _ := ctx.Value(endKey{}).(time.Time)
 	return end
+}
+
+// WithStill returns the context of a request with what SignIn.Still returned for it.
+func WithStill(ctx context.Context, still func(context.Context) error) context.Context {
+	return context.WithValue(ctx, stillKey{}, still)
+}
+
+// SignedOut reports whether the request's session was signed out meanwhile, as far as that can be known now.
+func SignedOut(ctx context.Context) bool {
+	still, _ := ctx.Value(stillKey{}).(func(context.Context) error)
+	return still != nil && errors.Is(still(ctx), ErrUnknown)
 }
 
 // Caller is the request's caller; if nobody has signed in, the zero Caller, which every call refuses.

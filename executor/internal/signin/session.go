@@ -45,8 +45,7 @@ func setCookie(w http.ResponseWriter, r *http.Request, name, value string, maxAg
 }
 
 // sessions are kept by the browser alone, in a signed cookie with the caller and the end. Executors need to share only the admin
-// token; on the other hand, signing out cannot end a copy of the cookie: that lasts until its end, or until its key or role is
-// taken away.
+// token, and which sessions were signed out: see Ended.
 type sessions struct {
 	key func() []byte // slow the first time, which is when the first session is read or issued
 	now func() time.Time
@@ -54,8 +53,8 @@ type sessions struct {
 
 // session is what a cookie says.
 type session struct {
-	Ends  int64        `json:"ends"` // Unix seconds
-	Nonce string       `json:"nonce"`
+	Ends  int64        `json:"ends"`  // Unix seconds
+	Nonce string       `json:"nonce"` // of this session alone: its ID
 	Kind  operate.Kind `json:"kind"`
 	// KeyID is the key with which it began.
 	KeyID string `json:"keyId,omitempty"`

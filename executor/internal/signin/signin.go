@@ -25,6 +25,8 @@ type Config struct {
 	Keys Keys
 	// Once signs in without the token, once and within ten minutes. Empty: nothing does.
 	Once string
+	// Ended knows the sessions that were signed out. nil: signing out deletes the cookie only.
+	Ended Ended
 	// OIDC is the identity provider. nil: none.
 	OIDC *OIDC
 	// Note gets sign-ins to the console, and refused ones; a bounded number a minute, so that nobody can fill the audit. nil:
@@ -38,6 +40,12 @@ type Config struct {
 type Keys interface {
 	ByText(ctx context.Context, text string) (by operate.Caller, known bool, err error)
 	ByID(ctx context.Context, id string) (by operate.Caller, known bool, err error)
+}
+
+// Ended knows, for all executors, the sessions that were ended before their time. Errors mean that it cannot know now.
+type Ended interface {
+	End(ctx context.Context, id string, until time.Time) error
+	Ended(ctx context.Context, id string) (bool, error)
 }
 
 // ErrUnknown means that a request has no valid token, key or session.
@@ -100,6 +108,9 @@ func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
 	if !valid {
 		return operate.Caller{}, ErrUnknown
 	}
+	if err := s.still(r.Context(), of); err != nil {
+		return operate.Caller{}, err
+	}
 	switch {
 	case of.Kind == operate.AdminToken:
 		return operate.TheAdmin(), nil
@@ -114,6 +125,28 @@ func (s *SignIn) Visit(r *http.Request) (operate.Caller, error) {
 	default:
 		return operate.Caller{}, ErrUnknown
 	}
+}
+
+// still fails with ErrUnknown if a session was signed out.
+func (s *SignIn) still(ctx context.Context, of session) error {
+	if s.config.Ended == nil {
+		return nil
+	}
+	ended, err := s.config.Ended.Ended(ctx, of.Nonce)
+	if err == nil && ended {
+		err = ErrUnknown
+	}
+	return err
+}
+
+// Still returns a function that fails once the session was signed out by which a request was made. It returns nil if the
+// request was made otherwise.
+func (s *SignIn) Still(r *http.Request) func(context.Context) error {
+	of, valid := s.sessions.of(r)
+	if r.Header.Get("Authorization") != "" || !valid {
+		return nil
+	}
+	return func(ctx context.Context) error { return s.still(ctx, of) }
 }
 
 // Ends says when the session ends by which Call and Visit know who makes a request; zero: it is not by one.
@@ -188,8 +221,16 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, of session, by op
 	}
 }
 
-// Out ends the session.
-func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) { s.sessions.end(w, r) }
+// Out ends the session, at every executor and with every copy of its cookie. If it fails, the session goes on.
+func (s *SignIn) Out(w http.ResponseWriter, r *http.Request) error {
+	if of, valid := s.sessions.of(r); valid && s.config.Ended != nil {
+		if err := s.config.Ended.End(r.Context(), of.Nonce, time.Unix(of.Ends, 0)); err != nil {
+			return err
+		}
+	}
+	s.sessions.end(w, r)
+	return nil
+}
 
 // IsSecret says whether a text is what signs in, in clear.
 func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }

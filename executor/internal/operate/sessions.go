@@ -1,0 +1,38 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// Sessions remembers which sessions of the console have ended before their time. It is in the database: so it holds at every
+// executor, and after a restart.
+type Sessions struct{ store store.Store }
+
+// NewSessions returns the Sessions in a database.
+func NewSessions(records store.Store) *Sessions { return &Sessions{records} }
+
+// End ends a session, which would have ended by itself at a time. When it returns without an error, every executor refuses it.
+func (s *Sessions) End(ctx context.Context, id string, until time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := s.store.EndSession(ctx, id, until, time.Now()); err != nil {
+		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("end a session: %w", err)}
+	}
+	return nil
+}
+
+// Ended reports whether a session has been ended.
+func (s *Sessions) Ended(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	ended, err := s.store.SessionEnded(ctx, id)
+	if err != nil {
+		return false, &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("look a session up: %w", err)}
+	}
+	return ended, nil
+}
