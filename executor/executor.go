@@ -92,10 +92,13 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.followRegistry(ctx, starting); err != nil {
 		return err
 	}
+	if err := e.checkKeys(starting); err != nil {
+		return err
+	}
 	if err := e.putPlans(starting); err != nil {
 		return err
 	}
-	if err := e.watch(); err != nil {
+	if err := e.watch(starting); err != nil {
 		return err
 	}
 	handler, err := e.handler(ctx)
@@ -149,7 +152,9 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 		return err
 	}
 	e.Add(e.roll.Stop)
-	announcer, err := agree.Announce(starting, e.NATS, e.follower, agree.RoleExecutor, nil, e.Log)
+	announcer, err := agree.Announce(starting, e.NATS, e.follower, agree.RoleExecutor, nil, agree.About{
+		Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
+	}, e.Log)
 	if err != nil {
 		return err
 	}
@@ -176,11 +181,19 @@ func (e *executor) putPlans(ctx context.Context) error {
 }
 
 // watch subscribes to changed records, and starts to poll the queues.
-func (e *executor) watch() (err error) {
+func (e *executor) watch(starting context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.changed.Stop)
+	// Without it, who comes back to an event stream is told that something may be missing.
+	err = changes.Ensure(starting, e.JetStream, e.config.Replicas)
+	if err == nil {
+		err = e.changed.Load(starting, e.JetStream)
+	}
+	if err != nil {
+		e.Log.WithError(err).Warn("what changed before this start cannot be read: those who come back to an event stream get a gap")
+	}
 	if e.waits, err = queues.New(queues.Config{Conn: e.NATS, JetStream: e.JetStream, Named: e.directory.Queues, Recorder: recorder.Durable}); err != nil {
 		return err
 	}
@@ -203,7 +216,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, e.roll), Tryout: tryout.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	signIn := signin.New(signin.Config{
-		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: e.keyring, Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(e.Ops.Metrics),
+		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: e.keyring, Ended: operate.NewSessions(e.records), Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(e.Ops.Metrics),
 	})
 	api := apiserver.New(apiserver.Config{Operate: calls, SignIn: signIn, Origins: c.APIOrigins, Log: e.Log, Done: ctx.Done()}) //nolint:contextcheck // each call has the context of its request
 	pages := console.New(console.Config{Operate: calls, SignIn: signIn, DemoQueue: c.DemoQueue, Log: e.Log})
@@ -228,6 +241,7 @@ func (e *executor) record(ctx context.Context) {
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
 	e.Go(ctx, e.keyring.Run)
+	e.Go(ctx, e.warnOfMissingKeys)
 	letters := newDeadLetters(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
 	e.Go(ctx, func(ctx context.Context) {
@@ -239,6 +253,31 @@ func (e *executor) maintain(ctx context.Context) {
 			return putPlans(ctx, e.editor, e.plans) // the bucket was recreated
 		})
 	})
+}
+
+// checkKeys fails if the keys open nothing of what is sealed. Without a key file it does not: who has lost the keys must be able
+// to set everything anew.
+func (e *executor) checkKeys(ctx context.Context) error {
+	if !e.keys.CanSeal() {
+		return nil
+	}
+	found, err := e.editor.Survey(ctx, func(s registry.Survey) bool { return s.Opened > 0 })
+	if err != nil {
+		return err
+	}
+	return found.Err(e.keys)
+}
+
+// warnOfMissingKeys says which keys are missing.
+func (e *executor) warnOfMissingKeys(ctx context.Context) {
+	found, err := e.editor.Survey(ctx, func(registry.Survey) bool { return false })
+	switch warning := found.Warning(); {
+	case ctx.Err() != nil:
+	case err != nil:
+		e.Log.WithError(err).Warn("which keys are missing could not be found out")
+	case warning != "":
+		e.Log.WithField("records", found.Closed).Warn(warning)
+	}
 }
 
 // server is the HTTP server, with the limits of a connection.

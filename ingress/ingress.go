@@ -3,6 +3,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,13 +154,17 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 func (e *endpoint) announce(ctx context.Context) error {
 	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
 		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
-	}, e.Log)
+	}, agree.About{Version: ops.Version, KeyIDs: e.keys.IDs()}, e.Log)
 	if err != nil {
 		return err
 	}
 	e.Add(announcer.Stop)
+	sealed := e.snapshot.Survey()
+	if err := sealed.Err(e.keys); err != nil {
+		return err
+	}
 	if n, why := e.snapshot.Unusable(); n > 0 {
-		return fmt.Errorf("senders of %d workflows cannot be used here: %w; give this ingress the executor's --secrets-key-file, or set those senders anew", n, why)
+		e.Log.WithError(why).WithField("workflows", n).Warn(cmp.Or(sealed.Warning(), "senders of some workflows cannot be used here: requests to them are answered with 503"))
 	}
 	return nil
 }

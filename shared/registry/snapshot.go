@@ -105,6 +105,8 @@ type tables struct {
 	texts   map[string]string // that many records share: see shared
 	// unusable has the workflows with an unusable sender, and why it is (see Node.Unusable).
 	unusable map[string]error
+	// opened has the workflows whose senders' secrets are sealed, and were all opened.
+	opened map[string]struct{}
 	keys     *seal.Keys // open senders' secrets
 }
 
@@ -122,6 +124,7 @@ func newTables(keys *seal.Keys) *tables {
 		owners:   map[string]*owner{},
 		texts:    map[string]string{},
 		unusable: map[string]error{},
+		opened:   map[string]struct{}{},
 		keys:     keys,
 	}
 	t.workflows.init()
@@ -168,6 +171,18 @@ func (s *Snapshot) Unusable() (count int, why error) {
 		break
 	}
 	return len(unusable), why
+}
+
+// Survey counts the workflows with a sender whose secrets are sealed.
+func (s *Snapshot) Survey() (found Survey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.current.Load()
+	for _, why := range now.unusable {
+		found.Add(why)
+	}
+	found.Opened = len(now.opened)
+	return found
 }
 
 // Apply implements agree.Sink.
@@ -236,6 +251,7 @@ func (t *tables) apply(c Change) {
 		if before, existed := t.workflows.last(c.DeletedWorkflow); existed {
 			t.workflows.remove(c.DeletedWorkflow)
 			delete(t.unusable, c.DeletedWorkflow)
+			delete(t.opened, c.DeletedWorkflow)
 			t.deactivate(before)
 		}
 	}
@@ -342,6 +358,10 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		w.AccountID = of.id
 	}
 	delete(t.unusable, w.ID)
+	delete(t.opened, w.ID)
+	if len(r.Sealed()) > 0 {
+		t.opened[w.ID] = struct{}{}
+	}
 	for _, trigger := range r.Triggers {
 		node := Node{ID: t.shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
 		tokens = nil // the room is for the first node
@@ -349,6 +369,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 			// Compiled once per revision, and not per request.
 			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, trigger.Sender); node.Unusable != nil {
 				t.unusable[w.ID] = node.Unusable
+				delete(t.opened, w.ID)
 			}
 		}
 		w.Nodes = append(w.Nodes, node)

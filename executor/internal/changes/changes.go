@@ -1,13 +1,19 @@
 // Package changes tells watchers that execution records changed, whichever executor recorded the
 // changes. A watch that may have missed a change ends, so that its client reads the records again.
+//
+// A stream keeps what the executors told each other in the last minutes. From it, an executor that has just started knows what
+// changed before, and those who come back to it miss nothing.
 package changes
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
@@ -23,6 +29,42 @@ const flushTimeout = 2 * time.Second
 
 // watcherBuffer is the number of changes that a watcher may be behind before its watch is ended.
 const watcherBuffer = 64
+
+// StreamName is the name of the stream that keeps what was told.
+const StreamName = "CHANGES"
+
+// The bounds of the stream: what the executors of a busy installation tell in some minutes.
+const (
+	keptFor   = 10 * time.Minute
+	keptBytes = 16 << 20
+)
+
+// loadTimeout bounds the reading of the stream at the start.
+const loadTimeout = 5 * time.Second
+
+// Ensure creates the stream if it does not exist. It is small, and in memory: with a single NATS server, a restart of that
+// empties it, which those who come back are told.
+func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	_, err := js.Stream(ctx, StreamName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:        StreamName,
+			Description: "hookstart: which executions changed in the last minutes, for those who come back to an event stream",
+			Subjects:    []string{subject},
+			Retention:   jetstream.LimitsPolicy,
+			Discard:     jetstream.DiscardOld,
+			Storage:     jetstream.MemoryStorage,
+			Replicas:    replicas,
+			MaxAge:      keptFor,
+			MaxBytes:    keptBytes,
+			NoAck:       true, // the executors tell each other whether it keeps it or not
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			err = nil // another executor was first
+		}
+	}
+	return err
+}
 
 // Changes distributes the IDs of changed records. It is safe for concurrent use.
 type Changes struct {
@@ -179,4 +221,57 @@ func (c *Changes) hear(msg *nats.Msg) {
 			close(w)
 		}
 	}
+}
+
+// Load reads from the stream what was told before New. If that fails, it is as if nothing had been kept.
+func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	s, err := js.Stream(ctx, StreamName)
+	if err != nil {
+		return err
+	}
+	info := s.CachedInfo()
+	before := past{since: info.TimeStamp.Add(-keptFor)}
+	if info.Created.After(before.since) {
+		before.since = info.Created
+	}
+	if info.State.Bytes > keptBytes/2 && info.State.FirstTime.After(before.since) {
+		before.since = info.State.FirstTime // what came earlier may be gone, because there was no room for it
+	}
+	last := info.State.LastSeq
+	if info.State.Msgs > 0 {
+		consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+		if err != nil {
+			return err
+		}
+		messages, err := consumer.Messages()
+		if err != nil {
+			return err
+		}
+		defer messages.Stop()
+		for done := false; !done; {
+			msg, err := messages.Next(jetstream.NextContext(ctx))
+			if err != nil {
+				return err
+			}
+			meta, err := msg.Metadata()
+			if err != nil {
+				return err
+			}
+			done = meta.Sequence.Stream >= last || meta.NumPending == 0
+			var changed hookstartv1.ExecutionsChanged
+			if proto.Unmarshal(msg.Data(), &changed) == nil {
+				before.add(Batch{At: meta.Timestamp.UTC().Truncate(time.Microsecond), IDs: changed.GetExecutionIds()})
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// What was heard since New comes last. Some of it may be there twice.
+	for _, b := range c.past.batches {
+		before.add(b)
+	}
+	c.past = before
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -77,5 +78,50 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 	}
 	if got := next(t, changed); got != nil {
 		t.Errorf("told %q", got)
+	}
+}
+
+// Who comes back to an executor that was restarted meanwhile gets what another one told before, and no gap.
+func TestChangesAreKeptThroughARestart(t *testing.T) {
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := changes.Ensure(t.Context(), js, 1); err != nil {
+		t.Fatal(err)
+	}
+	before := listen(t, server.Connect(t))
+	w := before.Watch(time.Time{})
+	if err := before.Tell([]string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	first := <-w.Changed
+	other := listen(t, server.Connect(t))
+	defer other.Stop()
+	before.Stop() // and while it is away
+	heard := watch(t, other)
+	if err := other.Tell([]string{"b"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, heard); !slices.Equal(got, []string{"b"}) {
+		t.Fatalf("told %q", got)
+	}
+	again := listen(t, server.Connect(t))
+	defer again.Stop()
+	if err := again.Load(t.Context(), js); err != nil {
+		t.Fatal(err)
+	}
+	resumed := again.Watch(first.At)
+	defer resumed.Cancel()
+	var ids []string
+	for _, b := range resumed.Before {
+		ids = append(ids, b.IDs...)
+	}
+	if !resumed.Complete || !slices.Contains(ids, "b") {
+		t.Errorf("complete: %v, %q", resumed.Complete, ids)
+	}
+	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete { // before the stream was made
+		t.Error("what was never kept is said to be complete")
 	}
 }

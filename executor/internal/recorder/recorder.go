@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -137,11 +138,27 @@ func pending(msg jetstream.Msg) uint64 {
 	return meta.NumPending
 }
 
+// toldPerhaps returns the executions of messages that came before: whoever had recorded them may have been killed before it told.
+func toldPerhaps(entries []*entry) (ids []string) {
+	for _, e := range entries {
+		if e.verdict == recorded && e.meta.NumDelivered > 1 {
+			if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
 // record records one batch, retrying as long as necessary, and acknowledges it.
 func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began)
 	applied := r.commit(ctx, entries)
+	// Before the acknowledgement: what was recorded by an executor that is killed now comes again, and is told then.
+	if err := r.changes.Tell(append(applied.Changed, toldPerhaps(entries)...)); err != nil {
+		r.log.WithError(err).Debug("watchers were not told of changes")
+	}
 	connection := r.connection()
 	for _, e := range entries {
 		if e.verdict == recorded {
@@ -150,9 +167,6 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		if err := r.acknowledge(e); err != nil {
 			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
 		}
-	}
-	if err := r.changes.Tell(applied.Changed); err != nil {
-		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 	if len(applied.Foreign) > 0 {
 		r.log.WithField("executions", applied.Foreign[:min(len(applied.Foreign), 10)]).

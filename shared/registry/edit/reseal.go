@@ -63,6 +63,51 @@ func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log lo
 	return done, nil
 }
 
+// surveyed is the maximum number of nodes whose tokens Survey reads.
+const surveyed = 1_000
+
+// Survey tries the keys of the editor on what is sealed: senders, then the tokens and sample payloads of some nodes, until enough is true.
+func (e *Editor) Survey(ctx context.Context, enough func(registry.Survey) bool) (found registry.Survey, err error) {
+	const page = 1000
+	read := 0
+	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("", list[len(list)-1].ID, page) {
+		for _, w := range list {
+			if found.Try(e.keys, w); enough(found) {
+				return found, nil
+			}
+			for _, node := range w.Triggers {
+				if read++; read > surveyed {
+					break
+				}
+				if err := e.tryTokens(ctx, w.ID, node.NodeID, &found); err != nil {
+					return found, err
+				}
+				if enough(found) {
+					return found, nil
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// tryTokens counts the box with the tokens of a node, if they are sealed.
+func (e *Editor) tryTokens(ctx context.Context, workflowID, nodeID string, found *registry.Survey) error {
+	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil // it was deleted meanwhile
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", registry.SecretsBucket, err)
+	}
+	stored, err := registry.DecodeTriggerSecrets(record.Value())
+	if err == nil && len(stored.Sealed) > 0 {
+		_, err = e.keys.Open(stored.Sealed, registry.AboutTrigger(workflowID, nodeID))
+		found.Add(err)
+	}
+	return nil
+}
+
 // add counts one record.
 func (r *Resealed) add(written bool, err error) error {
 	if err != nil {

@@ -1,0 +1,85 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+// Survey says how much of what is sealed can be opened with some keys.
+type Survey struct {
+	Opened  int      // boxes, or senders, that the keys open
+	Closed  int      // those that they do not open
+	Missing []string // the IDs of the keys that are missing, in order
+	Why     error    // why one of those is closed
+}
+
+// Add counts one box, or one sender, that was opened or not.
+func (s *Survey) Add(err error) {
+	switch {
+	case err == nil:
+		s.Opened++
+		return
+	case !errors.Is(err, seal.ErrNoKey) && !errors.Is(err, seal.ErrBroken):
+		return // not the keys' fault
+	}
+	s.Closed++
+	s.Why = err
+	if missing, is := errors.AsType[*seal.MissingKeyError](err); is {
+		if at, known := slices.BinarySearch(s.Missing, missing.ID); !known {
+			s.Missing = slices.Insert(s.Missing, at, missing.ID)
+		}
+	}
+}
+
+// Err returns an error if something is sealed and the keys open nothing of it.
+func (s *Survey) Err(keys *seal.Keys) error {
+	if s.Closed == 0 || s.Opened > 0 {
+		return nil
+	}
+	if len(s.Missing) == 0 {
+		return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: %w", s.Why)
+	}
+	has := "there is none"
+	if ids := keys.IDs(); len(ids) > 0 {
+		has = "it has " + strings.Join(ids, ", ")
+	}
+	return fmt.Errorf("--secrets-key-file opens nothing of what is sealed: that needs the key %s, and %s; give every executor and ingress the same file",
+		strings.Join(s.Missing, ", "), has)
+}
+
+// Warning says which keys are missing; "": none.
+func (s *Survey) Warning() string {
+	switch {
+	case s.Closed == 0:
+		return ""
+	case len(s.Missing) == 0:
+		return fmt.Sprintf("a part of what is sealed does not open: %v; requests to nodes whose secrets it is are answered with 503", s.Why)
+	}
+	return fmt.Sprintf("--secrets-key-file lacks the key %s, with which a part of what is sealed is sealed; requests to nodes whose secrets that is are answered with 503",
+		strings.Join(s.Missing, ", "))
+}
+
+// Try counts the boxes in a workflow's record.
+func (s *Survey) Try(keys *seal.Keys, w *Workflow) {
+	try := func(box []byte, about string) {
+		_, err := keys.Open(box, about)
+		s.Add(err)
+	}
+	for _, node := range w.Triggers {
+		if node.Sender == nil {
+			continue
+		}
+		for _, secret := range node.Sender.Secrets {
+			if len(secret.Sealed) > 0 { // else it is a public key
+				try(secret.Sealed, AboutSecret(w.ID, node.NodeID, secret.ID))
+			}
+		}
+		for name, box := range node.Sender.SealedSettings {
+			try(box, AboutSetting(w.ID, node.NodeID, name))
+		}
+	}
+}
