@@ -11,6 +11,9 @@ import (
 )
 
 func main() {
+	if os.Getpid() == 1 {
+		os.Exit(first())
+	}
 	// A second signal ends the program at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
