@@ -100,11 +100,15 @@ func Run(ctx context.Context, c Config) error {
 	if c.Out == nil {
 		c.Out = os.Stdout
 	}
-	log := c.Log
+	log, started := c.Log, func() {}
 	if log == nil {
 		var err error
 		if log, err = ops.NewLog("hookstart-local", c.LogLevel); err != nil {
 			return err
+		}
+		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo { // who tries it out sees first how it is used
+			log.SetLevel(logrus.WarnLevel)
+			started = func() { log.SetLevel(level) }
 		}
 	}
 	forExecutor, forIngress, err := c.services()
@@ -139,6 +143,7 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
+	started()
 	l.started.print(c.Out, c.DataDir)
 	if c.OnReady != nil {
 		c.OnReady(l.started)

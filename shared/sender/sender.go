@@ -141,6 +141,11 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 		if err := checkSecret(secret.Text); err != nil {
 			return err
 		}
+		for _, other := range s.entry.otherKeys() {
+			if strings.HasPrefix(secret.Text, other) {
+				return &ConfigError{"secrets", fmt.Sprintf("what begins with %s is another key of %s, which verifies nothing: give it the %s", other, s.entry.Title, s.entry.Secret.Label)}
+			}
+		}
 		usable := false
 		var why error
 		for i := range s.methods {

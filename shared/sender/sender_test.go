@@ -243,6 +243,9 @@ func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 		{"standard-webhooks", "a text!", "the secret must be whsec_ and base64, or base64"},
 		{"standard-webhooks", "whpk_!", "the public key must be whpk_ and base64"},
 		{"standard-webhooks", "whpk_AAAA", "the public key must have 32 bytes"},
+		{"stripe", "sk_live_1234567890", "what begins with sk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
+		{"stripe", "pk_test_1234567890", "what begins with pk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
+		{"stripe", "rk_live_1234567890", "what begins with rk_ is another key of Stripe, which verifies nothing: give it the Signing secret (whsec_…)"},
 	} {
 		_, err := sender.Compile(sender.Config{Preset: c.preset, Secrets: []sender.Secret{{Text: c.secret}}})
 		wrong, is := errors.AsType[*sender.ConfigError](err)

@@ -74,6 +74,15 @@ type secretSpec struct {
 	Public   bool   `json:"public"`
 	Choose   bool   `json:"choose"`
 	Captured string `json:"captured"` // the source of a secret that the provider sends
+	// Not are the beginnings of the provider's other keys, which people paste in its place.
+	Not []string `json:"not"`
+}
+
+func (e *entry) otherKeys() []string {
+	if e.Secret == nil {
+		return nil
+	}
+	return e.Secret.Not
 }
 
 func (e *entry) captures() bool { return e.Secret != nil && e.Secret.Captured != "" }

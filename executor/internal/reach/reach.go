@@ -4,6 +4,7 @@ package reach
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,6 +147,13 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	request.Header.Set(probe.Header, question.Header())
 	request.Header.Set("User-Agent", "hookstart")
 	response, err := c.client.Do(request)
+	if invalid, is := errors.AsType[*tls.CertificateVerificationError](err); is {
+		return Unreachable, "Somebody answers there, with a certificate that senders do not accept: " + invalid.Err.Error() +
+			". Most senders know public authorities only; if this one is meant to be your own, let the executor's machine trust it."
+	}
+	if isTLS(err) {
+		return Unreachable, "Somebody answers there, but not with the TLS that https:// asks for: " + cause(err) + ". Check the port, and the public URL."
+	}
 	if err != nil {
 		return Unreachable, "Nobody answers there: " + cause(err) + ". Check the name, the proxy and the firewalls on the way."
 	}
@@ -155,6 +163,12 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 	}
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer)) // what came is enough to tell
 	return unexpected(response, body)
+}
+
+// isTLS reports whether an error says that the other side speaks something else than TLS, or refuses it.
+func isTLS(err error) bool {
+	_, alert := errors.AsType[tls.AlertError](err)
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError)) || alert
 }
 
 // unexpected describes an answer that is not from an ingress of this installation.

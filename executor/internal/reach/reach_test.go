@@ -2,6 +2,7 @@ package reach_test
 
 import (
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,6 +54,11 @@ func TestWhoAnswers(t *testing.T) {
 	defer closed.Release()
 	alive := ingresses{{PublicURL: "http://127.0.0.1:1"}, {ProbeKey: key}, {ProbeKey: probe.NewKey()}}
 
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+
 	for _, c := range []struct {
 		what, url string
 		alive     ingresses
@@ -80,6 +86,8 @@ func TestWhoAnswers(t *testing.T) {
 			http.Redirect(w, r, ingress+"/webhooks/-?secret=1", http.StatusPermanentRedirect)
 		}), alive, reach.Redirected, "308 and sends callers to " + ingress + ". ", 1},
 		{"nobody", "http://" + closed.Addr(), alive, reach.Unreachable, "refused", 0},
+		{"a certificate of one's own", secure.URL, alive, reach.Unreachable, "Somebody answers there, with a certificate that senders do not accept: x509: ", 0},
+		{"no TLS", strings.Replace(ingress, "http://", "https://", 1), alive, reach.Unreachable, "Somebody answers there, but not with the TLS", 0},
 		{"no such scheme", "gopher://x", alive, reach.Unreachable, "", 0},
 		{"no ingress", ingress, nil, reach.Unknown, "No ingress is alive", 0},
 		{"old ingresses", ingress, ingresses{{}}, reach.Unknown, "older version", 0},

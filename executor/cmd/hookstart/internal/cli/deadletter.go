@@ -64,6 +64,7 @@ func (v *deadLetterList) Run(s *session) error {
 type deadLetterRequeue struct {
 	DeadLetter string `arg:"" optional:"" help:"The execution's ID, message- and a stream sequence, or latest: the newest failed execution."`
 	Refused    bool   `help:"All messages that the database refused."`
+	Verbose    bool   `short:"v" help:"With --refused, a line for each message."`
 	All        bool   `help:"All dead letters, or all that match --workflow, --reason, --since and --until."`
 	deadLetterFilter
 }
@@ -99,7 +100,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	case v.All:
 		return v.requeueAll(s)
 	case v.Refused:
-		return requeueRefused(s)
+		return v.requeueRefused(s)
 	}
 	if id == latest {
 		var err error
@@ -122,7 +123,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 }
 
 // requeueRefused records the messages that the database refused. It continues after one that the database still refuses.
-func requeueRefused(s *session) error {
+func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	var ids []string
 	for d, err := range s.deadLetters() {
 		if err != nil {
@@ -134,12 +135,21 @@ func requeueRefused(s *session) error {
 	}
 	if len(ids) == 0 {
 		s.note("No messages that the database refused.")
+		return nil
 	}
 	var failed []error
 	for _, id := range ids {
 		started, err := s.client.RequeueExecution(s.ctx, id)
-		if err := s.done(err, "%s is recorded, from %s", started.ExecutionID, id); err != nil {
+		if v.Verbose || s.json {
+			err = s.done(err, "%s is recorded, from %s", started.ExecutionID, id)
+		}
+		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	if !s.json {
+		if err := s.line("%d of %d messages are recorded.", len(ids)-len(failed), len(ids)); err != nil {
+			return err
 		}
 	}
 	return errors.Join(failed...)
