@@ -1,0 +1,334 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// The next version of the programs: this one, with a migration that changes the table of records so that what this version
+// inserts breaks a constraint. It takes some seconds, as on a large table, in which the test kills it.
+var nextMigrations = map[string]string{
+	"sqlite": `-- +goose Up
+ALTER TABLE executions ADD COLUMN made_by TEXT;
+UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000000) SELECT count(*) FROM c) > 0;
+CREATE TRIGGER executions_need_made_by BEFORE INSERT ON executions WHEN NEW.made_by IS NULL BEGIN SELECT RAISE(ABORT, 'made_by is missing'); END;
+-- +goose Down
+`,
+	"postgres": `-- +goose Up
+ALTER TABLE executions ADD COLUMN made_by text NOT NULL DEFAULT 'before';
+ALTER TABLE executions ALTER COLUMN made_by DROP DEFAULT;
+SELECT pg_sleep(3);
+-- +goose Down
+`,
+}
+
+// nextInserts are what the next version does otherwise.
+var nextInserts = map[string][2]string{ // by file
+	"sqlite/insert.go": {
+		"INTO executions (` + i.columns + `) VALUES ` + values + `", "INTO executions (` + i.columns + `, made_by) SELECT *, 'next' FROM (VALUES ` + values + `) WHERE true",
+	},
+	"postgres/row.go": {
+		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + `", "insertShort = `INSERT INTO executions (` + shortColumns + `, made_by) SELECT *, 'next' FROM unnest(` + shortArrays + `)",
+	},
+}
+
+// buildNext builds a program of the next version.
+func buildNext(t *testing.T, of string) (path string) {
+	t.Helper()
+	stores, err := filepath.Abs("../../executor/internal/store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	replace := map[string]string{}
+	put := func(path, text string) {
+		to := filepath.Join(dir, fmt.Sprint(len(replace)))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[path] = to
+	}
+	for driver, migration := range nextMigrations {
+		put(filepath.Join(stores, driver, "migrations", "90000_next.sql"), migration)
+	}
+	for file, change := range nextInserts {
+		text, err := os.ReadFile(filepath.Join(stores, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(string(text), change[0]) != 1 {
+			t.Fatalf("%s does not have %q once", file, change[0])
+		}
+		put(filepath.Join(stores, file), strings.Replace(string(text), change[0], change[1], 1))
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "next-"+filepath.Base(of))
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", list,
+		"-ldflags=-w -X github.com/hookstart/hookstart/shared/ops.Version=next", "-o", path, of)
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", of, err, output)
+	}
+	return path
+}
+
+// upgraded is an installation that is upgraded under load.
+type upgraded struct {
+	t        *testing.T
+	server   *natstest.Node
+	database string
+
+	mu        sync.Mutex
+	ingresses []string // URLs: a sender tries one after the other
+	sent      map[string]string
+	count     atomic.Int64
+}
+
+func (u *upgraded) executor(program string) (p *process, ready func() (apiURL, ops string)) {
+	u.t.Helper()
+	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+u.server.URL(), "--database-url="+u.database,
+		"--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	return p, func() (string, string) {
+		u.t.Helper()
+		const line = `"addr":"([^"]+)".*executor is ready.*"ops_addr":"([^"]+)"`
+		p.Await(line)
+		at := regexp.MustCompile(line).FindStringSubmatch(p.Output())
+		return "http://" + at[1], "http://" + at[2]
+	}
+}
+
+// ingress starts one, and lets senders know it.
+func (u *upgraded) ingress(program string) (p *process, url string) {
+	u.t.Helper()
+	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+u.server.URL())
+	url = "http://" + p.Await(`"addr":"([^"]+)".*ingress is ready`)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ingresses = append([]string{url}, u.ingresses...)
+	return p, url
+}
+
+// forget takes an ingress away from the senders.
+func (u *upgraded) forget(url string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, known := range u.ingresses {
+		if known == url {
+			u.ingresses = append(u.ingresses[:i:i], u.ingresses[i+1:]...)
+			return
+		}
+	}
+}
+
+// send posts deliveries until ctx ends. It repeats each until it is answered with 200, as senders do.
+func (u *upgraded) send(ctx context.Context, path string, sender int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		delivery := fmt.Sprintf("d-%d-%d", sender, n)
+		for try := 0; ; try++ {
+			u.mu.Lock()
+			url := u.ingresses[try%len(u.ingresses)]
+			u.mu.Unlock()
+			a, err := post(u.t.Context(), url+path, map[string]string{"X-Webhook-Delivery-Id": delivery}, strings.NewReader(`{}`)) //nolint:contextcheck // the last one is answered after ctx has ended
+			if err == nil && a.status == http.StatusOK {
+				u.mu.Lock()
+				u.sent[delivery] = a.ExecutionID
+				u.mu.Unlock()
+				u.count.Add(1)
+				break
+			}
+			if err == nil && a.status < 500 || u.t.Context().Err() != nil {
+				u.t.Errorf("%s: %+v, %v", delivery, a, err)
+				return
+			}
+		}
+	}
+}
+
+// more waits until so many deliveries more were accepted.
+func (u *upgraded) more(n int64) {
+	u.t.Helper()
+	for want := u.count.Load() + n; u.count.Load() < want; {
+		u.eventually("deliveries are accepted", func() bool { return u.count.Load() >= want })
+	}
+}
+
+func (u *upgraded) eventually(what string, done func() bool) {
+	u.t.Helper()
+	ctx, cancel := context.WithTimeout(u.t.Context(), 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			u.t.Fatalf("it did not come to that: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// notReady is what an executor says while it is not.
+func notReady(ops string) string {
+	response, err := http.Get(ops + "/readyz") //nolint:noctx // of a test
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, _ := io.ReadAll(response.Body)
+	if response.StatusCode == http.StatusOK {
+		return ""
+	}
+	return string(text)
+}
+
+// A rolling upgrade to a version whose migration the running version cannot live with, on both databases, executors first and
+// ingresses first, with what is upgraded killed in the middle: nothing is lost, put aside, or started twice.
+func TestUpgrade(t *testing.T) {
+	nextExecutor, nextIngress := buildNext(t, "github.com/hookstart/hookstart/executor/cmd/executor"), buildNext(t, "github.com/hookstart/hookstart/ingress/cmd/ingress")
+	for _, database := range []string{"sqlite", "postgres"} {
+		for _, first := range []string{"executors", "ingresses"} {
+			t.Run(database+", "+first+" first", func(t *testing.T) {
+				t.Parallel()
+				u := &upgraded{t: t, server: natstest.Start(t), database: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"), sent: map[string]string{}}
+				if database == "postgres" {
+					u.database = pgtest.StartServer(t).URL()
+				}
+				oldExecutor, ready := u.executor("executor")
+				apiURL, oldOps := ready()
+				client := apiclient.New(apiURL, adminToken)
+				path := makeWorkflow(t, client, "orders")
+				oldIngress, oldURL := u.ingress("ingress")
+				_, _ = u.ingress("ingress")
+				ran, stopRunner := u.runs()
+				loading, stop := context.WithCancel(t.Context())
+				var load sync.WaitGroup
+				for sender := range 4 {
+					load.Go(func() { u.send(loading, path, sender) })
+				}
+				u.more(200)
+
+				executors := func() {
+					for _, after := range []int64{20, 60} {
+						killed, _ := u.executor(nextExecutor)
+						u.more(after)
+						killed.Kill()
+					}
+					_, ready := u.executor(nextExecutor)
+					apiURL, _ := ready()
+					client = apiclient.New(apiURL, adminToken)
+					u.eventually("the old executor says why it waits", func() bool { return strings.Contains(notReady(oldOps), "another version of the program has migrated the database") })
+					if members, err := client.Members(t.Context()); err != nil || !hasMember(members, "executor", "next") || !hasMember(members, "executor", "dev") || members.Database != 90000 {
+						t.Errorf("%+v, %v", members, err)
+					}
+					u.more(200)
+					oldExecutor.Terminate()
+				}
+				ingresses := func() {
+					killed, url := u.ingress(nextIngress)
+					u.more(50)
+					killed.Kill()
+					u.forget(url)
+					_, _ = u.ingress(nextIngress)
+					u.forget(oldURL)
+					oldIngress.Terminate()
+					u.more(50)
+				}
+				if first == "executors" {
+					executors()
+					ingresses()
+				} else {
+					ingresses()
+					executors()
+				}
+				u.more(100)
+				stop()
+				load.Wait()
+
+				statuses := map[string]int{}
+				u.eventually("all are recorded, and have run", func() bool {
+					statuses = map[string]int{}
+					for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
+						return client.Executions(t.Context(), apiclient.ExecutionFilter{}, p)
+					}) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						statuses[e.Status]++
+					}
+					return statuses["succeeded"] == len(u.sent) && len(statuses) == 1
+				})
+				stopRunner()
+				letters, err := client.DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{})
+				if err != nil || len(letters.Items) > 0 {
+					t.Errorf("put aside: %+v, %v", letters.Items, err)
+				}
+				lost, doubled := 0, 0
+				for _, id := range u.sent {
+					switch n, _ := ran.Load(id); {
+					case n == nil:
+						lost++
+					case n.(*atomic.Int64).Load() > 1: //nolint:errcheck,forcetypeassert // nothing else is stored
+						doubled++
+					}
+				}
+				t.Logf("%d deliveries accepted, %v; lost %d, put aside %d, doubled %d", len(u.sent), statuses, lost, len(letters.Items), doubled)
+				if lost+doubled > 0 {
+					t.Errorf("lost %d, doubled %d", lost, doubled)
+				}
+			})
+		}
+	}
+}
+
+func hasMember(members api.Members, role, version string) bool {
+	for _, m := range members.Items {
+		if m.Role == role && m.Version == version {
+			return true
+		}
+	}
+	return false
+}
+
+// runs starts a runner, which counts how often it has run each execution.
+func (u *upgraded) runs() (ran *sync.Map, stop func()) {
+	nc := u.server.Connect(u.t)
+	ctx, cancel := context.WithCancel(u.t.Context())
+	ran, done := &sync.Map{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := runner.Run(ctx, nc, runner.Options{Queue: "default", Group: "main", Concurrency: runnersAtOnce}, func(_ context.Context, e runner.Execution) (any, error) {
+			n, _ := ran.LoadOrStore(e.ID, &atomic.Int64{})
+			n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
+			return "done", nil
+		}); err != nil {
+			u.t.Errorf("the runner: %v", err)
+		}
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	u.t.Cleanup(stop)
+	return ran, stop
+}
