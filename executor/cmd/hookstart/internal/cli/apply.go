@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/hookstart/hookstart/executor/apiclient"
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
@@ -81,7 +82,8 @@ func (v *applyVerb) Run(s *session) error {
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
-			_ = explain(s.Err, want.At(step.Key(), fmt.Errorf("%s: %w", step.Lines[0], err)))
+			place := strings.TrimSuffix(want.At(step.Key(), err).Error(), err.Error())
+			_ = explain(s.Err, errors.New(place+step.Lines[0]+": "+messageOf(err)))
 		}
 	}
 	if failed > 0 {
