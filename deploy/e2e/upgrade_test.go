@@ -240,7 +240,9 @@ func TestUpgrade(t *testing.T) {
 					_, ready := u.executor(nextExecutor)
 					apiURL, _ := ready()
 					client = apiclient.New(apiURL, adminToken)
-					u.eventually("the old executor says why it waits", func() bool { return strings.Contains(notReady(oldOps), "another version of the program has migrated the database") })
+					u.eventually("the old executor says why it waits", func() bool {
+						return strings.Contains(notReady(oldOps), "another version of the program has migrated the database")
+					})
 					if members, err := client.Members(t.Context()); err != nil || !hasMember(members, "executor", "next") || !hasMember(members, "executor", "dev") || members.Database != 90000 {
 						t.Errorf("%+v, %v", members, err)
 					}

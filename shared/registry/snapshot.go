@@ -107,7 +107,7 @@ type tables struct {
 	unusable map[string]error
 	// opened has the workflows whose senders' secrets are sealed, and were all opened.
 	opened map[string]struct{}
-	keys     *seal.Keys // open senders' secrets
+	keys   *seal.Keys // open senders' secrets
 }
 
 // NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called. keys open senders' secrets; nil:
