@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Move is what a batch's progress changes in one record. Zero fields, and a StartedAt where there is one, change nothing.
+// Move is the change of one record by a batch's progress. Zero fields change nothing, nor does
+// StartedAt if the record has one.
 type Move struct {
 	ID         string
 	Status     execution.Status
@@ -19,7 +20,7 @@ type Move struct {
 	Attempts   int
 }
 
-// StepIDs are the IDs that steps name, as they are stored, sorted, each once.
+// StepIDs returns the IDs that steps name, as they are stored, sorted and without repetitions.
 func StepIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
@@ -29,7 +30,7 @@ func StepIDs(steps []execution.Progress) []string {
 	return slices.Compact(ids)
 }
 
-// Standing is what a record must say for its next step to be decided.
+// Standing is the part of a record on which the effect of its next step depends.
 type Standing struct {
 	Status     execution.Status
 	Queue      string
@@ -37,9 +38,10 @@ type Standing struct {
 	Attempts   int
 }
 
-// Advance applies steps in order to the current records, by ID, as Batch.Progress promises. It returns one move per record that
-// changes, the IDs that are not recorded, and those of steps that were addressed to another queue or workflow than the record's,
-// each once. Drivers call it inside their transaction, with the records locked, so that the rule exists once.
+// Advance applies steps in order to the current records, given by ID, as Batch.Progress promises.
+// It returns one move for each record that changes, the IDs that are not recorded, and the IDs of
+// records whose queue or workflow differs from the step's, each ID once. Drivers call it inside
+// their transaction with the records locked, so that the rule exists only once.
 func Advance(standing map[string]Standing, steps []execution.Progress) (moves []Move, unknown, foreign []string) {
 	moving := make(map[string]*Move)
 	missing, alien := make(map[string]bool), make(map[string]bool)
@@ -106,14 +108,15 @@ func (m *Move) take(step execution.Progress) {
 	}
 }
 
-// startedBy takes the beginning that a final step names, unless one was reported before it.
+// startedBy sets the start time that a final step names, unless one was reported before.
 func (m *Move) startedBy(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt
 	}
 }
 
-// Changed is Applied.Changed: the records that a batch inserted and those it moved on, each once.
+// Changed returns Applied.Changed: the IDs of the records that a batch inserted or changed, each
+// once.
 func Changed(inserted []Record, moves []Move) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {

@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// AuditEntry is who did what, and when. It holds no secret.
+// AuditEntry says who did what, and when. It holds no secret.
 type AuditEntry struct {
 	ID         string // unique: of several entries of one ID the first is kept
 	At         time.Time
@@ -16,7 +16,7 @@ type AuditEntry struct {
 	Changes    string // a JSON text, or ""
 }
 
-// AuditFilter says which entries a list shows; zero fields do not filter.
+// AuditFilter selects entries of the audit. Zero fields do not filter.
 type AuditFilter struct {
 	Actor      string // its ID, its name or its kind
 	AccountID  string
@@ -25,13 +25,14 @@ type AuditFilter struct {
 	Until      time.Time // At before
 }
 
-// AuditPosition is the place in the list after the entry of that time and ID. Its zero value is the beginning.
+// AuditPosition is the position in the list after the entry with that time and ID. Its zero value
+// is the beginning.
 type AuditPosition struct {
 	At time.Time
 	ID string
 }
 
-// DismissedEntries are what Dismiss keeps of what it took.
+// DismissedEntries returns the audit entries for the dead letters that Dismiss has removed.
 func DismissedEntries(ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry) []AuditEntry {
 	entries := make([]AuditEntry, 0, len(ids)+len(messages))
 	for _, id := range ids {

@@ -2,10 +2,11 @@ package store
 
 import "time"
 
-// Part is some of what a store keeps, as every driver reads and writes it: a backup is a number of parts. Its
-// JSON is what a backup holds, for years: a field may be added, none may change its name.
+// Part is a part of a store's content in a form that every driver reads and writes. A backup is a
+// sequence of parts. Backups contain its JSON for years: a field may be added, none may be renamed.
 type Part struct {
-	// Records have no Duplicates here: these are apart, since a count can be there before its record.
+	// Records have no Duplicates here. They are in a field of their own, since a count can exist
+	// before its record.
 	Records    []Record         `json:",omitempty"`
 	Duplicates []DuplicateCount `json:",omitempty"`
 	Reports    []AppliedReport  `json:",omitempty"`
@@ -18,13 +19,14 @@ type Part struct {
 	Senders    []SenderSeen     `json:",omitempty"`
 }
 
-// KeptMessage is an unreadable message, and when it was dismissed; zero: it was not.
+// KeptMessage is an unreadable message with the time at which it was dismissed, which is zero if it
+// was not.
 type KeptMessage struct {
 	Unreadable
 	DismissedAt time.Time `json:",omitzero"`
 }
 
-// DuplicateCount is how many repeats of an execution's delivery were suppressed.
+// DuplicateCount is the number of suppressed repeats of an execution's delivery.
 type DuplicateCount struct {
 	ExecutionID string
 	Count       int64
@@ -37,13 +39,14 @@ type AppliedReport struct {
 	At time.Time
 }
 
-// partRows and partBytes bound a part: one line of a backup, one request of a restore, one transaction.
+// partRows and partBytes bound a part, which is one line of a backup, one request of a restore and
+// one transaction.
 const (
 	partRows  = 500
 	partBytes = 1 << 20
 )
 
-// Parts collects what a driver reads, and hands it on in parts that are not too large.
+// Parts collects what a driver reads and passes it on in parts of bounded size.
 type Parts struct {
 	write func(Part) error
 	part  Part
@@ -51,10 +54,10 @@ type Parts struct {
 	bytes int
 }
 
-// NewParts hands parts to write.
+// NewParts returns Parts that passes the parts to write.
 func NewParts(write func(Part) error) *Parts { return &Parts{write: write} }
 
-// Add changes the part by one row of about so many bytes.
+// Add changes the current part by one row of about the given size.
 func (p *Parts) Add(bytes int, change func(*Part)) error {
 	change(&p.part)
 	p.rows++
@@ -71,7 +74,7 @@ func (p *Parts) AddRecord(r Record) error {
 	return p.Add(len(r.Output)+len(r.Error), func(part *Part) { part.Records = append(part.Records, r) })
 }
 
-// Flush hands on what was added since the last part.
+// Flush passes on what was added since the last part.
 func (p *Parts) Flush() error {
 	if p.rows == 0 {
 		return nil
@@ -81,7 +84,8 @@ func (p *Parts) Flush() error {
 	return p.write(part)
 }
 
-// Storable is the part with all as it is stored that drivers do not store value by value.
+// Storable returns the part with all values in their stored form, except those that drivers convert
+// value by value.
 func (p Part) Storable() Part {
 	s := p
 	s.Records = make([]Record, len(p.Records))

@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Refusal is how often requests to one workflow were refused with one code, within one minute.
+// Refusal is the number of requests to one workflow that were refused with one code within one
+// minute.
 type Refusal struct {
 	WorkflowID string // "": none that exists, or more were called than are counted
 	Code       string
@@ -24,7 +25,7 @@ type RefusedRequest struct {
 	UserAgent string
 }
 
-// RefusalSum is how often requests to one workflow were refused with one code.
+// RefusalSum is the number of requests to one workflow that were refused with one code.
 type RefusalSum struct {
 	Code  string
 	Count int64
@@ -37,13 +38,14 @@ type WorkflowRefusalSum struct {
 	RefusalSum
 }
 
-// RefusalPosition is the place in the list after the sum of that last time, workflow and code. Its zero value is the beginning.
+// RefusalPosition is the position in the list after the sum with that last time, workflow and code.
+// Its zero value is the beginning.
 type RefusalPosition struct {
 	LastAt           time.Time
 	WorkflowID, Code string
 }
 
-// MinuteCount is how many requests came to one end within one minute.
+// MinuteCount is the number of requests with one outcome within one minute.
 type MinuteCount struct {
 	Minute time.Time // its beginning
 	Kind   string
@@ -52,18 +54,19 @@ type MinuteCount struct {
 
 // The kinds of counts by the minute.
 const (
-	// KindAccepted are requests that started an execution.
+	// KindAccepted counts requests that started an execution.
 	KindAccepted = "accepted"
-	// KindDeduplicated are repeats that started nothing.
+	// KindDeduplicated counts repeats, which started nothing.
 	KindDeduplicated = "deduplicated"
-	// KindRefused and a code are requests that were refused with it.
+	// KindRefused, followed by a code, counts requests that were refused with that code.
 	KindRefused = "refused:"
 )
 
-// MaxRefusals is about how many rows of refusals are kept: strangers can make one for each workflow's ID, code and minute.
+// MaxRefusals is about the number of rows of refusals that are kept. Strangers can cause one row
+// for each workflow ID, code and minute.
 const MaxRefusals = 200_000
 
-// AcceptedMinutes are the counts of the records that a request started, in the order of minutes.
+// AcceptedMinutes counts the records that a request started, by minute, oldest first.
 func AcceptedMinutes(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
@@ -75,7 +78,7 @@ func AcceptedMinutes(inserted []Record) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// DeduplicatedMinute is the count of a report of suppressed repeats.
+// DeduplicatedMinute returns the count of a report of suppressed repeats.
 func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 	total := int64(0)
 	for _, n := range counts {
@@ -87,7 +90,7 @@ func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
 }
 
-// RefusedMinutes are the counts of refusals by their codes alone.
+// RefusedMinutes counts refusals by minute and code.
 func RefusedMinutes(refusals []Refusal) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range refusals {
@@ -96,7 +99,8 @@ func RefusedMinutes(refusals []Refusal) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// addMinute looks at the last one first: what comes together is mostly of one minute.
+// addMinute adds a count to counts. It looks at the last element first, because counts that come
+// together mostly belong to one minute.
 func addMinute(counts []MinuteCount, one MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
 		if counts[i].Kind == one.Kind && counts[i].Minute.Equal(one.Minute) {
@@ -117,7 +121,8 @@ func sortMinutes(counts []MinuteCount) []MinuteCount {
 	return counts
 }
 
-// StorableRefusals are refusals as they are stored, each workflow, code and minute once, in the order of keys.
+// StorableRefusals returns refusals in their stored form, each workflow, code and minute once, in
+// the order of keys.
 func StorableRefusals(refusals []Refusal) []Refusal {
 	type key struct {
 		workflow, code string

@@ -2,9 +2,9 @@ package store
 
 import "errors"
 
-// DataError means that the database will refuse the same data again. Drivers return it only for errors that name the data as the cause:
-// a value out of range, a broken constraint, a row that is too large. After any other error the same call can succeed later, and
-// nothing may be given up.
+// DataError means that the database will refuse the same data again. Drivers return it only for
+// errors whose cause is the data: a value out of range, a broken constraint, a row that is too
+// large. After any other error the same call can succeed later, so nothing may be given up.
 type DataError struct {
 	Err error // of the driver
 }
@@ -15,7 +15,7 @@ func (e *DataError) Error() string { return e.Err.Error() }
 // Unwrap returns the driver's error.
 func (e *DataError) Unwrap() error { return e.Err }
 
-// IsDataError says whether an error is a DataError, or wraps one.
+// IsDataError reports whether an error is a DataError or wraps one.
 func IsDataError(err error) bool {
 	_, is := errors.AsType[*DataError](err)
 	return is

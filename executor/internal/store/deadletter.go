@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// DeadLetter is what nobody works on any more and an operator has to look at: exactly one field is set.
+// DeadLetter is an execution or a message that needs an operator, because no runner and no recorder
+// works on it any more. Exactly one field is set.
 type DeadLetter struct {
 	Record  *Record     // failed, and neither requeued nor dismissed
 	Message *Unreadable // could not be decoded, or recorded
 }
 
-// DeadLetterFilter says which dead letters a list shows; zero fields do not filter.
+// DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter struct {
-	// AccountID leaves out every message: nothing says for certain whose it is.
+	// AccountID excludes every message, because the account of a message is not reliably known.
 	AccountID  string
 	WorkflowID string
 	Reason     string    // a part of why
@@ -22,12 +23,12 @@ type DeadLetterFilter struct {
 	Until      time.Time // At before
 }
 
-// Records is the filter of the records among them.
+// Records returns the filter for the records among the dead letters.
 func (f DeadLetterFilter) Records() Filter {
 	return Filter{AccountID: f.AccountID, WorkflowID: f.WorkflowID, Reason: f.Reason, Since: f.Since, Until: f.Until, DeadLetter: true}
 }
 
-// At is its time in the list.
+// At returns the time by which the list is sorted.
 func (d DeadLetter) At() time.Time {
 	if d.Record != nil {
 		return d.Record.AcceptedAt
@@ -35,8 +36,9 @@ func (d DeadLetter) At() time.Time {
 	return d.Message.At
 }
 
-// DeadLetters returns at most limit dead letters after last, the newest first: by At; at one time, records come before messages. Of
-// last, only the fields that determine the order are needed. The zero DeadLetter gives the first page.
+// DeadLetters returns at most limit dead letters after last, newest first by At. At the same time,
+// records come before messages. Of last only the fields that determine the order are used. The zero
+// DeadLetter gives the first page.
 func DeadLetters(ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int) ([]DeadLetter, error) {
 	var ofRecords Position
 	var ofMessages UnreadablePosition

@@ -6,24 +6,28 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Bounds of the progress that is kept for executions that are not recorded yet. A report comes seconds before its start, or as long as
-// the starts of an outage take to be recorded; older ones are about executions that never come.
+// Bounds of the progress that is kept for executions that are not recorded yet. A report arrives
+// seconds before its start, or as long before it as the starts of an outage take to be recorded.
+// Older progress belongs to executions that never come.
 const (
-	// MaxEarly is how many steps of a few KB are kept in all; a larger one counts as several. Past it the oldest are dropped.
+	// MaxEarly is the number of steps of a few KB that are kept in all; a larger step counts as
+	// several. Beyond it the oldest are dropped.
 	MaxEarly = 100_000
-	// MaxEarlyOfOne is how many are kept of one execution. A runner reports two; further ones are dropped.
+	// MaxEarlyOfOne is the number of steps that are kept for one execution. A runner reports two;
+	// further ones are dropped.
 	MaxEarlyOfOne = 8
 
 	earlyUnit = 4 << 10
 )
 
-// Early is a step that is kept until its execution is recorded. Positions are in the order of arrival, and grow with the sizes.
+// Early is a step that is kept until its execution is recorded. Positions follow the order of
+// arrival, and grow by the sizes of the steps.
 type Early struct {
 	Position int64
 	execution.Progress
 }
 
-// EarlyIDs are the stored IDs of the steps that need a record which the batch does not hold.
+// EarlyIDs returns the stored IDs of the steps whose record is not in the batch.
 func EarlyIDs(batch Batch) []string {
 	ids := StepIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -33,7 +37,7 @@ func EarlyIDs(batch Batch) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return own[id] })
 }
 
-// NewIDs are the IDs of the batch's records.
+// NewIDs returns the IDs of the batch's records.
 func NewIDs(records []Record) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {
@@ -42,7 +46,8 @@ func NewIDs(records []Record) []string {
 	return ids
 }
 
-// Inserted are the records whose IDs are fresh; of two of one ID the first. It takes those from fresh.
+// Inserted returns the records whose IDs are in fresh, and removes the IDs from fresh. If two
+// records have the same ID, it returns the first.
 func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
@@ -53,7 +58,8 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	return inserted
 }
 
-// Again are the records that were not inserted: their messages came again. Of two of one ID it is the first.
+// Again returns the records that were not inserted, because their messages were delivered again. If
+// two records have the same ID, that is the first.
 func Again(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
@@ -72,7 +78,7 @@ func Again(records, inserted []Record) []Record {
 	return again
 }
 
-// Steps are what a batch's records are advanced by: what was kept for them, in the order of arrival, then the batch's own.
+// Steps returns the steps to apply: the kept ones in the order of arrival, then the batch's own.
 func Steps(kept []Early, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -85,10 +91,10 @@ func Steps(kept []Early, own []execution.Progress) []execution.Progress {
 	return append(steps, own...)
 }
 
-// Keep says which steps of unknown executions are to be kept beside those that are, which are
-// given without their outputs, and after the last position of all; and how many are dropped
-// because too much is kept of their execution already. What is kept already, or changes nothing
-// however early it comes, is neither.
+// Keep returns the steps of unknown executions that are to be kept beside the ones that are kept
+// already (have, without their outputs), which have positions up to last. dropped is the number of
+// steps that are dropped because too many of their execution are kept. A step that is kept already,
+// or that would change nothing however early it came, is neither kept nor dropped.
 func Keep(steps []execution.Progress, unknown []string, have []Early, last int64) (keep []Early, dropped int) {
 	missing := make(map[string]bool, len(unknown))
 	for _, id := range unknown {

@@ -5,13 +5,15 @@ import (
 	"encoding/hex"
 )
 
-// Key is an execution ID as it is stored: the 16 bytes of the UUID. Keys sort as IDs do.
+// Key is an execution ID in its stored form: the 16 bytes of the UUID. Keys sort in the order of
+// IDs.
 type Key [16]byte
 
-// idLength is that of a UUID as text.
+// idLength is the length of a UUID as text.
 const idLength = 36
 
-// KeyOf is the key of an ID, and false for a text that is not a UUID in lower case, as no ID on the stream is.
+// KeyOf returns the key of an ID. isID is false for a text that is not a UUID in lower case; no ID
+// on the stream is such a text.
 func KeyOf(id string) (key Key, isID bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return Key{}, false
@@ -41,7 +43,7 @@ func nibble(c byte) byte {
 	return 255
 }
 
-// String is the ID.
+// String returns the ID.
 func (k Key) String() string {
 	var id [idLength]byte
 	hex.Encode(id[0:8], k[0:4])
@@ -53,8 +55,8 @@ func (k Key) String() string {
 	return string(id[:])
 }
 
-// IDKey is how an ID is stored as bytes: a UUID as its 16 bytes, any other text as it is. One that has 16 bytes of its own
-// gets one more, which no text has that is stored.
+// IDKey returns an ID as stored bytes: a UUID as its 16 bytes, any other text unchanged. A text
+// that is 16 bytes long gets one more byte, with which no stored text ends.
 func IDKey(id string) []byte {
 	if key, isID := KeyOf(id); isID {
 		return key[:]
@@ -66,7 +68,7 @@ func IDKey(id string) []byte {
 	return key
 }
 
-// IDOf is the ID of an IDKey.
+// IDOf returns the ID for the result of IDKey.
 func IDOf(key []byte) string {
 	if len(key) == len(Key{}) {
 		return Key(key).String()

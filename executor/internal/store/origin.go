@@ -2,7 +2,8 @@ package store
 
 import "github.com/hookstart/hookstart/shared/execution"
 
-// Origin is what the records of one trigger node, token and sender have in common. Drivers keep each once, and its number in records.
+// Origin holds what the records of one trigger node, token and sender have in common. Drivers store
+// each origin once, as a row of a dimension table, and its number in the records.
 type Origin struct {
 	AccountID, WorkflowID, NodeID, Queue string
 	Source                               execution.Source
@@ -11,13 +12,15 @@ type Origin struct {
 	Verified                             bool
 }
 
-// Origin is that of the record.
+// Origin returns the origin of the record.
 func (r Record) Origin() Origin {
 	return Origin{r.AccountID, r.WorkflowID, r.NodeID, r.Queue, r.Source, r.TokenID, r.Sender, r.Verified}
 }
 
-// HasComputedID says whether the ID is the hash of the delivery ID, of a header, of the sender's body, or under its signature, so that
-// who knows workflow, node and delivery ID finds the record by its ID. Drivers keep an index of the other delivery IDs only.
+// HasComputedID reports whether the ID is the hash of the delivery ID, whether that came from a
+// header, from the body or from under the sender's signature. Such a record can be found by its ID
+// if workflow, node and delivery ID are known, so drivers have an index only of the other delivery
+// IDs.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -34,15 +37,16 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// deliveryKeys returns what an ID is computed of for a delivery ID in a header, in a body, and under a signature.
+// deliveryKeys returns the texts from which an execution ID is computed for a delivery ID: in a
+// header, in a body, and under a signature.
 func deliveryKeys(deliveryID string) [3]string {
 	return [...]string{deliveryID, execution.DerivedDelivery(deliveryID), execution.SignedDelivery(deliveryID)}
 }
 
-// Node is a trigger node of which there is a record, or was one.
+// Node is a trigger node that has, or had, a record.
 type Node struct{ WorkflowID, NodeID string }
 
-// DeliveryIDs are the IDs that records of a delivery ID have whose ID is computed, at any of the nodes.
+// DeliveryIDs returns the computed IDs of records with a delivery ID at any of the nodes.
 func DeliveryIDs(nodes []Node, deliveryID string) []string {
 	ids := make([]string, 0, 6*len(nodes))
 	for _, n := range nodes {

@@ -2,8 +2,8 @@ package store
 
 import "fmt"
 
-// NewerSchemaError means that another version has migrated the database, and this program cannot work with its tables any more.
-// The same call succeeds in that version alone.
+// NewerSchemaError means that another version has migrated the database, and this program cannot
+// work with its tables any more. The same call succeeds only in that version.
 type NewerSchemaError struct {
 	Has   int64 // the version of the tables
 	Knows int64 // the version that this program works with

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// SenderSeen is what was seen of the sender of one trigger node. Its JSON is in backups: see Part.
+// SenderSeen holds what requests have shown of the sender of one trigger node. Its JSON is in
+// backups: see Part.
 type SenderSeen struct {
 	WorkflowID, NodeID string
 
@@ -21,8 +22,8 @@ type SenderSeen struct {
 	Refused    int64 // by their signature
 }
 
-// StorableSenders is a report as it is stored: one entry for each node, in the order of nodes, which keeps two
-// writers from waiting for each other.
+// StorableSenders returns a report in its stored form: one entry for each node, in the order of
+// nodes, so that two writers never wait for each other.
 func StorableSenders(seen []SenderSeen) []SenderSeen {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderSeen{}
@@ -43,7 +44,7 @@ func StorableSenders(seen []SenderSeen) []SenderSeen {
 	return all
 }
 
-// merge adds a report to what was seen before.
+// merge adds a later report.
 func (s SenderSeen) merge(later SenderSeen) SenderSeen {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {
@@ -61,7 +62,7 @@ func (s SenderSeen) merge(later SenderSeen) SenderSeen {
 	return merged
 }
 
-// optionalTime is Time, but leaves the zero time as it is.
+// optionalTime is like Time, but leaves the zero time unchanged.
 func optionalTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -11,13 +11,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Text is s as every driver stores it: NUL and what is not UTF-8 become U+FFFD, because PostgreSQL refuses both, and runners' error
-// texts can hold anything. Keys are looked up as Text, too.
+// Text returns s as every driver stores it: NUL and bytes that are not UTF-8 become U+FFFD, because
+// PostgreSQL refuses both, and error texts of runners can hold anything. Use it for keys of
+// look-ups, too.
 func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Texts is Text of each.
+// Texts returns each text as Text does.
 func Texts(all []string) []string {
 	stored := make([]string, len(all))
 	for i, s := range all {
@@ -26,12 +27,13 @@ func Texts(all []string) []string {
 	return stored
 }
 
-// Time is t as it is stored: UTC, whole microseconds, the rest cut off.
+// Time returns t as it is stored: in UTC, cut to whole microseconds.
 func Time(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Bound is the first storable time that is not before t: stored times before one are before the other.
+// Bound returns the first storable time that is not before t, so that stored times compare with it
+// as they would with t.
 func Bound(t time.Time) time.Time {
 	cut := Time(t)
 	if cut.Before(t) {
@@ -40,7 +42,7 @@ func Bound(t time.Time) time.Time {
 	return cut
 }
 
-// Sequence is a stream sequence as it is stored: databases have no unsigned 64 bits.
+// Sequence returns a stream sequence as it is stored: databases have no unsigned 64-bit integers.
 func Sequence(n uint64) int64 {
 	if n > math.MaxInt64 {
 		return math.MaxInt64
@@ -48,11 +50,12 @@ func Sequence(n uint64) int64 {
 	return int64(n)
 }
 
-// Storable returns the batch with its values as they are stored (those of Audit become so when they are). Unreadable and
-// Audit are sorted by their keys, so that executors that write the same rows at the same time wait for each other in one
-// order and never in a circle. New stays in the order of arrival: package postgres sorts it for the same reason, but SQLite
-// has one writer, and inserts a record in that order with a fifth less CPU. The caller's batch is not touched. Output is
-// bytes, kept as they are.
+// Storable returns a copy of the batch with its values in their stored form, except Audit, whose
+// values are converted when they are stored. Unreadable and Audit are sorted by their keys, so that
+// executors that write the same rows at once lock them in the same order and cannot deadlock. New
+// keeps the order of arrival: package postgres sorts it for the same reason, but SQLite has one
+// writer and inserts records in that order with a fifth less CPU. Output holds bytes, which are
+// stored unchanged.
 func (b Batch) Storable() Batch {
 	s := Batch{
 		Recovered:  slices.Clone(b.Recovered),
@@ -65,7 +68,7 @@ func (b Batch) Storable() Batch {
 		s.New[i] = r.storable()
 	}
 	for i, p := range b.Progress {
-		// The ID stays: the caller gets it back in Applied.Unknown and knows it as it was.
+		// The ID stays unchanged, because the caller gets it back in Applied.Unknown.
 		p.At, p.StartedAt, p.Error = Time(p.At), Time(p.StartedAt), Text(p.Error)
 		s.Progress[i] = p
 	}
@@ -96,11 +99,13 @@ func (r Record) storable() Record {
 	return r
 }
 
-// SubjectPattern is the LIKE pattern of the subjects of one workflow's messages: five parts, so each % is one; the escape is \.
+// SubjectPattern returns the LIKE pattern for the subjects of one workflow's messages. Subjects
+// have five tokens, so each % matches one; the escape character is \.
 func SubjectPattern(workflowID string) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(Text(workflowID))
 	return "%.%.%." + escaped + ".%"
 }
 
-// LastWithPrefix sorts after every text that begins with a prefix, and before all others that sort after those.
+// LastWithPrefix returns a text that sorts after every text with the prefix, and before all other
+// texts that sort after those.
 func LastWithPrefix(prefix string) string { return prefix + string(utf8.MaxRune) }

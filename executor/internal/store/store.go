@@ -1,6 +1,8 @@
-// Package store keeps what became of every execution: the contract of the drivers sqlite and postgres, which pass the suite storetest.
+// Package store defines how the records of executions are stored: the contract of the drivers
+// sqlite and postgres, which pass the test suite storetest.
 //
-// A record is small. It holds the sequence of its message in the stream, from which headers and input are read.
+// A record is small. It holds the sequence of its message in the stream, from which headers and
+// input are read.
 package store
 
 import (
@@ -15,21 +17,24 @@ import (
 // ErrNotFound means that there is no such record.
 var ErrNotFound = errors.New("no such record")
 
-// MaxGetMany is how many IDs GetMany takes.
+// MaxGetMany is the maximum number of IDs for GetMany.
 const MaxGetMany = 1_000
 
-// Bounds of what a list by delivery ID, or by the beginning of one, reads. The drivers have no index of most delivery IDs.
+// Bounds of the reading for a list by delivery ID, or by the prefix of one. The drivers have no
+// index of most delivery IDs.
 const (
-	// MaxDeliveryNodes is at how many trigger nodes a delivery ID is looked up.
+	// MaxDeliveryNodes is the maximum number of trigger nodes at which a delivery ID is looked up.
 	MaxDeliveryNodes = 10_000
-	// MaxDeliveryRecords is how many records of the filter's workflow and time are looked through.
+	// MaxDeliveryRecords is the maximum number of records of the filter's workflow and time that are
+	// searched.
 	MaxDeliveryRecords = 100_000
 )
 
-// ErrTooBroad means that a filter leaves too many records to look through for a delivery ID, or for one that begins so.
+// ErrTooBroad means that a filter leaves too many records to search for a delivery ID or a prefix
+// of one.
 var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
 
-// Record is one execution. Times are UTC, in whole microseconds.
+// Record is one execution. Times are UTC in whole microseconds.
 type Record struct {
 	ID             string // a UUID in lower case; a driver may refuse another one as a DataError
 	AccountID      string
@@ -59,54 +64,60 @@ type Record struct {
 	Output         []byte // what the run returned: a JSON text, or nil
 }
 
-// IsRequeue says whether it runs in the place of the execution that it is a rerun of, on its body.
+// IsRequeue reports whether the execution runs in place of the one in RerunOf, on its body.
 func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }
 
-// Batch is what one transaction records.
+// Batch holds everything that one transaction records.
 type Batch struct {
-	// New are executions that start queued or rejected. One whose ID is recorded
-	// already is left as it is: the message came twice. Only a record that is not final, and
-	// whose message is another one by now, gets its StreamSequence: that of the lost one would
-	// make it look lost, too.
+	// New holds executions that start as queued or rejected. If the ID is recorded already, the
+	// message was delivered again and the record stays as it is. One exception: if the record is not
+	// final and its message has another sequence by now, the record gets that StreamSequence. The old
+	// message is lost, and without the change the execution would be taken for lost, too.
 	New []Record
-	// Progress is applied after New, in order. A step that execution.Status.Follows does
-	// not allow changes nothing: it is late or repeated. Nor does one whose Queue or
-	// WorkflowID is not the record's: no runner reports of what it was not given. A step whose
-	// execution is not recorded is kept, and applied when that is.
+	// Progress is applied after New, in order. A step that execution.Status.Follows does not allow
+	// changes nothing: it is late or repeated. A step whose Queue or WorkflowID differs from the
+	// record's changes nothing either, because a runner may only report on executions that it was
+	// given. A step whose execution is not recorded yet is kept, and applied when the execution is
+	// recorded.
 	Progress []execution.Progress
-	// Unreadable are messages that are put aside. One whose stream sequence and subject are kept is left as it is.
+	// Unreadable holds messages to put into quarantine. A message whose stream sequence and subject
+	// are there already is left unchanged.
 	Unreadable []Unreadable
-	// Recovered are the unreadable messages that the rest of the batch records: they are no longer kept as unreadable.
+	// Recovered holds the keys of unreadable messages that the rest of the batch records. They leave
+	// the quarantine.
 	Recovered []MessageKey
-	// Audit are entries of the audit about what the batch records. One whose ID is there already is left as it is.
+	// Audit holds audit entries on what the batch records. An entry whose ID is there already is left
+	// unchanged.
 	Audit []AuditEntry
 }
 
-// Applied is what a batch did.
+// Applied is the effect of a batch.
 type Applied struct {
-	// Changed are the IDs of the records that are new or moved on, each once.
+	// Changed holds the IDs of the records that are new or have changed, each once.
 	Changed []string
-	// Unknown are the IDs in Progress that are not recorded (yet): their steps are kept, in this transaction.
+	// Unknown holds the IDs in Progress that are not recorded yet. This transaction keeps their steps.
 	Unknown []string
-	// Dropped is how many steps of unknown executions are kept no longer, or were not kept,
+	// Dropped is the number of steps of unknown executions that were not kept, or are kept no longer,
 	// because there are too many: see MaxEarly and MaxEarlyOfOne.
 	Dropped int
-	// Foreign are the IDs of records that Progress named with another queue or workflow.
+	// Foreign holds the IDs of records that Progress named with another queue or workflow.
 	Foreign []string
 }
 
-// Lost is a record whose start the stream has lost, as it was when that was found out.
+// Lost is a record whose start is no longer in the stream, as it was when that was noticed.
 type Lost struct {
 	ID             string
 	StreamSequence uint64
 }
 
-// RefusedReason begins the Reason of a decoded message that the database refused.
+// RefusedReason is the prefix of the Reason of a message that was decoded but that the database
+// refused.
 const RefusedReason = "the database refuses it: "
 
-// Unreadable is a message of the stream that could not be decoded, or that the database refused for what it holds.
+// Unreadable is a message of the stream that cannot be decoded, or whose content the database
+// refuses.
 type Unreadable struct {
 	StreamSequence uint64
 	Subject        string
@@ -114,23 +125,24 @@ type Unreadable struct {
 	At             time.Time
 }
 
-// MessageKey names an unreadable message. Messages of progress, in a stream of its own, and of starts may have the same sequence.
+// MessageKey identifies an unreadable message. Progress messages have a stream of their own, so a
+// sequence alone is ambiguous.
 type MessageKey struct {
 	StreamSequence uint64
 	Progress       bool
 }
 
-// Refused says that the database refused it: the message itself can be decoded.
+// Refused reports whether the database refused the message, which itself can be decoded.
 func (u Unreadable) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReason) }
 
-// Filter says which records a list shows; zero fields do not filter.
+// Filter selects records. Zero fields do not filter.
 type Filter struct {
 	AccountID  string
 	WorkflowID string
 	Status     execution.Status
 	Source     execution.Source
 	DeliveryID string
-	// DeliveryPrefix is what the delivery ID begins with.
+	// DeliveryPrefix is a prefix of the delivery ID.
 	DeliveryPrefix string
 	Since          time.Time // AcceptedAt not before
 	Until          time.Time // AcceptedAt before
@@ -138,13 +150,14 @@ type Filter struct {
 	DeadLetter     bool      // failed, and neither requeued nor dismissed
 }
 
-// Position is a place in a list, after the record of that time and ID. The zero Position is the beginning.
+// Position is the position in a list after the record with that time and ID. The zero Position is
+// the beginning.
 type Position struct {
 	AcceptedAt time.Time
 	ID         string
 }
 
-// UnreadableFilter says which unreadable messages a list shows; zero fields do not filter.
+// UnreadableFilter selects unreadable messages. Zero fields do not filter.
 type UnreadableFilter struct {
 	WorkflowID string    // the one in the subject
 	Since      time.Time // At not before
@@ -152,177 +165,188 @@ type UnreadableFilter struct {
 	Reason     string    // a part of Reason, in upper and lower case as it is there
 }
 
-// Requeue says of a record which execution was started in its place.
+// Requeue names the execution that was started in place of a record's execution.
 type Requeue struct {
 	ID, As string
 }
 
-// UnreadablePosition is the place in the list after the unreadable message of that time and sequence. Its zero value is the beginning.
+// UnreadablePosition is the position in the list after the unreadable message with that time and
+// sequence. Its zero value is the beginning.
 type UnreadablePosition struct {
 	At             time.Time
 	StreamSequence uint64
 }
 
-// Count is how many records were accepted in one step of time.
+// Count is the number of records that were accepted in one step of time.
 type Count struct {
 	At      time.Time // the step's beginning
 	Records int64
 }
 
-// Observer is told how long the database took for an operation, and of its error. An operation is named after the method of
-// Store, in lower case with spaces. What needs several queries outside of a transaction is told of once for each.
+// Observer is called with the duration and the error of each database operation. An operation has
+// the name of the method of Store in lower case with spaces. If a method runs several queries
+// outside a transaction, the observer is called for each.
 type Observer func(ctx context.Context, operation string, took time.Duration, err error)
 
-// Store is safe for concurrent use, also by several processes. What a method has
-// returned without an error is committed, and survives a crash of the process and
-// of the machine. No method retries; an error leaves nothing half done. An error of a method
-// that changes something is a DataError when the data is at fault, and only then.
+// Store is safe for concurrent use, also by several processes. When a method returns without an
+// error, its changes are committed and survive a crash of the process and of the machine. No method
+// retries, and a method that returns an error has changed nothing. The error of a method that
+// changes something is a DataError if and only if the data is its cause.
 type Store interface {
-	// Apply records a batch in one transaction. An empty batch does nothing. A step and the
-	// record that it is about never miss each other, also when two processes apply them at once.
+	// Apply records a batch in one transaction. An empty batch does nothing. A step and the record
+	// that it is about never miss each other, even if two processes apply them at once.
 	Apply(ctx context.Context, batch Batch) (Applied, error)
 
-	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once, however often it comes. The count of an
-	// execution that is not recorded yet is kept for it.
+	// AddDuplicates counts suppressed repeats by execution ID. A report is applied once, however often
+	// it comes. The count for an execution that is not recorded yet is kept for it.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
-	// AddRefusals counts refused requests by workflow, code and minute, and by code and
-	// minute. A report is applied once, however often it comes; no report of duplicates may
-	// have its ID.
+	// AddRefusals counts refused requests by workflow, code and minute, and by code and minute. A
+	// report is applied once, however often it comes. No report of duplicates may have the same ID.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []Refusal) error
 
-	// Refusals sums the refusals of one workflow ("": of none) since the minute of a time, by
-	// code, the last refused first.
+	// Refusals returns the sums of one workflow's refusals by code since the minute of a time, last
+	// refused first. A workflowID of "" selects the refusals without a workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals sums the refusals since the minute of a time by workflow ("": of none) and
-	// code. It returns at most limit sums after a position, the last refused first: by Last.At,
-	// then by workflow and code, all descending. It reads every row of that time.
+	// AllRefusals returns the sums of refusals by workflow ("" for none) and code since the minute of
+	// a time. It returns at most limit sums after a position, last refused first: by Last.At, then by
+	// workflow and code, all descending. It reads every row of that time.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition, limit int) ([]WorkflowRefusalSum, error)
 
-	// Minutes are the counts of all requests since the minute of a time, the oldest first:
-	// accepted ones by the records that Apply inserted, deduplicated ones by the reports that
-	// AddDuplicates applied, refused ones by code. It reads a few rows for each minute, however
-	// many requests there were.
+	// Minutes returns the counts of all requests since the minute of a time, oldest first: accepted
+	// requests by the records that Apply inserted, deduplicated ones by the reports that AddDuplicates
+	// applied, refused ones by code. It reads a few rows for each minute, however many requests there
+	// were.
 	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
 
-	// AddSenders adds what was seen of the senders of trigger nodes. A report is applied once, however often
-	// it comes; no other report may have its ID.
+	// AddSenders adds what requests have shown of the senders of trigger nodes. A report is applied
+	// once, however often it comes. No other report may have the same ID.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderSeen) error
 
-	// SenderSeen returns what was seen of the sender of one node so far; nothing if there was nothing.
+	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero value.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
-	// ForgetSender forgets what SenderSeen returns.
+	// ForgetSender deletes what SenderSeen returns.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// Get returns one record, or ErrNotFound.
 	Get(ctx context.Context, id string) (Record, error)
 
-	// GetMany returns the records that exist, in any order. At most MaxGetMany IDs.
+	// GetMany returns the records that exist, in any order, for at most MaxGetMany IDs.
 	GetMany(ctx context.Context, ids []string) ([]Record, error)
 
-	// List returns at most limit records after a position, the newest first: by AcceptedAt,
-	// then by ID, both descending. It can fail with ErrTooBroad, as can all that take such a filter.
+	// List returns at most limit records after a position, newest first: by AcceptedAt, then by ID,
+	// both descending. It can fail with ErrTooBroad, as can every method with such a filter.
 	List(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
 
-	// ListOldest is List in the opposite order: the oldest first, of the same time the lowest ID.
+	// ListOldest is like List in the opposite order: oldest first and, at the same time, lowest ID
+	// first.
 	ListOldest(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
 
-	// CountByTime counts the records that List shows under a filter, by steps of time since
-	// 1970, UTC, the oldest first. Steps without a record are left out. step is at least a
-	// microsecond. It reads an index entry for each record: give the filter a Since.
+	// CountByTime counts the records that match a filter in steps of time since 1970, UTC, oldest
+	// first. It leaves out steps without a record. step is at least a microsecond. It reads an index
+	// entry for each record, so the filter should have a Since.
 	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]Count, error)
 
-	// TokensLastUsed says when each token last opened a webhook (AcceptedAt of the newest
-	// record, rejected ones too). Tokens that were never used are not in the map. A last
-	// use outlives the record: pruning does not make a used token look unused.
+	// TokensLastUsed returns when each token was last used for a webhook: the AcceptedAt of the newest
+	// record, including rejected ones. Tokens that were never used are not in the map. The time of the
+	// last use outlives the record, so pruning does not make a used token look unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
-	// AddTokenUses notes uses that no record tells of, those of the operators' keys: TokensLastUsed says of them, too.
-	// An older use than the one that is known changes nothing.
+	// AddTokenUses adds uses that have no record, such as those of operators' keys, for
+	// TokensLastUsed. A use that is older than the known one changes nothing.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 
-	// MarkRequeued says of failed records which executions were started in their place, and returns
-	// the IDs of those that it changed. Only the first one counts: however many callers there are at
-	// once, one gets an ID back. It changes nothing of any other record. One that was dismissed is
-	// marked, too.
+	// MarkRequeued sets the executions that were started in place of failed records, and returns the
+	// IDs of the records that it changed. Only the first such execution counts: of concurrent callers
+	// only one gets the ID back. Records in other states do not change. A dismissed record is marked,
+	// too.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// Dismiss takes failed records and unreadable messages off the dead letters, and returns those
-	// that it took: not what is none. What they say stays as it is. In the same transaction it keeps an entry of the
-	// audit for each, which audit makes of the ID, or of the key of a message.
+	// Dismiss removes failed records and unreadable messages from the dead letters, and returns those
+	// that it removed. Anything that is not a dead letter is ignored. Their content does not change.
+	// In the same transaction it adds an audit entry for each, which audit makes from the ID, or from
+	// the key of a message.
 	Dismiss(ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(id string, message MessageKey) AuditEntry) (dismissed []string, of []MessageKey, err error)
 
-	// CountDeadLetters counts the dead letters, up to a limit.
+	// CountDeadLetters counts the dead letters up to a limit.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
 
 	// GetUnreadable returns an unreadable message, dismissed or not, or ErrNotFound.
 	GetUnreadable(ctx context.Context, key MessageKey) (Unreadable, error)
 
-	// ListUnreadable returns at most limit unreadable messages that were not dismissed after a
-	// position, the newest first: by At, then by stream sequence, both descending.
+	// ListUnreadable returns at most limit unreadable messages after a position, without the dismissed
+	// ones, newest first: by At, then by stream sequence, both descending.
 	ListUnreadable(ctx context.Context, filter UnreadableFilter, after UnreadablePosition, limit int) ([]Unreadable, error)
 
-	// Prune deletes at most limit records accepted before a time, whatever their state, and
-	// what belongs to them, and the unreadable messages, duplicate counts and report IDs of
-	// that age. It returns how many records it deleted: fewer than limit means that nothing is left to do.
+	// Prune deletes at most limit records that were accepted before a time, whatever their state, with
+	// everything that belongs to them, and the unreadable messages, duplicate counts and report IDs of
+	// that age. It returns the number of deleted records; fewer than limit means that nothing is left
+	// to do.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// PruneCounts deletes what AddRefusals and Minutes count by the minute, and report IDs,
-	// before a time; and of the refusals by workflow the oldest, until about keep rows are
-	// left. It deletes at most limit of those in one transaction and returns how many: fewer
-	// than limit means that nothing is left to do.
+	// PruneCounts deletes the counts by the minute of AddRefusals and Minutes, and report IDs, from
+	// before a time, and the oldest refusals by workflow until about keep rows are left. It deletes at
+	// most limit of those in one transaction and returns their number; fewer than limit means that
+	// nothing is left to do.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
-	// PruneEarly deletes the steps of unrecorded executions that came before a time, and returns how many.
+	// PruneEarly deletes the steps of unrecorded executions that arrived before a time, and returns
+	// their number.
 	PruneEarly(ctx context.Context, before time.Time) (int, error)
 
-	// EndLost ends records as failed for a reason, and returns their IDs. It leaves those that are final, or whose StreamSequence changed.
+	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that are
+	// final or whose StreamSequence has changed.
 	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string, err error)
 
-	// EndSession remembers that a session of the console has ended, until the time at which it would have ended by itself. It
-	// forgets those of which that time is before now.
+	// EndSession stores that a session of the console has ended, until the time at which it would have
+	// expired anyway. It deletes entries whose time is before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether EndSession has ended a session.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
-	// AddAudit keeps entries of the audit, in one transaction. One whose ID is there already is left as it is.
+	// AddAudit adds audit entries in one transaction. An entry whose ID is there already is left
+	// unchanged.
 	AddAudit(ctx context.Context, entries []AuditEntry) error
 
-	// ListAudit returns at most limit entries after a position, the newest first: by At, then by ID, both descending.
+	// ListAudit returns at most limit entries after a position, newest first: by At, then by ID, both
+	// descending.
 	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition, limit int) ([]AuditEntry, error)
 
-	// PruneAudit deletes at most limit entries from before a time, the oldest first, and returns how many.
+	// PruneAudit deletes at most limit entries from before a time, oldest first, and returns their
+	// number.
 	PruneAudit(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// Backup hands all that is kept to write, as it was at one moment, in parts of at most some hundred rows,
-	// the oldest records first. It returns write's error as it is. Others may write meanwhile; nothing of the
-	// database is locked while write works.
+	// Backup passes the whole content, as it was at one moment, to write, in parts of at most some
+	// hundred rows, oldest records first. It returns an error of write unchanged. Other callers can
+	// write meanwhile: nothing in the database is locked while write works.
 	Backup(ctx context.Context, write func(Part) error) error
 
-	// Restore writes a part of a backup, in one transaction. Of a record, a report or a message that is there
-	// already nothing is changed; counts are added to those that are there. So a part is to be restored once,
-	// into a store that IsEmpty.
+	// Restore writes a part of a backup in one transaction. Records, reports and messages that are
+	// there already are left unchanged; counts are added. So restore a part only once, into a store
+	// that IsEmpty.
 	Restore(ctx context.Context, part Part) error
 
-	// IsEmpty says whether there is no record and no count.
+	// IsEmpty reports whether there are no records and no counts.
 	IsEmpty(ctx context.Context) (bool, error)
 
-	// Observe has an observer told of every operation. It is called before all other methods, or not at all.
+	// Observe sets the observer of every operation. It must be called before all other methods, or not
+	// at all.
 	Observe(observer Observer)
 
-	// Schema is the version of the tables that this program works with. When another version has migrated them so that this
-	// one cannot work with them any more, all that writes, and Ping, fail with a *NewerSchemaError.
+	// Schema returns the version of the tables with which this program works. If another version has
+	// migrated them so that this program cannot work with them, every method that writes, and Ping,
+	// return a *NewerSchemaError.
 	Schema() int64
 
 	// HasSchema returns the version that the tables have.
 	HasSchema(ctx context.Context) (int64, error)
 
-	// Ping says whether the database answers.
+	// Ping returns nil if the database answers.
 	Ping(ctx context.Context) error
 
-	// Close waits for what is under way. Nothing may be called after it.
+	// Close waits until the operations in progress have ended. No method may be called afterwards.
 	Close() error
 }

@@ -12,7 +12,7 @@ type TokenUse struct {
 	At      time.Time
 }
 
-// TokenUses are the newest uses of the tokens that opened these records, by token ID.
+// TokenUses returns the newest use of each token in the records, by token ID.
 func TokenUses(records []Record) []TokenUse {
 	newest := make(map[string]time.Time)
 	for _, r := range records {
@@ -32,8 +32,8 @@ func sortedUses(newest map[string]time.Time) []TokenUse {
 	return uses
 }
 
-// StorableTokenUses are the newest uses of each token, in the order of IDs, which keeps two writers from waiting for
-// each other.
+// StorableTokenUses returns the newest use of each token in the order of IDs, so that two writers
+// never wait for each other.
 func StorableTokenUses(uses []TokenUse) []TokenUse {
 	newest := make(map[string]time.Time, len(uses))
 	for _, u := range uses {

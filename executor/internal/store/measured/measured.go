@@ -1,4 +1,4 @@
-// Package measured tells how long the database takes.
+// Package measured exports the duration and the failures of database operations as metrics.
 package measured
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// operations are measured, and no others.
+// operations lists the operations that are measured.
 var operations = []string{
 	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest", "count by time", "tokens last used", "add token uses",
 	"refusals", "all refusals", "add senders", "sender seen", "minutes", "mark requeued", "dismiss", "count dead letters", "list unreadable",
 	"prune", "prune counts", "prune early", "end lost",
 }
 
-// Observer observes a store for metrics.
+// Observer returns an observer that adds to the metrics.
 func Observer(registerer prometheus.Registerer) store.Observer {
 	durations := prometheus.NewHistogramVec(
 		ops.Histogram("hookstart_executor_database_duration_seconds", "How long the database took, by operation.", prometheus.ExponentialBuckets(0.0005, 4, 8)),

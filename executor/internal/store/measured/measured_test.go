@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 )
 
-// What the database did not do is a failure; what is not there, and what nobody waits for
-// any more, is none.
+// An operation that the database did not do is a failure. An object that does not exist is not, and
+// neither is a call whose caller has left.
 func TestFailures(t *testing.T) {
 	database, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// kept is a table as a backup sees it.
+// kept is a table in the form in which a backup reads and writes it.
 type kept interface {
 	backUp(ctx context.Context, from Snapshot, parts *store.Parts) error
 	restore(ctx context.Context, tx Tx, part *store.Part) error
 }
 
-// kept are the tables of a backup, in its order.
+// kept returns the tables of a backup, in its order.
 func (s *Store) kept() []kept {
 	return []kept{duplicates, reports, tokenUses, minutes{}, refusals, senders, audit, unreadable, early}
 }
@@ -27,7 +27,7 @@ func (t table[T]) restore(ctx context.Context, tx Tx, part *store.Part) error {
 	return t.insert(ctx, tx, *t.part(part))
 }
 
-// size is about how many bytes a row has in a backup.
+// size returns about the number of bytes of a row in a backup.
 func (t table[T]) size(one T) (bytes int) {
 	for _, field := range t.fields(&one) {
 		switch value := field.(type) {
@@ -40,7 +40,7 @@ func (t table[T]) size(one T) (bytes int) {
 	return bytes
 }
 
-// minutes are read and written in their own way.
+// minutes is the table of counts by the minute, which is read and written in a way of its own.
 type minutes struct{}
 
 func (minutes) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
@@ -53,7 +53,7 @@ func (minutes) restore(ctx context.Context, tx Tx, part *store.Part) error {
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// Pages hands on what a query finds.
+// Pages calls each for every row that a query finds.
 func Pages[T any](ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string) error {
 	var page []T
 	return from.Pages(ctx, func(row Row) error {

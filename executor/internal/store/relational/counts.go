@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The right-hand sides of the upsert see the row as it was.
+// The right-hand sides of the upsert refer to the row before the change.
 var refusals = table[store.Refusal]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",

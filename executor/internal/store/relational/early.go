@@ -20,7 +20,7 @@ var early = table[store.Early]{
 	part:     func(p *store.Part) *[]store.Early { return &p.Early },
 }
 
-// takeEarly returns what was kept for records that are there now, and keeps it no longer.
+// takeEarly returns the steps that were kept for records that are there now, and deletes them.
 func takeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store.Early, err error) {
 	if len(records) == 0 {
 		return nil, nil
@@ -36,7 +36,8 @@ func takeEarly(ctx context.Context, tx Tx, records []store.Record) (kept []store
 	return kept, err
 }
 
-// keepEarly keeps the steps of executions that are not recorded, and returns how many were dropped.
+// keepEarly keeps the steps of executions that are not recorded, and returns the number of dropped
+// ones.
 func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown []string) (dropped int, err error) {
 	var have []store.Early
 	if err := tx.Query(ctx, func(row Row) error {
@@ -64,7 +65,8 @@ func keepEarly(ctx context.Context, tx Tx, steps []execution.Progress, unknown [
 
 // PruneEarly implements store.Store.
 func (s *Store) PruneEarly(ctx context.Context, before time.Time) (int, error) {
-	// The lock is held alone, as for keeping: two transactions that delete rows in different orders can deadlock.
+	// The lock is exclusive, as it is for keeping steps: two transactions that delete rows in
+	// different orders can deadlock.
 	return s.prune(ctx, "prune early", Early, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.Bound(before))
 	})

@@ -59,7 +59,7 @@ func apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied
 	if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
 		return applied, err
 	}
-	// Last: the rows of busy tokens are what executors wait for each other on.
+	// This comes last, because executors wait for each other on the rows of busy tokens.
 	return applied, tokenUses.insert(ctx, tx, store.TokenUses(inserted))
 }
 
@@ -106,7 +106,8 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			}
 		}
 		for _, query := range []string{
-			// Of a record that never came. One with a record goes with it, however old the count is.
+			// These counts belong to records that never came. The count of a record is deleted together with
+			// it, however old the count is.
 			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1 FROM executions e WHERE e.id = duplicate_counts.id)`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
 			`DELETE FROM unreadable WHERE at < ?`,

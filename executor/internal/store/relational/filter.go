@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Order is that of a list.
+// Order is the order of a list.
 type Order struct {
 	By     string // time and ID: the database sorts what has the same time, with all columns
 	ByTime string // time alone: an index has that order
@@ -15,7 +15,7 @@ type Order struct {
 	ids    int // 1: the lowest ID first of those of the same time, -1: the highest
 }
 
-// The orders of lists. The first condition of each position is one that an index knows.
+// The orders of lists. An index supports the first condition of each position.
 var (
 	NewestFirst = Order{
 		after: `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// Conditions is the WHERE clause of a filter and a position. It repeats the conditions of partial indexes word by word:
-// SQLite uses such an index only then.
+// Conditions returns the WHERE clause of a filter and a position. It repeats the conditions of
+// partial indexes word by word, because SQLite uses such an index only then.
 func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter, in Order, after store.Position) (where Where, err error) {
 	plus, err := s.ofDelivery(ctx, what, &where, filter)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 	return where, nil
 }
 
-// within adds the conditions of workflow and time.
+// within adds the conditions on workflow and time.
 func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	if filter.WorkflowID != "" {
 		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`, store.Text(filter.WorkflowID))
@@ -69,10 +69,11 @@ func (s *Store) within(where *Where, filter store.Filter, plus string) {
 	where.Between(plus+`e.accepted_at`, filter.Since, filter.Until)
 }
 
-// ofDelivery adds the conditions of a delivery ID, and of the beginning of one. A delivery ID of which the ID is computed
-// is looked up by what that is at each node, any other one in its index. Where there are too many nodes, and for a
-// beginning, the records of the filter's workflow and time are looked through, if those are not too many. It returns
-// the plus for columns that are not to choose the index.
+// ofDelivery adds the conditions on a delivery ID and on a prefix of one. A delivery ID from which
+// the execution ID is computed is looked up by the computed ID at each node, any other one by its
+// index. If there are too many nodes, and for a prefix, the records of the filter's workflow and
+// time are searched, unless those are too many. It returns the prefix for columns that must not
+// determine the index.
 func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filter store.Filter) (plus string, err error) {
 	if prefix := store.Text(filter.DeliveryPrefix); prefix != "" {
 		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix, store.LastWithPrefix(prefix))
@@ -95,7 +96,8 @@ func (s *Store) ofDelivery(ctx context.Context, what string, where *Where, filte
 	return "", s.checkBreadth(ctx, what, filter)
 }
 
-// nodes are the trigger nodes of a workflow, or of all, unless those are too many.
+// nodes returns the trigger nodes of a workflow, or of all workflows. few is false if there are too
+// many.
 func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []store.Node, few bool, err error) {
 	var where Where
 	where.Is(`w.workflow_id`, workflowID)
@@ -106,7 +108,8 @@ func (s *Store) nodes(ctx context.Context, what, workflowID string) (nodes []sto
 	return nodes, len(nodes) <= store.MaxDeliveryNodes, err
 }
 
-// checkBreadth is ErrTooBroad if too many records are in a filter's workflow and time. It reads an index alone.
+// checkBreadth returns ErrTooBroad if too many records match a filter's workflow and time. It reads
+// only an index.
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
 	var where Where
 	s.within(&where, filter, "")

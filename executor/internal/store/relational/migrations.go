@@ -10,9 +10,10 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Migrations reads the files NUMBER_NAME.sql of a driver: "-- +goose Up" begins the statements of a migration, "-- +goose Down"
-// those that undo it. goose's own parser takes 4 MiB for each file and direction, 70 MiB before the first start is done; it splits
-// statements, which both databases do themselves.
+// Migrations reads the files NUMBER_NAME.sql of a driver. "-- +goose Up" begins the statements of a
+// migration, "-- +goose Down" the statements that undo it. goose's own parser is not used: it
+// splits statements, which both databases do themselves, and allocates 4 MiB for each file and
+// direction, 70 MiB at the first start.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {

@@ -7,15 +7,17 @@ import (
 )
 
 const (
-	// maxOrigins is how many origins of an account or a source are compared with those of records. Of more of them, each
-	// record's is looked up.
+	// maxOrigins is the maximum number of origins of an account or a source that are compared with the
+	// origins of records. If there are more, the origin of each record is looked up.
 	maxOrigins = 1_000
-	// fewRecords is how many records are read and sorted rather than found in the order of time.
+	// fewRecords is the number of records up to which reading and sorting them replaces a search in
+	// the order of time.
 	fewRecords = 1_000
 )
 
-// ofOrigins adds the conditions of an account and a source, which origins have. A record is soon found in the order of time when
-// many of the newest are the account's; when few are, the records of its workflows are read instead.
+// ofOrigins adds the conditions on an account and a source, which are stored in origins. If many of
+// the newest records are the account's, they are soon found in the order of time; if only a few
+// are, the records of the account's workflows are read instead.
 func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter store.Filter, plus string) error {
 	var of Where
 	of.Is(`o.account_id`, filter.AccountID)
@@ -32,7 +34,8 @@ func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// A scalar, which a database cannot make a join of: that would begin with all origins of the account.
+		// This is a scalar, which a database cannot turn into a join. A join would begin with all origins
+		// of the account.
 		where.Add(`(SELECT TRUE FROM origins o `+of.String()+` AND o.origin = e.origin) IS TRUE`, of.Args...)
 		return nil
 	case filter.WorkflowID != "":
@@ -52,12 +55,14 @@ func (s *Store) ofOrigins(ctx context.Context, what string, where *Where, filter
 			where.Add(plus+`e.workflow = ANY (?)`, workflows)
 		}
 	}
-	// Most workflows are of one account. In coalesce, a planner does not take this for one more condition that few records meet.
+	// Most workflows belong to one account. Inside coalesce, the planner does not take this for one
+	// more condition that few records meet.
 	where.Add(`coalesce(e.origin = ANY (?), FALSE)`, origins)
 	return nil
 }
 
-// origins are those that meet conditions, of one workflow or of all, and their workflows: at most one more than maxOrigins.
+// origins returns the origins that meet conditions, of one workflow or of all, and their workflows:
+// at most one more than maxOrigins.
 func (s *Store) origins(ctx context.Context, what string, of Where, workflowID string) (origins, workflows []int64, err error) {
 	from := Where{terms: of.terms, Args: of.Args}
 	if workflowID != "" {
@@ -79,7 +84,7 @@ func (s *Store) origins(ctx context.Context, what string, of Where, workflowID s
 	return origins, workflows, err
 }
 
-// areFew says whether workflows have few records in a filter's time. It reads an index alone.
+// areFew reports whether the workflows have few records in a filter's time. It reads only an index.
 func (s *Store) areFew(ctx context.Context, what string, filter store.Filter, workflows []int64) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)
@@ -88,7 +93,7 @@ func (s *Store) areFew(ctx context.Context, what string, filter store.Filter, wo
 	return n <= fewRecords, err
 }
 
-// atMost counts the records of a condition, up to one more than limit.
+// atMost counts the records that meet a condition, up to one more than limit.
 func (s *Store) atMost(ctx context.Context, what string, where Where, limit int) (n int, err error) {
 	err = s.db.Read(ctx, what, func(row Row) error { return row.Scan(&n) },
 		`SELECT count(*) FROM (SELECT 1 FROM executions e `+where.String()+` LIMIT ?) AS found`, append(where.Args, limit+1)...)

@@ -9,13 +9,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Numbers are those of an origin in the dictionaries.
+// Numbers holds the row numbers of an origin in the dimension tables.
 type Numbers struct{ Workflow, Origin int64 }
 
-// maxRemembered bounds how many origins a process remembers. Past it, it begins anew.
+// maxRemembered is the number of origins that a process caches. When it is reached, the cache is
+// emptied.
 const maxRemembered = 100_000
 
-// Origins are those that this process knows; rows of the dictionaries are never changed or deleted. It is safe for
+// Origins caches origins. Rows of the dimension tables are never changed or deleted. It is safe for
 // concurrent use.
 type Origins struct {
 	mu       sync.RWMutex
@@ -23,7 +24,7 @@ type Origins struct {
 	byNumber map[int64]store.Origin
 }
 
-// Find returns the numbers of an origin.
+// Find returns the numbers of an origin, if it is cached.
 func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -31,7 +32,7 @@ func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
 	return n, known
 }
 
-// Learn remembers origins that are committed.
+// Learn caches origins that are committed.
 func (o *Origins) Learn(committed map[store.Origin]Numbers) {
 	if len(committed) == 0 {
 		return
@@ -44,18 +45,18 @@ func (o *Origins) Learn(committed map[store.Origin]Numbers) {
 	maps.Copy(o.numbers, committed)
 }
 
-// Forget makes them unknown. A server that took over for another one may have lost the last rows of the dictionaries, and give their
-// numbers to others.
+// Forget empties the cache. A server that took over for another one may have lost the last rows of
+// the dimension tables, and may give their numbers to other origins.
 func (o *Origins) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.numbers, o.byNumber = nil, nil
 }
 
-// query is one of a database or of a transaction.
+// query runs a query of a database or of a transaction.
 type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
-// Named returns origins by their numbers, and reads those that are not known.
+// Named returns origins by their numbers. It reads the ones that are not cached.
 func (o *Origins) Named(ctx context.Context, read query, numbers []int64) (map[int64]store.Origin, error) {
 	found, missing := o.find(numbers)
 	if len(missing) == 0 {
@@ -80,7 +81,7 @@ func (o *Origins) Named(ctx context.Context, read query, numbers []int64) (map[i
 	return found, nil
 }
 
-// find returns those that are known, and which are not.
+// find returns the cached origins, and the numbers of the others.
 func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing []int64) {
 	found = make(map[int64]store.Origin)
 	unknown := make(map[int64]bool)
@@ -100,8 +101,7 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 	return found, missing
 }
 
-// give gives records their origins, which are named by their numbers. To join them to each record would cost more than
-// the record itself.
+// give sets the origin of each record from its number. A look-up by number is cheaper than a join.
 func (o *Origins) give(ctx context.Context, read query, records []store.Record, numbers []int64) error {
 	named, err := o.Named(ctx, read, numbers)
 	if err != nil {

@@ -51,7 +51,8 @@ func (s *Store) list(ctx context.Context, what string, in Order, filter store.Fi
 	if err != nil {
 		return nil, err
 	}
-	// In the order of an index, and one more, which says whether the last ones are those of their time that belong to the page.
+	// The query follows the order of an index. It reads one more record, which shows whether the page
+	// ends with all records of its last time.
 	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`, append(slices.Clip(where.Args), int64(limit)+1)...)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (s *Store) CountByTime(ctx context.Context, filter store.Filter, step time.
 	}, `SELECT `+fmt.Sprintf(s.dialect.Step, step.Microseconds())+` AS step, count(*) FROM executions e `+where.String()+` GROUP BY step ORDER BY step`, where.Args...)
 }
 
-// records reads records that meet a condition.
+// records reads the records that meet a condition.
 func (s *Store) records(ctx context.Context, what, condition string, args ...any) ([]store.Record, error) {
 	var found []store.Record
 	var origins []int64
@@ -104,7 +105,7 @@ func (s *Store) records(ctx context.Context, what, condition string, args ...any
 	return found, nil
 }
 
-// backUpRecords adds all records to a backup, the oldest first.
+// backUpRecords adds all records to a backup, oldest first.
 func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.Parts) error {
 	var records []store.Record
 	var origins []int64

@@ -30,8 +30,9 @@ var reports = table[store.AppliedReport]{
 	part:     func(p *store.Part) *[]store.AppliedReport { return &p.Reports },
 }
 
-// report runs one transaction that applies a report, unless it has been applied before. One that another transaction is
-// just applying is waited for. Until the end of the transaction nothing is pruned.
+// report runs one transaction that applies a report, unless it has been applied before. If another
+// transaction is applying it now, report waits for that. Nothing is pruned until the end of the
+// transaction.
 func (s *Store) report(ctx context.Context, operation, id string, at time.Time, apply func(Tx) error) error {
 	return s.db.Write(ctx, operation, func(tx Tx) error {
 		if err := tx.Lock(ctx, Pruning, false); err != nil {
@@ -47,7 +48,7 @@ func (s *Store) report(ctx context.Context, operation, id string, at time.Time, 
 
 // AddDuplicates implements store.Store.
 func (s *Store) AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error {
-	// Two of these IDs can be one text in the database, and one statement cannot add to a row twice.
+	// Two of these IDs can have the same stored text, and one statement cannot add to a row twice.
 	sums := make(map[string]int64, len(counts))
 	for id, n := range counts {
 		sums[store.Text(id)] += n

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SelectRecords is the beginning of a query that reads records. What a record has in common with others it names by a
+// SelectRecords is the beginning of a query that reads records. A record refers to its origin by a
 // number: see Origins.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output, e.attempts,
@@ -20,10 +20,11 @@ const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
 // UsualContentType is stored as NULL.
 const UsualContentType = "application/json"
 
-// StatusCode is how a status is stored: its place in the order of a life, from 1. 0 is any other text.
+// StatusCode returns the stored code of a status: its position in execution.Statuses, from 1, or 0
+// for any other text.
 func StatusCode(s execution.Status) int64 { return int64(slices.Index(execution.Statuses, s) + 1) }
 
-// StatusOf is the status of a code.
+// StatusOf returns the status with a code.
 func StatusOf(code int64) execution.Status {
 	if code < 1 || code > int64(len(execution.Statuses)) {
 		return ""
@@ -31,13 +32,13 @@ func StatusOf(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// IsShort says that a record has only what most records have when they are new.
+// IsShort reports whether a record has only the values that most records have when they are new.
 func IsShort(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" && r.RequeuedAs == "" &&
 		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil && r.Attempts == 0
 }
 
-// scan reads a record, without its origin, and the number of that.
+// scan reads a record without its origin, and the number of the origin.
 func scan(row Row) (r store.Record, origin int64, err error) {
 	var (
 		id                                                    []byte

@@ -6,12 +6,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// NewestSchema is a query for the version of the tables. It leaves out migrations that a program of the version before can
-// live with: such a migration inserts its own number into the table harmless.
+// NewestSchema is a query for the version of the tables. It leaves out migrations that are harmless
+// to a program of the version before: such a migration inserts its own number into the table
+// harmless.
 const NewestSchema = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 
-// CheckSchema returns a *store.NewerSchemaError if the tables are newer than those that this program knows.
+// CheckSchema returns a *store.NewerSchemaError if the tables are newer than those that this
+// program knows.
 func CheckSchema(has, knows int64) error {
 	if has > knows {
 		return &store.NewerSchemaError{Has: has, Knows: knows}

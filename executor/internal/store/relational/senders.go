@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The right-hand sides of the upsert see the row as it was.
+// The right-hand sides of the upsert refer to the row before the change.
 var senders = table[store.SenderSeen]{
 	name:    "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, refused_reason, deliveries, without_id, refused",

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// table is a table whose rows are values of T.
+// table describes a table whose rows are values of T.
 type table[T any] struct {
 	name     string
 	columns  string
@@ -26,7 +26,7 @@ func (t table[T]) scan(row Row) (one T, err error) {
 	return one, err
 }
 
-// insert inserts rows, of which every value becomes storable.
+// insert inserts rows, with all values in their stored form.
 func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	if len(rows) == 0 {
 		return nil
@@ -41,13 +41,13 @@ func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.conflict)
 }
 
-// field is a value that is not stored as it is.
+// field is a value whose stored form differs from its own.
 type field interface {
 	sql.Scanner
 	value() any
 }
 
-// valueOf is the value of a field as it is stored.
+// valueOf returns the stored form of the value of a field.
 func valueOf(pointer any) any {
 	switch p := pointer.(type) {
 	case *string:
@@ -64,7 +64,8 @@ func valueOf(pointer any) any {
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer)) // every table is inserted into by tests
 }
 
-// moment is a time. It is read as any database has it: as a time, or as microseconds since 1970.
+// moment is a time. It is read in the form of any database: as a time, or as microseconds since
+// 1970.
 type moment struct{ at *time.Time }
 
 func (m moment) value() any { return store.Time(*m.at) }
@@ -113,10 +114,11 @@ func (o optional) value() any {
 	return &at
 }
 
-// Never is a time that may be zero, in a column that is not NULL in every database: SQLite has 0 for never.
+// Never is a time that may be zero, in a column that is not NULL in every database: SQLite stores 0
+// for zero.
 type Never time.Time
 
-// orNever is such a time.
+// orNever is the field of a Never.
 type orNever struct{ moment }
 
 func (o orNever) value() any { return Never(store.Time(*o.at)) }
@@ -129,10 +131,10 @@ func (o orNever) Scan(from any) error {
 	return o.moment.Scan(from)
 }
 
-// ExecutionID is an ID that is stored as bytes: see store.IDKey.
+// ExecutionID is an execution ID that is stored as bytes: see store.IDKey.
 type ExecutionID string
 
-// ExecutionIDs are several, as an argument of "= ANY (?::bytea[])".
+// ExecutionIDs holds execution IDs for an argument of "= ANY (?::bytea[])".
 type ExecutionIDs []string
 
 type executionID struct{ id *string }

@@ -17,10 +17,10 @@ var unreadable = table[store.KeptMessage]{
 	part:     func(p *store.Part) *[]store.KeptMessage { return &p.Unreadable },
 }
 
-// HasKey is the condition of the message of a store.MessageKey.
+// HasKey is the condition for the message with a store.MessageKey.
 const HasKey = `stream_sequence = ? AND (subject LIKE 'executions.progress.%') = ?`
 
-// putAside keeps and removes the unreadable messages of a batch, and keeps its entries of the audit.
+// putAside stores and deletes the unreadable messages of a batch, and stores its audit entries.
 func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
 	kept := make([]store.KeptMessage, len(batch.Unreadable))
 	for i, u := range batch.Unreadable {
