@@ -18,12 +18,13 @@ import (
 
 // Each statement takes a whole batch as arrays: one round trip, and no limit on its size.
 const (
-	// Takes the lock relational.Early: alone if a step has no record, else shared.
+	// lockEarly takes the lock relational.Early: exclusively if a step has no record, otherwise
+	// shared.
 	lockEarly = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text ELSE pg_advisory_xact_lock_shared($2)::text END
 		FROM (SELECT EXISTS (SELECT FROM unnest($1::bytea[]) AS named (id)
 			WHERE NOT EXISTS (SELECT FROM executions e WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
-	// The locks are taken in the order of IDs: locking comes after sorting.
+	// The rows are locked in the order of IDs, because locking comes after sorting.
 	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
 	updateRecords = `UPDATE executions e SET status = m.status, started_after = coalesce(e.started_after, m.started_after),
@@ -34,7 +35,8 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockEarly implements relational.Tx. It makes this transaction and those of other executors see what each keeps or records.
+// LockEarly implements relational.Tx. With the lock, this transaction sees what those of other
+// executors keep or record, and they see what it does.
 func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep bool, err error) {
 	if len(batch.New)+len(batch.Progress) == 0 {
 		return false, nil
@@ -44,7 +46,7 @@ func (tx transaction) LockEarly(ctx context.Context, batch store.Batch) (mayKeep
 	return mayKeep, err
 }
 
-// HasEarly implements relational.Tx. To ask would be one more round trip.
+// HasEarly implements relational.Tx. Asking would cost one more round trip.
 func (tx transaction) HasEarly(context.Context) (bool, error) { return true, nil }
 
 // InsertNew implements relational.Tx.
@@ -78,9 +80,10 @@ func (tx transaction) InsertNew(ctx context.Context, records []store.Record) (in
 	return inserted, err
 }
 
-// inOrder are records in the order in which they were accepted: rows and the indexes of times grow at their ends, and executors that
-// insert the same ones wait for each other in one order. Of two records of one ID it has the first. Numbers are sorted, not records:
-// those are large.
+// inOrder returns records in the order in which they were accepted: then rows and the indexes of
+// times grow at their ends, and executors that insert the same records wait for each other in one
+// order. If two records have the same ID, it returns the first. It sorts indexes and not records,
+// which are large.
 func inOrder(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
@@ -96,7 +99,7 @@ func inOrder(records []store.Record) []store.Record {
 	return column(order, func(i int) store.Record { return records[i] })
 }
 
-// insertArrays inserts those records whose IDs are not there yet, and returns their IDs.
+// insertArrays inserts the records whose IDs are not there yet, and returns their IDs.
 func insertArrays(ctx context.Context, on runner, arrays []any, short bool) (ids [][]byte, err error) {
 	insert := insertLong
 	if short {
@@ -109,13 +112,14 @@ func insertArrays(ctx context.Context, on runner, arrays []any, short bool) (ids
 	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
 }
 
-// uniqueViolation is a SQLSTATE.
+// uniqueViolation is the SQLSTATE of a unique violation.
 const uniqueViolation = "23505"
 
-// copyFrom is from how many records on they are copied: PostgreSQL needs 0.7 of the CPU of an INSERT for 250, but more round trips.
+// copyFrom is the number of records from which on they are copied. For 250 records COPY takes 0.7
+// of the CPU of an INSERT in PostgreSQL, but more round trips.
 const copyFrom = 100
 
-// copyRecords inserts short records of which none is there yet; else it inserts none.
+// copyRecords inserts short records if none of them is there yet. Otherwise it inserts none.
 func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// What is kept of executions that are not recorded is bounded: the oldest goes.
+// The progress that is kept for unrecorded executions is bounded: the oldest is dropped.
 func TestEarlyProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// blame marks an error as a store.DataError when its SQLSTATE says that the data is at
-// fault. Everything else, lock timeouts, full disks, damaged pages, lost connections, can
-// succeed when it is tried again.
+// blame wraps an error in a store.DataError if its SQLSTATE says that the data is at fault. After
+// any other error, such as a lock timeout, a full disk, a damaged page or a lost connection, the
+// same call can succeed later.
 func blame(err error) error {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -44,7 +44,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	}
 	wantBlame(t, s, "a value too long for its index", long, true)
 
-	// What CREATE INDEX holds.
+	// Hold the lock that CREATE INDEX holds.
 	locking, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestWhoIsAtFault(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Errors that are hard to come by: the server raises the one that the record names.
+	// For errors that are hard to provoke, the server raises the one that the record names.
 	if _, err := s.pool.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.other_delivery; END $$;

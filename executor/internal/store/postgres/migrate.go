@@ -18,9 +18,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables up to date under a lock, however many executors start at
-// once, and refuses a database that newer code wrote. Its connection is its own: to wait for
-// another executor's migration, or to build an index, takes as long as it takes.
+// migrate migrates the tables under a lock, however many executors start at once, and refuses a
+// database that a newer program has migrated. It has a connection of its own, because waiting for
+// another executor's migration, or building an index, may take long.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
@@ -28,7 +28,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	// Up first: it is what takes the lock, and to a newer database it does nothing.
+	// Up comes first: it takes the lock, and does nothing to a newer database.
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}
@@ -54,10 +54,11 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		goose.WithLogger(goose.NopLogger()), goose.WithSessionLocker(waitingLock{}))
 }
 
-// waitingLock is an advisory lock that waits its turn. goose's own asks again every few
-// seconds, so that of ten executors that start at once the last is up a minute later; it
-// does so for migrations outside of a transaction (CREATE INDEX CONCURRENTLY), which
-// waiters would block. Ours are transactions. Transactions that write wait meanwhile.
+// waitingLock is an advisory lock that waits for its turn. goose's own lock polls every few
+// seconds, so that the last of ten executors that start at once would be ready a minute later.
+// goose polls for the sake of migrations outside a transaction (CREATE INDEX CONCURRENTLY), which
+// waiting sessions would block. hookstart's migrations are transactions. Transactions that write
+// wait meanwhile.
 type waitingLock struct{}
 
 var _ lock.SessionLocker = waitingLock{}

@@ -93,8 +93,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// The database goes away as in a crash and comes back: errors meanwhile, then the same
-// store goes on, and what it returned is still there.
+// The database goes away as in a crash and comes back. Meanwhile there are errors; afterwards the
+// same store works again and has everything that it returned.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)
@@ -132,7 +132,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	}
 }
 
-// Whatever the server's defaults are.
+// The settings hold whatever the server's defaults are.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -173,7 +173,8 @@ func TestNewerSchema(t *testing.T) {
 	})
 }
 
-// A migration waits for the transactions that began before it, and those that come meanwhile wait for it.
+// A migration waits for the transactions that began before it, and transactions that begin
+// meanwhile wait for the migration.
 func TestMigrationWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

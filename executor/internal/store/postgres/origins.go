@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The origins that a statement is about, as arrays.
+// originArrays is the part of a statement that reads origins from arrays.
 const originArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::boolean[])
 	AS n (workflow_id, node_id, account_id, queue, source, token_id, sender, verified)`
 
@@ -36,9 +36,9 @@ type runner interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// numbersOf returns the numbers of the origins of records, and adds to the dictionaries what is not there. Executors add the same
-// ones at the same time: on a pool each statement is a transaction of its own, and adds in one order, so nobody waits for a
-// batch, nor in a circle.
+// numbersOf returns the numbers of the origins of records, and adds origins that are not there.
+// Executors add the same ones at the same time. On a pool each statement is a transaction of its
+// own that adds in one order, so no executor waits for a whole batch of another, and none deadlock.
 func numbersOf(ctx context.Context, on runner, known *relational.Origins, records []store.Record) (map[store.Origin]relational.Numbers, error) {
 	numbers := make(map[store.Origin]relational.Numbers)
 	missing := make(map[store.Origin]bool)

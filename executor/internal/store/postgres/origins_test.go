@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A standby that takes over may lack the last origins, and give their numbers to others: a new connection knows none.
+// A standby that takes over may lack the last origins and give their numbers to others, so a new
+// connection starts with an empty cache.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest walks an index in its order; nothing is sorted. Also when the
-// table has grown since it was last analysed.
+// A list of the newest records reads an index in its order and sorts nothing, also after the table
+// has grown since it was last analysed.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), pgtest.Start(t))
@@ -83,7 +83,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// The steps of a record write to no index: its row is updated in place.
+// Changing a record's state writes to no index: its row is updated in place.
 func TestStepsTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

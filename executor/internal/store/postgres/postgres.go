@@ -28,17 +28,16 @@ type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer is this store's own among those that count by the minute. Should two draw the
-	// same, they wait for each other now and then; the sums are right all the same.
+	// writer tells this store's rows of counts by the minute from those of other stores. If two stores
+	// draw the same number, they sometimes wait for each other; the sums are right all the same.
 	writer int16
 	schema int64 // the version of the tables that this program knows
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to the database at a URL, postgres://user:password@host:port/database,
-// and brings its tables up to date. The size of the pool is the URL's pool_max_conns.
-// No error shows the password.
+// Open connects to the database at a URL, postgres://user:password@host:port/database, and migrates
+// its tables. The URL's pool_max_conns sets the size of the pool. No error contains the password.
 func Open(ctx context.Context, url string) (*Store, error) {
 	quiet := logrus.New()
 	quiet.SetOutput(io.Discard)
@@ -116,8 +115,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that changes something. READ COMMITTED, whatever the server's default: the statements lock
-// what they decide on.
+// write runs one transaction that changes something. It is READ COMMITTED, whatever the server's
+// default, because the statements lock the rows on which they decide.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
@@ -129,8 +128,9 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 	return s.Ended(ctx, what, began, blame(withCancellation(ctx, err)))
 }
 
-// checkSchema keeps others from migrating the tables until the transaction ends, and fails if they were migrated to what this
-// program does not know. The two statements are one message.
+// checkSchema keeps others from migrating the tables until the transaction ends, and returns an
+// error if the tables have a version that this program does not know. The two statements are sent
+// as one message.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var has int64
 	both := &pgx.Batch{}
@@ -142,8 +142,8 @@ func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	return relational.CheckSchema(has, s.schema)
 }
 
-// withCancellation adds the context's error where pgx reports only its consequence, a
-// closed connection.
+// withCancellation adds the context's error where pgx reports only its consequence, a closed
+// connection.
 func withCancellation(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

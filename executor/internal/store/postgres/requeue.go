@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Whoever comes second waits for the row, and then finds that the condition no longer holds. Rows are
-// locked in the order of IDs, as Apply locks them. 1, 2 and 4 are queued, running and failed: see relational.StatusCode.
+// The second of two concurrent callers waits for the row, and then finds that the condition no
+// longer holds. Rows are locked in the order of IDs, as Apply locks them. 1, 2 and 4 are queued,
+// running and failed: see relational.StatusCode.
 const (
 	lockLost = `SELECT e.id, e.accepted_at FROM executions e JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
 		WHERE e.status IN (1, 2) AND e.stream_sequence = l.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e`
@@ -89,7 +90,7 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return key, err
 }
 
-// updated runs a statement and reads what it returns.
+// updated runs a statement and returns the rows that it returns.
 func updated[T any](ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	rows, err := tx.Tx.Query(ctx, query, args...)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The columns of new records. Most records have those of the short form only.
+// The columns of new records. Most records have only those of the short form.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
 	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts`
@@ -21,7 +21,8 @@ const (
 	insertLong  = `INSERT INTO executions (` + longColumns + `) SELECT * FROM unnest(` + longArrays + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
-// recordArrays are records by columns, and whether all are short.
+// recordArrays returns records as an array for each column, and reports whether all of them are
+// short.
 func recordArrays(records []store.Record, numbers map[store.Origin]relational.Numbers) (arrays []any, short bool) {
 	of := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
 	computed := column(records, store.Record.HasComputedID)
@@ -66,10 +67,10 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 	), false
 }
 
-// shortNames are those of shortColumns.
+// shortNames lists the names of shortColumns.
 var shortNames = strings.Split(shortColumns, ", ")
 
-// shortRow is a row of the arrays of the short form.
+// shortRow returns row i of the arrays of the short form.
 func shortRow(arrays []any, i int) []any {
 	row := make([]any, len(arrays))
 	for c, array := range arrays {
@@ -99,7 +100,7 @@ func moveArrays(moves []store.Move, accepted map[string]time.Time) []any {
 	}
 }
 
-// column is one value of each item.
+// column returns one value of each item.
 func column[T, V any](items []T, of func(T) V) []V {
 	values := make([]V, len(items))
 	for i, item := range items {
@@ -108,10 +109,10 @@ func column[T, V any](items []T, of func(T) V) []V {
 	return values
 }
 
-// keys are IDs as they are stored.
+// keys returns IDs in their stored form.
 func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
 
-// unless is nil for a text that is kept as NULL.
+// unless returns text, or nil if it equals none, which is stored as NULL.
 func unless(text, none string) *string {
 	if text == none {
 		return nil

@@ -10,18 +10,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// LockEarly implements relational.Tx. Transactions that write come one after the other, so no step and no record is missed.
+// LockEarly implements relational.Tx. SQLite runs writing transactions one after the other, so no
+// lock is needed.
 func (tx *transaction) LockEarly(context.Context, store.Batch) (mayKeep bool, err error) {
 	return true, nil
 }
 
-// HasEarly implements relational.Tx. There is hardly ever any.
+// HasEarly implements relational.Tx. In most cases there is none.
 func (tx *transaction) HasEarly(ctx context.Context) (some bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&some)
 	return some, err
 }
 
-// each runs a statement once per item, prepared once.
+// each runs a statement, prepared once, for each item.
 func each[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any) error {
 	if len(items) == 0 {
 		return nil
@@ -63,7 +64,7 @@ func (tx *transaction) Standing(ctx context.Context, ids []string) (map[string]s
 	return standing, err
 }
 
-// keyList is a JSON array of the keys of IDs, in hex: SQLite has no array parameters.
+// keyList returns a JSON array of the keys of IDs in hex, because SQLite has no array parameters.
 func keyList(ids []string) string {
 	array := make([]byte, 0, 2+len(ids)*35)
 	array = append(array, '[')
@@ -78,7 +79,7 @@ func keyList(ids []string) string {
 	return string(append(array, ']'))
 }
 
-// micros is a time that may be absent.
+// micros returns a time in microseconds since 1970, or NULL for the zero time.
 func micros(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
 }

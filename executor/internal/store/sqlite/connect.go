@@ -9,10 +9,10 @@ import (
 	sqlitecode "modernc.org/sqlite/lib"
 )
 
-// connect makes db's first connection, which turns a new file to WAL mode. SQLite writes
-// that while it holds a read lock, and two that do so would wait for each other: the
-// second is told at once, whatever the busy timeout, that the database is locked. So it
-// lets go and tries again, for as long as the busy timeout would have.
+// connect opens db's first connection, which switches a new file to WAL mode. SQLite does that
+// while it holds a read lock, so two processes that do it at once would wait for each other. It
+// therefore tells the second one immediately, whatever the busy timeout, that the database is
+// locked. connect retries for as long as the busy timeout.
 func connect(ctx context.Context, db *sql.DB) error {
 	wait, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// blame marks an error as a store.DataError when its result code says that the data is at
-// fault. Everything else, a locked file, a full disk, a damaged page, can succeed when it is
-// tried again.
+// blame wraps an error in a store.DataError if its result code says that the data is at fault.
+// After any other error, such as a locked file, a full disk or a damaged page, the same call can
+// succeed later.
 func blame(err error) error {
 	switch primaryCode(err) {
 	case sqlitecode.SQLITE_CONSTRAINT, sqlitecode.SQLITE_MISMATCH, sqlitecode.SQLITE_TOOBIG, sqlitecode.SQLITE_RANGE:
@@ -20,8 +20,8 @@ func blame(err error) error {
 	return err
 }
 
-// primaryCode is the result code of an error, without the bits that say of what kind; 0 when
-// the error is not SQLite's.
+// primaryCode returns the result code of an error without the extended bits, or 0 if the error is
+// not SQLite's.
 func primaryCode(err error) int {
 	failure, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// plain is a record that has its name as its content type.
+// plain returns a record with its name as its content type.
 func plain(name string) store.Record {
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	return store.Record{ID: execution.IDForRequeue(name), ContentType: name, WorkflowID: "wf", Status: execution.Queued, AcceptedAt: at, RecordedAt: at}
@@ -56,7 +56,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	full := plain("full")
 	full.Error = strings.Repeat("x", 100_000)
 	wantBlame(t, s, "a full disk", full, false)
-	// What is small still fits: that it can be written says nothing of the large one.
+	// A small record still fits. That it can be written says nothing about the large one.
 	if _, err := s.Apply(t.Context(), store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 1, At: full.AcceptedAt}}}); err != nil {
 		t.Error(err)
 	}

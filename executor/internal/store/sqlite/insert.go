@@ -10,10 +10,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// together is how many records one statement inserts: what a statement costs is then shared.
+// together is the number of records that one statement inserts, which then share the cost of the
+// statement.
 const together = 50
 
-// inserter inserts records of one form.
+// inserter inserts records with one set of columns.
 type inserter struct {
 	columns string
 	width   int
@@ -25,11 +26,12 @@ var (
 	long  = inserter{longColumns, longWidth, appendLong}
 )
 
-// insert inserts records, in order, and returns how many of them were new: one whose ID is there already is left as it is.
+// insert inserts records in order and returns the number of new ones. A record whose ID is there
+// already is left unchanged.
 func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
 	return inRows(ctx, tx, rows, i.width, func(values string) string {
-		// OR ROLLBACK: an error ends the transaction anyway, and SQLite need not keep a copy of each page to undo the
-		// statement alone.
+		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each page
+		// to undo the statement alone.
 		return `INSERT OR ROLLBACK INTO executions (` + i.columns + `) VALUES ` + values + ` ON CONFLICT (id) DO NOTHING`
 	})
 }
@@ -50,7 +52,8 @@ func (tx *transaction) Move(ctx context.Context, moves []store.Move) error {
 	return err
 }
 
-// inRows runs a statement on rows of values, of which each has a width. It returns how many rows of the table changed.
+// inRows runs a statement for rows of width values each. It returns the number of changed rows of
+// the table.
 func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string) (changed int64, err error) {
 	row := marks(width)
 	for _, size := range []int{together, 1} {
@@ -64,10 +67,10 @@ func inRows(ctx context.Context, tx *sql.Tx, rows []any, width int, statement fu
 	return changed, nil
 }
 
-// marks are the parameters of one row.
+// marks returns the parameters of one row.
 func marks(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
-// inRowsOf runs a statement on so many values at once.
+// inRowsOf runs a statement with size values at a time.
 func inRowsOf(ctx context.Context, tx *sql.Tx, values []any, size int, statement string) (changed int64, err error) {
 	if len(values) == 0 {
 		return 0, nil
@@ -91,7 +94,7 @@ func inRowsOf(ctx context.Context, tx *sql.Tx, values []any, size int, statement
 	return changed, nil
 }
 
-// insertRecords inserts those records whose IDs are not there yet, and returns how many those are.
+// insertRecords inserts the records whose IDs are not there yet, and returns their number.
 func insertRecords(ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record) (inserted int64, err error) {
 	shorts, longs := make([]any, 0, len(records)*shortWidth), []any(nil)
 	for _, r := range records {
@@ -140,7 +143,8 @@ func (tx *transaction) InsertNew(ctx context.Context, records []store.Record) (i
 	return inserted, err
 }
 
-// insertedOf are those records that came after a row; of two of one ID the first.
+// insertedOf returns the records that were inserted after a row; if two have the same ID, the
+// first.
 func insertedOf(ctx context.Context, tx *transaction, records []store.Record, last int64) (inserted []store.Record, err error) {
 	fresh := make(map[string]bool)
 	if err := eachRow(ctx, tx, func(row relational.Row) error {

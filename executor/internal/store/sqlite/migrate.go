@@ -15,11 +15,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables up to date, and refuses a database that newer code wrote.
+// migrate migrates the tables to the newest version, and refuses a database that a newer program
+// has migrated.
 //
-// goose has no lock for SQLite. Each migration is one transaction, so when another
-// process runs the same one first, ours fails whole; then the version has risen and the
-// rest is tried again.
+// goose has no lock for SQLite. Each migration is one transaction, so if another process runs the
+// same migration first, this process's fails as a whole. Then the version has risen, and the rest
+// is tried again.
 func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {
@@ -41,7 +42,7 @@ func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 	}
 }
 
-// checkSchema fails if the tables were migrated to what this program does not know.
+// checkSchema returns an error if the tables have a version that this program does not know.
 func checkSchema(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }, knows int64,

@@ -103,8 +103,8 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// What was acknowledged is in the files at that moment: a copy of them is what a machine
-// that fails there finds.
+// Acknowledged data is in the files at that moment: a copy of the files is what a machine finds
+// after a crash.
 func TestApplySurvivesCrash(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

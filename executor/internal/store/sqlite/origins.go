@@ -8,16 +8,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// lookup are the numbers of origins within one transaction: what it adds is known to others once it is committed.
+// lookup finds the numbers of origins within one transaction. The origins that it adds are known to
+// others once the transaction is committed.
 type lookup struct {
 	known *relational.Origins
 	added map[store.Origin]relational.Numbers
 }
 
-// commit is to be called once the transaction is committed.
+// commit makes the added origins known. Call it once the transaction is committed.
 func (l *lookup) commit() { l.known.Learn(l.added) }
 
-// of returns the numbers of an origin, which are new if it is.
+// of returns the numbers of an origin, and adds the origin if it is new.
 func (l *lookup) of(ctx context.Context, tx *sql.Tx, origin store.Origin) (relational.Numbers, error) {
 	if n, known := l.known.Find(origin); known {
 		return n, nil

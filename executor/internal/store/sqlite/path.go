@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepare creates the folder and the file, so that a path that cannot work is explained
-// in terms of the path: SQLite itself says "unable to open database file (14)". The file
-// is private to its owner, and SQLite gives its companions the same mode.
+// prepare creates the folder and the file, so that an error of a path that cannot work names the
+// path; SQLite itself says "unable to open database file (14)". The file is private to its owner,
+// and SQLite gives its companions the same mode.
 func prepare(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
@@ -32,14 +32,15 @@ func prepare(path string) (absolute string, err error) {
 		return "", fmt.Errorf("cannot write the database %s: %w: "+
 			"make the file and its folder writable for this user, or choose another database path", absolute, cause(err))
 	}
-	// SQLite syncs the folder for its journals, and takes it for granted that the file has its name.
+	// SQLite syncs the folder for its journals, but assumes that the name of the database file is
+	// durable.
 	if err := errors.Join(file.Close(), durable.SyncFolder(folder)); err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w", absolute, err)
 	}
 	return absolute, nil
 }
 
-// cause is why a file operation failed, without the path, which the message has already.
+// cause returns why a file operation failed, without the path, which the message contains already.
 func cause(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -47,8 +48,8 @@ func cause(err error) error {
 	return err
 }
 
-// dataSource is the driver's name for the file, with what every connection needs and
-// further pairs of key and value. The path is escaped: it may hold ? and %.
+// dataSource returns the driver's name for the file with the settings of every connection and
+// further pairs of key and value. The path is escaped, because it may contain ? and %.
 func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest walks an index in its order; nothing is sorted but records of the same time.
+// A list of the newest records reads an index in its order. Only records of the same time are
+// sorted.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -69,7 +70,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// A list of an account that has few records of several workflows reads those, and sorts them.
+// A list of an account with few records of several workflows reads those records and sorts them.
 func TestFewRecordsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -93,7 +94,8 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	}
 }
 
-// A delivery ID is looked up: in the index of IDs, or in that of the delivery IDs that none is computed of.
+// A delivery ID is looked up: in the index of IDs, or in the index of the delivery IDs from which
+// no ID is computed.
 func TestADeliveryIsLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -13,7 +13,7 @@ func (s *Store) read(ctx context.Context, what string, row func(relational.Row) 
 	return s.reading(ctx, what, func() error { return eachRow(ctx, s.reader, row, query, stored(args)...) })
 }
 
-// reading is what reads in the read pool.
+// reading runs do, which reads in the read pool.
 func (s *Store) reading(ctx context.Context, what string, do func() error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
@@ -27,7 +27,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// eachRow hands on what a query finds.
+// eachRow calls row for each row that a query finds.
 func eachRow(ctx context.Context, db querier, row func(relational.Row) error, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {

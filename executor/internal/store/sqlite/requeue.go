@@ -58,8 +58,8 @@ func (tx *transaction) Dismiss(ctx context.Context, ids []string, messages []sto
 	return dismissed, of, err
 }
 
-// changed runs a statement that returns something once per item, and returns those items for which
-// it did, each once.
+// changed runs a statement for each item and returns the items for which the statement returned a
+// row, each once.
 func changed[T any](ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any) (done []T, err error) {
 	if len(items) == 0 {
 		return nil, nil

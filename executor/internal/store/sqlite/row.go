@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// The columns of new records. Most have those of the short form only.
+// The columns of new records. Most records have only those of the short form.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
 	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts`
@@ -39,7 +39,7 @@ func appendLong(values []any, r store.Record, of relational.Numbers, computed bo
 		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error), blob(r.Output), count(r.Attempts))
 }
 
-// text is NULL for "".
+// text returns s, or NULL for "".
 func text(s string) any {
 	if s == "" {
 		return nil
@@ -47,7 +47,7 @@ func text(s string) any {
 	return s
 }
 
-// blob is NULL for nothing.
+// blob returns b, or NULL if it is empty.
 func blob(b []byte) any {
 	if b == nil {
 		return nil
@@ -55,7 +55,7 @@ func blob(b []byte) any {
 	return b
 }
 
-// count is NULL for 0.
+// count returns n, or NULL for 0.
 func count(n int) any {
 	if n == 0 {
 		return nil
@@ -63,7 +63,7 @@ func count(n int) any {
 	return int64(n)
 }
 
-// after is how long a time that may be absent is after another one.
+// after returns the time from begin to t in microseconds, or NULL if t is zero.
 func after(begin, t time.Time) any {
 	if t.IsZero() {
 		return nil

@@ -1,8 +1,8 @@
-// Package sqlite keeps records in one SQLite file: the driver for a single executor.
+// Package sqlite stores records in one SQLite file. It is the driver for a single executor.
 //
-// The database is in WAL mode and every commit is synced (synchronous=FULL), because a
-// message is acknowledged to the stream on the strength of it. Several processes may have
-// the file open; they write one after the other.
+// The database is in WAL mode and every commit is synced (synchronous=FULL), because a message is
+// acknowledged to the stream once it is committed. Several processes may have the file open; they
+// write one after the other.
 package sqlite
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// readers is the size of the read pool. WAL readers disturb nobody; a few are enough for
+// readers is the size of the read pool. Readers of a WAL disturb no one; a few are enough for
 // operators, and each costs a page cache.
 const readers = 4
 
-// busyTimeout is how long another process may write.
+// busyTimeout is the time for which another process may hold the write lock.
 const busyTimeout = 10 * time.Second
 
 // Store is a store.Store on one SQLite file.
@@ -34,7 +34,7 @@ type Store struct {
 	reader *sql.DB // refuses writes
 	schema int64   // the version of the tables that this program knows
 
-	// underway is read-locked by every method, and locked by Close to wait for them.
+	// underway is read-locked by every method. Close locks it to wait for them.
 	underway sync.RWMutex
 }
 
@@ -47,8 +47,8 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return OpenLogged(ctx, path, quiet)
 }
 
-// OpenLogged opens the database at path, creates it and its folder when they are absent, and
-// brings its tables up to date. When that takes a while, the log says how far it has come.
+// OpenLogged opens the database at path, creates it and its folder if they do not exist, and
+// migrates its tables. If that takes a while, the log shows the progress.
 func OpenLogged(ctx context.Context, path string, log logrus.FieldLogger) (*Store, error) {
 	absolute, err := prepare(path)
 	if err != nil {
@@ -95,7 +95,7 @@ func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, err
 func (s *Store) Ping(ctx context.Context) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	// A query, not PingContext: that only shows that a connection is in the pool.
+	// Run a query: PingContext shows only that a connection is in the pool.
 	var one int
 	err := checkSchema(ctx, s.reader, s.schema)
 	if err == nil {
@@ -114,7 +114,7 @@ func (s *Store) Schema() int64 { return s.schema }
 func (s *Store) Close() error {
 	s.underway.Lock()
 	defer s.underway.Unlock()
-	// The writer last: it merges the WAL into the file when nobody else has it open.
+	// The writer is closed last: it merges the WAL into the file if no other process has it open.
 	readerErr := s.reader.Close()
 	if err := s.writer.Close(); err != nil {
 		return fmt.Errorf("sqlite: close: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// dialect is what package relational has to know of this database.
+// dialect holds what package relational has to know of this database.
 var dialect = relational.Dialect{
 	Name:       `sqlite`,
 	DeadLetter: `status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`, // 4 is failed, 5 rejected: see relational.StatusCode
@@ -22,15 +22,15 @@ var dialect = relational.Dialect{
 	Unindexed: `+`,                  // SQLite has no statistics
 	FirstTime: int64(math.MinInt64), // else it sorts all rows that have a frequent status rather than read on
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
-	// With max(), SQLite takes the other columns from the row that has it.
+	// With max(), SQLite takes the other columns from the row with the maximum.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent FROM refusals WHERE %s GROUP BY workflow_id, code`,
 }
 
-// words are SQLite's for what package relational says in PostgreSQL's.
+// words translates expressions of package relational, which are PostgreSQL's, into SQLite's.
 var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`, `IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
-// stored are arguments as SQLite keeps them.
+// stored returns arguments in the form in which SQLite stores them.
 func stored(args []any) []any {
 	values := make([]any, len(args))
 	for i, arg := range args {
@@ -39,8 +39,8 @@ func stored(args []any) []any {
 	return values
 }
 
-// storedValue is a value as SQLite keeps it: times are microseconds since 1970, and lists are JSON arrays, as SQLite has no
-// array parameters.
+// storedValue returns a value in the form in which SQLite stores it: times are microseconds since
+// 1970, and lists are JSON arrays, because SQLite has no array parameters.
 func storedValue(value any) any {
 	switch v := value.(type) {
 	case time.Time:
@@ -74,7 +74,7 @@ func (s *Store) Read(ctx context.Context, operation string, row func(relational.
 	return s.read(ctx, operation, row, words.Replace(query), args...)
 }
 
-// Prepare implements relational.Database: transactions add to the dictionaries themselves.
+// Prepare implements relational.Database. It does nothing: transactions add origins themselves.
 func (s *Store) Prepare(context.Context, string, []store.Record) error { return nil }
 
 // Write implements relational.Database.
@@ -82,7 +82,7 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 	return s.write(ctx, operation, func(tx *transaction) error { return do(tx) })
 }
 
-// transaction is one that writes.
+// transaction is a writing transaction.
 type transaction struct {
 	*sql.Tx
 
@@ -120,11 +120,11 @@ func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCoun
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
-// Lock implements relational.Tx. Transactions that write come one after the other.
+// Lock implements relational.Tx. It does nothing: writing transactions run one after the other.
 func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
 
-// Snapshot implements relational.Database. A transaction that reads sees the database as it was at its first query, and disturbs
-// nobody: who writes meanwhile writes to the WAL.
+// Snapshot implements relational.Database. A reading transaction sees the database as it was at its
+// first query and disturbs no one: other processes write to the WAL meanwhile.
 func (s *Store) Snapshot(ctx context.Context, operation string, do func(relational.Snapshot) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()

@@ -12,7 +12,7 @@ import (
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database that the first version made is brought up to date, with what is in it.
+// A database that the first version made is migrated with its content.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
