@@ -9,7 +9,8 @@ PROGRAMS := $(LOCAL) ./ingress/cmd/ingress ./executor/cmd/executor
 # Without git, or without a commit, the version is dev. Stamped here and not by go build, which refuses
 # a checkout that belongs to another user.
 VERSION := $(shell git describe --always --dirty --match 'v[0-9]*' 2>/dev/null || echo dev)
-LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION)
+COMMIT  := $(shell git log -1 --format='%H of %cI' 2>/dev/null || echo unknown)
+LDFLAGS := -X github.com/hookstart/hookstart/shared/ops.Version=$(VERSION) -X "github.com/hookstart/hookstart/shared/ops.Commit=$(COMMIT)"
 # The compiler spends a quarter of its time on its own garbage otherwise: packages as large as SQLite and NATS.
 GO_BUILD := GOGC=$${GOGC:-400} go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/
 

@@ -18,8 +18,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Version is the version of the program. The build sets it.
-var Version = "dev"
+// Version is the release of the program, or what git describes, and Commit the commit with its time.
+// The build sets them.
+var (
+	Version = "dev"
+	Commit  = "unknown"
+)
 
 // Readiness collects the reasons for which a program is not ready. It is safe for concurrent use.
 type Readiness struct {

@@ -32,7 +32,6 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 		kong.Name(name), kong.Description(description),
 		kong.DefaultEnvars(EnvPrefix), Files,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"version": ops.Version},
 	)
 	if err != nil {
 		fail(name, err, 2)
@@ -80,9 +79,4 @@ func fail(name string, err error, code int) {
 	line := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
 	os.Exit(code)
-}
-
-// Version is the flag --version, which every program has.
-type Version struct {
-	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/hookstart/hookstart/executor/apiclient"
-	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
 )
 
@@ -103,7 +102,6 @@ func newParser(into *flags, std Streams) *kong.Kong {
 		ownVariables, examples, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids,
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"version": ops.Version},
 		kong.Writers(std.Out, std.Err),
 		kong.Exit(func(code int) { panic(exited(code)) }),
 	)

@@ -1,0 +1,39 @@
+package program
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hookstart/hookstart/shared/ops"
+)
+
+// licence is what --version says of the licence, until the owner has chosen one.
+const licence = "none has been chosen yet: no permission beyond what the law gives"
+
+// Version is a set of flags that every program has: they print something and exit.
+type Version struct {
+	Version versionFlag `help:"Print version, commit and build, and exit." env:"-"`
+	// Man makes the pages that packages ship; for people there is --help.
+	Man manFlag `help:"Print the manual page and exit." hidden:"" env:"-"`
+}
+
+type versionFlag bool
+
+// BeforeReset prints the version before anything else is looked at, as kong's own flag for it does.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	_, err := fmt.Fprintf(app.Stdout, "%s %s\ncommit: %s\nbuilt with: %s for %s/%s\nlicence: %s\n",
+		app.Model.Name, ops.Version, ops.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH, licence)
+	app.Exit(0)
+	return err
+}
+
+type manFlag bool
+
+// BeforeReset prints the manual page.
+func (manFlag) BeforeReset(app *kong.Kong) error {
+	err := writeManual(app.Stdout, app.Model, ops.Version)
+	app.Exit(0)
+	return err
+}
