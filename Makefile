@@ -1,6 +1,6 @@
 # `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/, and needs npm.
 
-MODULES  := deploy/bench deploy/e2e deploy/local deploy/powercut deploy/release deploy/soak executor ingress proto shared
+MODULES  := deploy/bench deploy/dist deploy/e2e deploy/local deploy/powercut deploy/release deploy/soak executor ingress proto shared
 PACKAGES := $(MODULES:%=./%/...)
 # What one machine needs comes first: "make run" builds no more than that.
 LOCAL    := ./deploy/local/cmd/hookstart-local ./executor/cmd/hookstart
@@ -29,6 +29,9 @@ TESTFLAGS ?=
 GOLANGCI_LINT := .tools/golangci-lint@v2.15.0/golangci-lint
 BUF           := .tools/buf@v1.72.0/buf
 PROTOC_GEN_GO := .tools/protoc-gen-go@v1.36.12/protoc-gen-go
+NFPM          := .tools/nfpm@v2.45.0/nfpm
+HELM          := .tools/helm@v3.22.0/helm
+KUSTOMIZE     := .tools/kustomize@v5.7.1/kustomize
 
 # The kit in JavaScript brings its plugin for buf, and its compiler. The example installs the kit as anybody
 # does: from the package.
@@ -43,7 +46,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test quick soak soak-runners powercut lint bench profile microbench fuzz generate node release clean
+.PHONY: help run build test quick soak soak-runners powercut lint bench profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -142,6 +145,16 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(NODE_MODULES) ## generate Go, and the kit's 
 release: ## a release of the commit that is checked out, as a commit beside the branch with a tag for each module; pushes nothing: make release VERSION=v0.1.0
 	go run -buildvcs=false ./deploy/release/cmd/release $(VERSION)
 
+# Everything that users install, to the byte the same on every machine with this version of Go. The programs are compiled with
+# what is in the cache of modules; only the tools have to be fetched once.
+dist: $(NFPM) ## what is shipped of a release, in dist/: make dist VERSION=v0.1.0 SIGN_WITH=~/.ssh/id_ed25519
+	@go run -buildvcs=false ./deploy/dist/cmd/dist -nfpm $(NFPM) $(if $(SIGN_WITH),-sign-with $(SIGN_WITH)) $(VERSION)
+
+# Each check that this machine cannot do is skipped with its reason: TESTFLAGS=-v shows it. DIST=dist checks what is there already.
+shipped: $(NFPM) $(HELM) $(KUSTOMIZE) ## install and run what is shipped: packages in a Debian root, units under systemd, images, compose, chart; as root
+	HOOKSTART_SHIPPED=$(abspath $(or $(DIST),shipped)) HOOKSTART_NFPM=$(abspath $(NFPM)) HOOKSTART_HELM=$(abspath $(HELM)) HOOKSTART_KUSTOMIZE=$(abspath $(KUSTOMIZE)) \
+		go test -count=1 -v -timeout 60m ./deploy/dist $(TESTFLAGS)
+
 clean: ## remove bin/ (the tools in .tools/ and the data in .hookstart/ stay)
 	rm -rf bin
 
@@ -162,6 +175,9 @@ $(NODE_EXAMPLE_MODULES): $(NODE_PACKAGE) $(NODE_EXAMPLE)/package-lock.json
 $(GOLANGCI_LINT): tool = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(BUF):           tool = github.com/bufbuild/buf/cmd/buf
 $(PROTOC_GEN_GO): tool = google.golang.org/protobuf/cmd/protoc-gen-go
+$(NFPM):          tool = github.com/goreleaser/nfpm/v2/cmd/nfpm
+$(HELM):          tool = helm.sh/helm/v3/cmd/helm
+$(KUSTOMIZE):     tool = sigs.k8s.io/kustomize/kustomize/v5
 
-$(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO):
+$(GOLANGCI_LINT) $(BUF) $(PROTOC_GEN_GO) $(NFPM) $(HELM) $(KUSTOMIZE):
 	GOBIN="$(CURDIR)/$(@D)" go install $(tool)@$(lastword $(subst @, ,$(@D)))

@@ -1,0 +1,137 @@
+package dist
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The types below are the parts of SPDX 2.3 that a bill of materials has here.
+type (
+	spdxDocument struct {
+		Version       string             `json:"spdxVersion"`
+		License       string             `json:"dataLicense"`
+		ID            string             `json:"SPDXID"`
+		Name          string             `json:"name"`
+		Namespace     string             `json:"documentNamespace"`
+		Creation      spdxCreation       `json:"creationInfo"`
+		Packages      []spdxPackage      `json:"packages"`
+		Relationships []spdxRelationship `json:"relationships"`
+	}
+	spdxCreation struct {
+		Created  string   `json:"created"`
+		Creators []string `json:"creators"`
+	}
+	spdxPackage struct {
+		Name             string          `json:"name"`
+		ID               string          `json:"SPDXID"`
+		Version          string          `json:"versionInfo"`
+		FileName         string          `json:"packageFileName,omitempty"`
+		DownloadLocation string          `json:"downloadLocation"`
+		FilesAnalyzed    bool            `json:"filesAnalyzed"`
+		Checksums        []spdxChecksum  `json:"checksums,omitempty"`
+		LicenseConcluded string          `json:"licenseConcluded"`
+		LicenseDeclared  string          `json:"licenseDeclared"`
+		Copyright        string          `json:"copyrightText"`
+		References       []spdxReference `json:"externalRefs,omitempty"`
+		Purpose          string          `json:"primaryPackagePurpose,omitempty"`
+	}
+	spdxChecksum struct {
+		Algorithm string `json:"algorithm"`
+		Value     string `json:"checksumValue"`
+	}
+	spdxReference struct {
+		Category string `json:"referenceCategory"`
+		Type     string `json:"referenceType"`
+		Locator  string `json:"referenceLocator"`
+	}
+	spdxRelationship struct {
+		Element string `json:"spdxElementId"`
+		Type    string `json:"relationshipType"`
+		Related string `json:"relatedSpdxElement"`
+	}
+)
+
+const unasserted = "NOASSERTION"
+
+var notInID = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
+
+// bill writes the bill of materials of a file that was made, beside it: the file, the programs in it, Go's standard library and
+// every module that a program has linked, as the linker noted them in it.
+func (r *Release) bill(name string, content []byte, binaries []string) error {
+	document := spdxDocument{
+		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
+		Namespace: "https://github.com/hookstart/hookstart/spdx/" + name + "-" + sum(content),
+		Creation:  spdxCreation{r.Time.Format(time.RFC3339), []string{"Tool: hookstart-dist-" + r.Version}},
+	}
+	whole := spdxPackage{
+		Name: name, ID: "SPDXRef-File", Version: r.Version, FileName: name, DownloadLocation: unasserted,
+		Checksums:        []spdxChecksum{{"SHA256", sum(content)}},
+		LicenseConcluded: unasserted, LicenseDeclared: "NONE", Copyright: unasserted, Purpose: "ARCHIVE",
+	}
+	document.Packages = append(document.Packages, whole)
+	document.Relationships = append(document.Relationships, spdxRelationship{document.ID, "DESCRIBES", whole.ID})
+	modules := map[string]spdxPackage{}
+	for _, binary := range slices.Sorted(slices.Values(binaries)) {
+		program, linked, err := r.program(binary)
+		if err != nil {
+			return err
+		}
+		document.Packages = append(document.Packages, program)
+		document.Relationships = append(document.Relationships, spdxRelationship{whole.ID, "CONTAINS", program.ID})
+		for _, module := range linked {
+			modules[module.ID] = module
+			document.Relationships = append(document.Relationships, spdxRelationship{program.ID, "DEPENDS_ON", module.ID})
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(modules)) {
+		document.Packages = append(document.Packages, modules[id])
+	}
+	inJSON, err := json.MarshalIndent(document, "", " ")
+	if err != nil {
+		return err
+	}
+	return r.write(name+".spdx.json", append(inJSON, '\n'))
+}
+
+// program returns the package of a program and those of what it has linked.
+func (r *Release) program(binary string) (program spdxPackage, linked []spdxPackage, err error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return program, nil, err
+	}
+	digest, err := fileSum(binary)
+	if err != nil {
+		return program, nil, err
+	}
+	name := filepath.Base(binary)
+	program = goPackage(info.Path, r.Version)
+	program.Name, program.ID, program.Purpose = name, "SPDXRef-Program-"+notInID.ReplaceAllString(name, "-"), "APPLICATION"
+	program.Checksums, program.LicenseDeclared = []spdxChecksum{{"SHA256", digest}}, "NONE"
+	linked = append(linked, goPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
+	for _, module := range info.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		// Modules of the checkout have the version of the release.
+		if strings.HasPrefix(module.Path, "github.com/hookstart/hookstart/") || module.Version == "(devel)" {
+			module.Version = r.Version
+		}
+		linked = append(linked, goPackage(module.Path, module.Version))
+	}
+	return program, linked, nil
+}
+
+func goPackage(path, version string) spdxPackage {
+	return spdxPackage{
+		Name: path, ID: "SPDXRef-Module-" + notInID.ReplaceAllString(path+"-"+version, "-"), Version: version,
+		DownloadLocation: unasserted, LicenseConcluded: unasserted, LicenseDeclared: unasserted, Copyright: unasserted,
+		References: []spdxReference{{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:golang/%s@%s", path, version)}},
+	}
+}

@@ -1,0 +1,46 @@
+package dist
+
+import (
+	"fmt"
+	"regexp"
+)
+
+var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`) //nolint:gochecknoglobals // a constant
+
+// chart packs the chart for Helm with the version of the release, as helm package does, but for times.
+func (r *Release) chart(shipped *tree) error {
+	files := shipped.under("deploy/dist/chart/hookstart")
+	if len(files) == 0 {
+		return fmt.Errorf("there is no chart in %s", r.Root)
+	}
+	for i, f := range files {
+		if f.path == "Chart.yaml" {
+			files[i].content = chartVersions.ReplaceAll(f.content, []byte("$1: "+r.Number()))
+		}
+	}
+	// The chart's templates change the objects of the kustomization; NATS has its own files.
+	for _, name := range chartManifests() {
+		content, err := shipped.get("deploy/" + name)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{"manifests/" + name, 0o644, content})
+	}
+	content, err := tarball(files, "hookstart/", r.Time)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("hookstart-chart_%s.tgz", r.Number())
+	if err := r.write(name, content); err != nil {
+		return err
+	}
+	return r.bill(name, content, nil)
+}
+
+// chartManifests are the files of deploy that the chart carries.
+func chartManifests() []string {
+	return []string{
+		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml", "nats/accounts.conf", "nats/cluster.conf",
+		"nats/kubernetes.yaml", "nats/node.conf", "nats/runner.conf", "nats/runners.conf", "prometheus/rules.yml",
+	}
+}

@@ -1,0 +1,263 @@
+// Package dist makes what is shipped of a release: archives, packages for Debian and Fedora and what descends from them, images,
+// a chart, bills of materials and checksums. What it makes depends on the commit, on the version of Go and on nothing else: not
+// on the machine, the folder, the user, the umask, the locale or the time.
+package dist
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+)
+
+// Platform is an operating system and an architecture, in Go's names.
+type Platform struct{ OS, Arch string }
+
+func (p Platform) String() string { return p.OS + "_" + p.Arch }
+
+// Platforms are those that archives are made for. Packages and images are for Linux.
+func Platforms() []Platform {
+	return []Platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+}
+
+// Release is one release and where it is made. Its methods write below Out and nowhere else.
+type Release struct {
+	// Root is the checkout. What git tracks there is shipped, as it is in the folder.
+	Root string
+	// Out is the folder that gets the files.
+	Out string
+	// Version is the release, as v0.1.0.
+	Version string
+	// Commit is the full name of the commit, followed by -dirty if the checkout has changes.
+	Commit string
+	// Time is the commit's: everything that is made has it.
+	Time time.Time
+	// Binaries are the folders of the programs for each platform. Compile fills it.
+	Binaries map[Platform]string
+	// NFPM is the program that makes packages. Empty: no packages are made.
+	NFPM string
+	// Log gets a line for each step.
+	Log io.Writer
+}
+
+// New returns the release of the commit that is checked out in root.
+func New(ctx context.Context, root, out, version string, log io.Writer) (*Release, error) {
+	if semver.Canonical(version) != version || semver.Build(version) != "" {
+		return nil, fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
+	}
+	r := &Release{Root: root, Out: out, Version: version, Log: log, Binaries: map[Platform]string{}}
+	head, err := r.git(ctx, "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return nil, err
+	}
+	commit, seconds, _ := strings.Cut(strings.TrimSpace(head), " ")
+	unix, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the time of the commit: %w", err)
+	}
+	r.Time = time.Unix(unix, 0).UTC()
+	changes, err := r.git(ctx, "status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return nil, err
+	}
+	if r.Commit = commit; changes != "" {
+		r.Commit += "-dirty"
+	}
+	return r, nil
+}
+
+// Number returns the version without the v, as archives and packages have it in their names.
+func (r *Release) Number() string { return strings.TrimPrefix(r.Version, "v") }
+
+func (r *Release) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n", args...) }
+
+// git runs git in the checkout, which may belong to another user.
+func (r *Release) git(ctx context.Context, args ...string) (string, error) {
+	root, err := filepath.Abs(r.Root)
+	if err != nil {
+		return "", err
+	}
+	out, err := run(ctx, r.Root, nil, "git", append([]string{"-c", "safe.directory=" + root}, args...)...)
+	return string(out), err
+}
+
+// run runs a program and returns what it wrote to stdout; its error has what it wrote to stderr.
+func run(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = folder, env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// programs are the packages of the main functions, by the names of the programs.
+func programs() map[string]string {
+	return map[string]string{
+		"hookstart":       "./executor/cmd/hookstart",
+		"hookstart-local": "./deploy/local/cmd/hookstart-local",
+		"ingress":         "./ingress/cmd/ingress",
+		"executor":        "./executor/cmd/executor",
+	}
+}
+
+// Compile compiles all programs for a platform. The Go version decides on each byte, too: every program says it in --version.
+func (r *Release) Compile(ctx context.Context, p Platform) error {
+	folder, err := filepath.Abs(filepath.Join(r.Out, ".bin", p.String()))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return err
+	}
+	r.logf("compiling for %s/%s", p.OS, p.Arch)
+	const ops = "github.com/hookstart/hookstart/shared/ops"
+	ldflags := fmt.Sprintf("-s -w -X %s.Version=%s -X '%s.Commit=%s of %s'", ops, r.Version, ops, r.Commit, r.Time.Format(time.RFC3339))
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-pgo=deploy/bench/load.pgo", "-ldflags", ldflags, "-o", folder + "/"}
+	args = append(args, slices.Sorted(maps.Values(programs()))...)
+	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+	if _, err := run(ctx, r.Root, env, "go", args...); err != nil {
+		return err
+	}
+	r.Binaries[p] = folder
+	return nil
+}
+
+// Pack makes everything out of the programs in Binaries, and SHA256SUMS last.
+func (r *Release) Pack(ctx context.Context) error {
+	if err := os.MkdirAll(r.Out, 0o755); err != nil { //nolint:gosec // what is in it is for everybody
+		return err
+	}
+	made, err := r.generate(ctx)
+	if err != nil {
+		return err
+	}
+	shipped, err := r.checkout(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(r.Binaries), func(a, b Platform) int { return cmp.Compare(a.String(), b.String()) }) {
+		if err := r.archive(p, shipped, made); err != nil {
+			return err
+		}
+		if p.OS != "linux" {
+			continue
+		}
+		if r.NFPM != "" {
+			if err := r.packages(ctx, p, shipped, made); err != nil {
+				return err
+			}
+		}
+		if err := r.images(p); err != nil {
+			return err
+		}
+	}
+	if err := r.chart(shipped); err != nil {
+		return err
+	}
+	return r.sums()
+}
+
+// generate runs the programs for the manual pages and the shells' completions.
+func (r *Release) generate(ctx context.Context) (*tree, error) {
+	host := Platform{runtime.GOOS, runtime.GOARCH}
+	folder, ok := r.Binaries[host]
+	if !ok {
+		return nil, fmt.Errorf("manual pages are made by running the programs, and there are none for %s/%s", host.OS, host.Arch)
+	}
+	made := &tree{}
+	for name := range programs() {
+		page, err := run(ctx, "", []string{}, filepath.Join(folder, name), "--man")
+		if err != nil {
+			return nil, err
+		}
+		made.add(manualPath(name), 0o644, page)
+	}
+	for shell, name := range map[string]string{"bash": "hookstart.bash", "zsh": "_hookstart", "fish": "hookstart.fish"} {
+		script, err := run(ctx, "", []string{}, filepath.Join(folder, "hookstart"), "completion", shell)
+		if err != nil {
+			return nil, err
+		}
+		made.add("completions/"+name, 0o644, script)
+	}
+	return made, nil
+}
+
+// manualPath returns where a program's page is in the archive: the command line is for everybody, services are for administrators.
+func manualPath(program string) string {
+	if program == "hookstart" {
+		return "man/man1/hookstart.1"
+	}
+	return "man/man8/" + program + ".8"
+}
+
+// sums writes the checksums of all files that were made, in the form of sha256sum.
+func (r *Release) sums() error {
+	entries, err := os.ReadDir(r.Out)
+	if err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for _, entry := range entries {
+		name := entry.Name()
+		if !entry.Type().IsRegular() || strings.HasPrefix(name, "SHA256SUMS") {
+			continue
+		}
+		sum, err := fileSum(filepath.Join(r.Out, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&lines, "%s  %s\n", sum, name)
+	}
+	if lines.Len() == 0 {
+		return errors.New("nothing was made")
+	}
+	return r.write("SHA256SUMS", []byte(lines.String()))
+}
+
+// write writes a file of the release.
+func (r *Release) write(name string, content []byte) error {
+	r.logf("%s", name)
+	return os.WriteFile(filepath.Join(r.Out, name), content, 0o644) //nolint:gosec // for everybody
+}
+
+func fileSum(name string) (string, error) {
+	content, err := os.ReadFile(name) //nolint:gosec // of the release
+	if err != nil {
+		return "", err
+	}
+	return sum(content), nil
+}
+
+func sum(content []byte) string {
+	digest := sha256.Sum256(content)
+	return hex.EncodeToString(digest[:])
+}
+
+// Sign signs SHA256SUMS with the releaser's own SSH key, as SHA256SUMS.sig. It needs ssh-keygen and no network; an agent
+// may hold the key.
+func (r *Release) Sign(ctx context.Context, key string) error {
+	sums := filepath.Join(r.Out, "SHA256SUMS")
+	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) { // ssh-keygen asks before it overwrites
+		return err
+	}
+	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n", "hookstart-release", sums)
+	return err
+}

@@ -1,0 +1,199 @@
+package dist
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// User is the user of every image. It has no name: there is no /etc/passwd.
+const User = 65532
+
+// Image is what an image has besides its program, certificate authorities and User.
+type Image struct {
+	// Ports are those that the program listens on, in a container.
+	Ports []string
+	// Env are variables of the environment that fit a container.
+	Env []string
+	// Data says that the program keeps data in /data: a volume of User.
+	Data bool
+}
+
+// Images are those that are shipped, by the names of their programs. deploy/Dockerfile makes the same.
+func Images() map[string]Image {
+	return map[string]Image{
+		"ingress":   {Ports: []string{"8080/tcp", "9090/tcp"}},
+		"executor":  {Ports: []string{"8081/tcp", "9091/tcp"}},
+		"hookstart": {},
+		"hookstart-local": {Ports: []string{"8080/tcp", "8081/tcp", "9090/tcp"}, Data: true, Env: []string{
+			"HOOKSTART_DATA_DIR=/data", "HOOKSTART_INGRESS_ADDR=:8080", "HOOKSTART_EXECUTOR_ADDR=:8081", "HOOKSTART_OPS_ADDR=:9090",
+		}},
+	}
+}
+
+// The types below are parts of the OCI image specification and of the archive of docker save.
+type (
+	descriptor struct {
+		MediaType   string            `json:"mediaType"`
+		Digest      string            `json:"digest"`
+		Size        int               `json:"size"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+		Platform    *platform         `json:"platform,omitempty"`
+	}
+	platform struct {
+		Architecture string `json:"architecture"`
+		OS           string `json:"os"`
+	}
+	imageConfig struct {
+		Created      string `json:"created"`
+		Architecture string `json:"architecture"`
+		OS           string `json:"os"`
+		Config       struct {
+			User         string
+			Env          []string            `json:",omitempty"`
+			Entrypoint   []string            `json:",omitempty"`
+			ExposedPorts map[string]struct{} `json:",omitempty"`
+			Volumes      map[string]struct{} `json:",omitempty"`
+			Labels       map[string]string   `json:",omitempty"`
+		} `json:"config"`
+		RootFS struct {
+			Type    string   `json:"type"`
+			DiffIDs []string `json:"diff_ids"`
+		} `json:"rootfs"`
+		History []map[string]string `json:"history"`
+	}
+	manifest struct {
+		SchemaVersion int          `json:"schemaVersion"`
+		MediaType     string       `json:"mediaType"`
+		Config        descriptor   `json:"config"`
+		Layers        []descriptor `json:"layers"`
+	}
+	index struct {
+		SchemaVersion int          `json:"schemaVersion"`
+		MediaType     string       `json:"mediaType"`
+		Manifests     []descriptor `json:"manifests"`
+	}
+	dockerManifest struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+)
+
+// authorities returns the certificate authorities that Mozilla trusts, without those that it trusts for old certificates only:
+// the same on every machine, which the system's are not.
+func authorities() []byte {
+	var out bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+		}
+	}
+	return out.Bytes()
+}
+
+// images makes an archive of each image for a platform. It is a layout of the OCI, which podman, skopeo and Docker 25 or newer
+// load, and has the manifest of docker save, for older ones.
+func (r *Release) images(p Platform) error {
+	for name, about := range Images() {
+		binary := filepath.Join(r.Binaries[p], name)
+		content, err := r.image(p, name, binary, about)
+		if err != nil {
+			return fmt.Errorf("the image of %s: %w", name, err)
+		}
+		// hookstart_0.1.0_linux_amd64.tar.gz is the archive of all programs, so this is not called .tar alone.
+		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.Number(), p)
+		if err := r.write(archive, content); err != nil {
+			return err
+		}
+		if err := r.bill(archive, content, []string{binary}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, error) {
+	program, err := os.ReadFile(binary) //nolint:gosec // made before
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities()}, {name, 0o755, program}}
+	if about.Data {
+		files = append(files, file{"data/", 0o700, nil})
+	}
+	var layer bytes.Buffer
+	if err := writeTar(tar.NewWriter(&layer), files, "", r.Time, User); err != nil {
+		return nil, err
+	}
+	blobs := &tree{}
+	blob := func(mediaType string, content []byte) descriptor {
+		blobs.add("blobs/sha256/"+sum(content), 0o644, content)
+		return descriptor{MediaType: mediaType, Digest: "sha256:" + sum(content), Size: len(content)}
+	}
+	layerBlob := blob("application/vnd.oci.image.layer.v1.tar", layer.Bytes())
+	config, err := json.Marshal(r.imageConfig(p, name, about, layerBlob.Digest))
+	if err != nil {
+		return nil, err
+	}
+	configBlob := blob("application/vnd.oci.image.config.v1+json", config)
+	const manifestType = "application/vnd.oci.image.manifest.v1+json"
+	inJSON, err := json.Marshal(manifest{2, manifestType, configBlob, []descriptor{layerBlob}})
+	if err != nil {
+		return nil, err
+	}
+	tag := "docker.io/hookstart/" + name + ":" + r.Number()
+	manifestBlob := blob(manifestType, inJSON)
+	manifestBlob.Platform = &platform{p.Arch, p.OS}
+	manifestBlob.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": tag}
+	for path, content := range map[string]any{
+		"oci-layout":    map[string]string{"imageLayoutVersion": "1.0.0"},
+		"index.json":    index{2, "application/vnd.oci.image.index.v1+json", []descriptor{manifestBlob}},
+		"manifest.json": []dockerManifest{{"blobs/sha256/" + sum(config), []string{tag}, []string{"blobs/sha256/" + sum(layer.Bytes())}}},
+	} {
+		inJSON, err := json.Marshal(content)
+		if err != nil {
+			return nil, err
+		}
+		blobs.add(path, 0o644, inJSON)
+	}
+	var out bytes.Buffer
+	if err := writeTar(tar.NewWriter(&out), blobs.sorted(), "", r.Time, 0); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func (r *Release) imageConfig(p Platform, name string, about Image, layer string) imageConfig {
+	c := imageConfig{Created: r.Time.Format(time.RFC3339), Architecture: p.Arch, OS: p.OS}
+	c.Config.User = fmt.Sprintf("%d:%d", User, User)
+	c.Config.Env = about.Env
+	c.Config.Entrypoint = []string{"/" + name}
+	c.Config.ExposedPorts = map[string]struct{}{}
+	for _, port := range about.Ports {
+		c.Config.ExposedPorts[port] = struct{}{}
+	}
+	if about.Data {
+		c.Config.Volumes = map[string]struct{}{"/data": {}}
+	}
+	c.Config.Labels = map[string]string{
+		"org.opencontainers.image.title":    name,
+		"org.opencontainers.image.version":  r.Number(),
+		"org.opencontainers.image.revision": r.Commit,
+		"org.opencontainers.image.created":  r.Time.Format(time.RFC3339),
+		"org.opencontainers.image.source":   "https://github.com/hookstart/hookstart",
+		// No licence has been chosen yet; SPDX calls that NONE.
+		"org.opencontainers.image.licenses": "NONE",
+	}
+	c.RootFS.Type = "layers"
+	c.RootFS.DiffIDs = []string{layer}
+	c.History = []map[string]string{{"created": r.Time.Format(time.RFC3339), "created_by": "make dist"}}
+	return c
+}

@@ -1,0 +1,274 @@
+package dist
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Package is a package for Debian and for Fedora.
+type Package struct {
+	// Summary is one line, Description what comes below it.
+	Summary, Description string
+	// Programs are those that it installs in /usr/bin, with their manual pages.
+	Programs []string
+	// Units are the units that it installs, from deploy/systemd.
+	Units []string
+	// Settings are files of deploy/systemd, NAME.example, that are /etc/hookstart/NAME. They may hold secrets.
+	Settings []string
+	// NATS says that it has the configuration of NATS, as /etc/hookstart/nats, and the scripts that make keys.
+	NATS bool
+	// State are folders in /var/lib that the units have. They are deleted when the package is purged.
+	State []string
+	// Recommends and Suggests are packages that go well with it.
+	Recommends, Suggests []string
+}
+
+// Packages are those that are shipped, by name.
+func Packages() map[string]Package {
+	return map[string]Package{
+		"hookstart": {
+			Summary:     "command line of hookstart, for operators and runners",
+			Description: "It manages workflows and their webhooks, shows executions, backs up and\nrestores an installation, and runs a program for each execution of a queue.",
+			Programs:    []string{"hookstart"},
+			Units:       []string{"hookstart-run@.service"},
+		},
+		"hookstart-server": {
+			Summary:     "webhook trigger service: ingress and executor",
+			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly one\nexecution of that workflow. The ingress is the webhook endpoint; the executor\nrecords executions and serves the operators' API and the console. They need a\nNATS server of version 2.15 or newer.",
+			Programs:    []string{"ingress", "executor"},
+			Units:       []string{"hookstart-ingress.service", "hookstart-executor.service", "hookstart-nats.service"},
+			Settings:    []string{"ingress.env", "executor.env", "nats.env"},
+			NATS:        true,
+			State:       []string{"hookstart-executor", "hookstart-nats"},
+			Recommends:  []string{"hookstart", "openssl"},
+		},
+		"hookstart-local": {
+			Summary:     "webhook trigger service in one process",
+			Description: "A POST to a URL with a workflow's ID and a secret token starts exactly one\nexecution of that workflow. This is all of hookstart in one process, for one\nmachine, on an embedded NATS server and SQLite.",
+			Programs:    []string{"hookstart-local"},
+			Units:       []string{"hookstart-local.service"},
+			Settings:    []string{"local.env"},
+			State:       []string{"hookstart"},
+			Recommends:  []string{"hookstart"},
+		},
+	}
+}
+
+// content is one entry of nfpm's contents.
+type content struct {
+	Source      string      `json:"src"`
+	Destination string      `json:"dst"`
+	Type        string      `json:"type,omitempty"`
+	Packager    string      `json:"packager,omitempty"`
+	Info        contentInfo `json:"file_info"`
+}
+
+type contentInfo struct {
+	Owner string    `json:"owner"`
+	Group string    `json:"group"`
+	Mode  int64     `json:"mode"`
+	MTime time.Time `json:"mtime"`
+}
+
+// staged collects the contents of a package in a folder, from which nfpm reads them.
+type staged struct {
+	folder   string
+	at       time.Time
+	contents []content
+	err      error
+}
+
+func (s *staged) source(name string, data []byte) string {
+	path := filepath.Join(s.folder, fmt.Sprintf("%03d-%s", len(s.contents), filepath.Base(name)))
+	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil {
+		s.err = err
+	}
+	return path
+}
+
+// add adds a file. packager is deb, rpm or empty for both; kind is nfpm's type: empty, or config for what upgrades keep.
+func (s *staged) add(destination string, mode int64, kind, packager string, data []byte) {
+	s.contents = append(s.contents, content{s.source(destination, data), destination, kind, packager, contentInfo{"root", "root", mode, s.at}})
+}
+
+// packages makes all packages for a platform.
+func (r *Release) packages(ctx context.Context, p Platform, shipped, made *tree) error {
+	for _, name := range slices.Sorted(maps.Keys(Packages())) {
+		if err := r.pack(ctx, p, name, Packages()[name], shipped, made); err != nil {
+			return fmt.Errorf("the package %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Release) pack(ctx context.Context, p Platform, name string, about Package, shipped, made *tree) error {
+	folder, err := os.MkdirTemp("", "hookstart-dist-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder) //nolint:errcheck // temporary
+	s := &staged{folder: folder, at: r.Time}
+	binaries, err := r.stage(s, p, name, about, shipped, made)
+	if err != nil {
+		return err
+	}
+	scripts := map[string]string{}
+	for _, when := range []string{"postinstall", "preremove", "postremove"} {
+		text, err := shipped.get("deploy/dist/packages/" + when + ".sh")
+		if err != nil {
+			return err
+		}
+		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@", strings.Join(instances(about.Units), " "), "@STATE@", strings.Join(about.State, " ")).Replace(string(text))
+		scripts[when] = s.source(when, []byte(filled))
+		s.contents = append(s.contents, content{}) // keeps the names apart
+	}
+	s.contents = slices.DeleteFunc(s.contents, func(c content) bool { return c.Destination == "" })
+	if s.err != nil {
+		return s.err
+	}
+	config := map[string]any{
+		"name": name, "arch": p.Arch, "platform": "linux", "version": r.Version, "mtime": r.Time, "disable_globbing": true,
+		"section": "net", "priority": "optional", "homepage": "https://github.com/hookstart/hookstart", "license": "NONE",
+		"maintainer": "hookstart <hookstart@users.noreply.github.com>", "description": about.Summary + "\n" + about.Description,
+		"recommends": about.Recommends, "suggests": about.Suggests, "contents": s.contents, "scripts": scripts,
+		"rpm": map[string]any{"buildhost": "hookstart", "summary": about.Summary},
+		"deb": map[string]any{"compression": "xz"},
+	}
+	inJSON, err := json.Marshal(config) // which is YAML, too
+	if err != nil {
+		return err
+	}
+	configFile := filepath.Join(folder, "nfpm.yaml")
+	if err := os.WriteFile(configFile, inJSON, 0o600); err != nil {
+		return err
+	}
+	nfpm, err := filepath.Abs(r.NFPM)
+	if err != nil {
+		return err
+	}
+	for _, packager := range []string{"deb", "rpm"} {
+		file := fmt.Sprintf("%s_%s_%s.%s", name, r.Number(), p, packager)
+		target := filepath.Join(folder, file)
+		env := append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.Time.Unix()))
+		if _, err := run(ctx, folder, env, nfpm, "package", "--config", configFile, "--packager", packager, "--target", target); err != nil {
+			return err
+		}
+		content, err := os.ReadFile(target) //nolint:gosec // made just now
+		if err != nil {
+			return err
+		}
+		if err := r.write(file, content); err != nil {
+			return err
+		}
+		if err := r.bill(file, content, binaries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// instances are the units that can be named: a template is none.
+func instances(units []string) (named []string) {
+	for _, unit := range units {
+		if !strings.Contains(unit, "@") {
+			named = append(named, unit)
+		}
+	}
+	return named
+}
+
+// stage adds all files of a package, and returns the programs in it.
+func (r *Release) stage(s *staged, p Platform, name string, about Package, shipped, made *tree) (binaries []string, err error) {
+	doc := "/usr/share/doc/" + name + "/"
+	for _, program := range about.Programs {
+		binary := filepath.Join(r.Binaries[p], program)
+		data, err := os.ReadFile(binary) //nolint:gosec // made before
+		if err != nil {
+			return nil, err
+		}
+		binaries = append(binaries, binary)
+		s.add("/usr/bin/"+program, 0o755, "", "", data)
+		page, err := made.get(manualPath(program))
+		if err != nil {
+			return nil, err
+		}
+		if page, err = compressed(page); err != nil {
+			return nil, err
+		}
+		s.add("/usr/share/"+manualPath(program)+".gz", 0o644, "", "", page)
+	}
+	get := func(path string) []byte {
+		data, err := shipped.get(path)
+		if err != nil && s.err == nil {
+			s.err = err
+		}
+		return data
+	}
+	for _, unit := range about.Units {
+		s.add("/usr/lib/systemd/system/"+unit, 0o644, "", "", get("deploy/systemd/"+unit))
+	}
+	for _, kind := range []string{"sysusers.d", "tmpfiles.d"} {
+		for _, f := range shipped.under("deploy/systemd/" + kind) {
+			if f.path == name+".conf" {
+				s.add("/usr/lib/"+kind+"/"+f.path, 0o644, "", "", f.content)
+			}
+		}
+	}
+	for _, file := range about.Settings {
+		s.add("/etc/hookstart/"+file, 0o600, "config|noreplace", "", get("deploy/systemd/"+file+".example"))
+	}
+	if about.NATS {
+		for _, f := range shipped.under("deploy/nats") {
+			switch filepath.Ext(f.path) {
+			case ".conf":
+				s.add("/etc/hookstart/nats/"+f.path, 0o644, "config|noreplace", "", f.content)
+			case ".sh":
+				s.add("/usr/share/hookstart/nats/"+f.path, 0o755, "", "", f.content)
+			}
+		}
+	}
+	if name == "hookstart" {
+		r.stageShells(s, made)
+		for _, f := range shipped.sorted() {
+			if strings.HasSuffix(f.path, ".md") {
+				s.add(doc+f.path, 0o644, "", "", f.content)
+			}
+		}
+	}
+	s.add(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
+	log, err := compressed(get("CHANGELOG.md"))
+	if err != nil {
+		return nil, err
+	}
+	s.add(doc+"changelog.gz", 0o644, "", "", log)
+	for _, f := range shipped.under("deploy/dist/packages/lintian") {
+		if f.path == name {
+			s.add("/usr/share/lintian/overrides/"+name, 0o644, "", "deb", f.content)
+		}
+	}
+	return binaries, s.err
+}
+
+// stageShells adds the completions, where each distribution looks for them.
+func (r *Release) stageShells(s *staged, made *tree) {
+	for _, to := range []struct{ script, path, packager string }{
+		{"hookstart.bash", "/usr/share/bash-completion/completions/hookstart", ""},
+		{"hookstart.fish", "/usr/share/fish/vendor_completions.d/hookstart.fish", ""},
+		{"_hookstart", "/usr/share/zsh/vendor-completions/_hookstart", "deb"},
+		{"_hookstart", "/usr/share/zsh/site-functions/_hookstart", "rpm"},
+	} {
+		script, err := made.get("completions/" + to.script)
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.add(to.path, 0o644, "", to.packager, script)
+	}
+}

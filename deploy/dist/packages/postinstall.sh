@@ -1,0 +1,14 @@
+#!/bin/sh
+# After an installation or an upgrade: Debian passes "configure" and the version before, Fedora the number of versions. Nothing is
+# started that did not run before: the settings come first.
+set -e
+if [ -x /usr/bin/systemd-sysusers ] && [ -e /usr/lib/sysusers.d/@PACKAGE@.conf ]; then
+  systemd-sysusers @PACKAGE@.conf
+  systemd-tmpfiles --create @PACKAGE@.conf
+fi
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+  for unit in @UNITS@; do
+    systemctl try-restart "$unit" || echo "@PACKAGE@: $unit did not start again: systemctl status $unit" >&2
+  done
+fi

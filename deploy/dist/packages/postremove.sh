@@ -1,0 +1,15 @@
+#!/bin/sh
+# After a removal. Only purge, which Fedora does not have, deletes data: what the units kept, and our own settings, but no key or
+# certificate that was put into /etc/hookstart.
+set -e
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+fi
+if [ "$1" = purge ]; then
+  for state in @STATE@; do
+    rm -rf "/var/lib/$state" "/var/lib/private/$state"
+  done
+  if [ -d /etc/hookstart ]; then
+    rmdir --ignore-fail-on-non-empty /etc/hookstart
+  fi
+fi

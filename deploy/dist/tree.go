@@ -1,0 +1,175 @@
+package dist
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// file is a file of an archive or a package: its mode is what git says or what is written here, never what umask made of it.
+type file struct {
+	path    string
+	mode    int64
+	content []byte
+}
+
+// tree is a set of files.
+type tree struct{ files []file }
+
+func (t *tree) add(name string, mode int64, content []byte) {
+	t.files = append(t.files, file{name, mode, content})
+}
+
+// sorted returns the files by their paths.
+func (t *tree) sorted() []file {
+	files := slices.Clone(t.files)
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	return files
+}
+
+// get returns a file's content.
+func (t *tree) get(name string) ([]byte, error) {
+	for _, f := range t.files {
+		if f.path == name {
+			return f.content, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no %s in the checkout", name)
+}
+
+// under returns the files of a folder, with paths below it.
+func (t *tree) under(folder string) (below []file) {
+	for _, f := range t.sorted() {
+		if rest, ok := strings.CutPrefix(f.path, folder+"/"); ok {
+			below = append(below, file{rest, f.mode, f.content})
+		}
+	}
+	return below
+}
+
+// checkout reads what users may want of the files that git tracks: documents, and what deploy has for each kind of installation.
+func (r *Release) checkout(ctx context.Context) (*tree, error) {
+	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
+		"deploy/docs", "deploy/systemd", "deploy/nats", "deploy/prometheus", "deploy/grafana", "deploy/kubernetes", "deploy/compose", "deploy/dist/chart", "deploy/dist/packages")
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{}
+	for entry := range strings.SplitSeq(strings.TrimRight(list, "\x00"), "\x00") {
+		about, name, found := strings.Cut(entry, "\t")
+		if !found {
+			return nil, fmt.Errorf("git ls-files: %q", entry)
+		}
+		content, err := os.ReadFile(filepath.Join(r.Root, name))
+		if err != nil {
+			return nil, err
+		}
+		mode := int64(0o644)
+		if strings.HasPrefix(about, "100755") {
+			mode = 0o755
+		}
+		t.add(name, mode, content)
+	}
+	return t, nil
+}
+
+// archive makes the .tar.gz of a platform: everything, with paths as in the checkout, so that the documents' links hold.
+func (r *Release) archive(p Platform, shipped, made *tree) error {
+	all := &tree{files: slices.Clone(made.files)}
+	for _, f := range shipped.files {
+		if !strings.HasPrefix(f.path, "deploy/dist/") {
+			all.files = append(all.files, f)
+		}
+	}
+	var binaries []string
+	for name := range programs() {
+		binary := filepath.Join(r.Binaries[p], name)
+		content, err := os.ReadFile(binary) //nolint:gosec // made before
+		if err != nil {
+			return err
+		}
+		all.add("bin/"+name, 0o755, content)
+		binaries = append(binaries, binary)
+	}
+	name := fmt.Sprintf("hookstart_%s_%s", r.Number(), p)
+	content, err := tarball(all.sorted(), name+"/", r.Time)
+	if err != nil {
+		return err
+	}
+	if err := r.write(name+".tar.gz", content); err != nil {
+		return err
+	}
+	return r.bill(name+".tar.gz", content, binaries)
+}
+
+// tarball returns a compressed archive with the files below prefix, of user root, at a time. Folders come before what is in them.
+func tarball(files []file, prefix string, at time.Time) ([]byte, error) {
+	var out bytes.Buffer
+	if err := writeTar(tar.NewWriter(&out), files, prefix, at, 0); err != nil {
+		return nil, err
+	}
+	return compressed(out.Bytes())
+}
+
+// compressed compresses as gzip -9n: without a name and a time.
+func compressed(content []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// writeTar writes files and their folders, and closes w. A file whose path ends in a slash is a folder that belongs to owner;
+// everything else is root's.
+func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner int) error {
+	folders := map[string]bool{".": true, "/": true}
+	var folder func(name string) error
+	folder = func(name string) error {
+		if folders[name] {
+			return nil
+		}
+		folders[name] = true
+		if err := folder(path.Dir(name)); err != nil {
+			return err
+		}
+		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: at, Format: tar.FormatPAX})
+	}
+	for _, f := range files {
+		name := prefix + f.path
+		if strings.HasSuffix(name, "/") {
+			if err := folder(path.Dir(path.Clean(name))); err != nil {
+				return err
+			}
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: f.mode, Uid: owner, Gid: owner, ModTime: at, Format: tar.FormatPAX}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := folder(path.Dir(name)); err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: f.mode, Size: int64(len(f.content)), ModTime: at, Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
