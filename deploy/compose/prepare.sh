@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes what compose.yaml needs, once: keys and certificates in secrets/, passwords in .env.
+# Makes what compose.yaml needs, once: keys and certificates in secrets/, passwords and the public URL in .env.
 set -eu
 cd "$(dirname "$0")"
 if [ -e .env ]; then
@@ -7,7 +7,10 @@ if [ -e .env ]; then
   exit 1
 fi
 ../nats/make-secrets.sh "$PWD/secrets" nats-0 nats-1 nats-2
+# Senders and the executors' containers reach the ingresses here; without an address, senders of this machine only.
+address=$(hostname -I 2>/dev/null | cut -d ' ' -f 1)
 umask 077
 for name in HOOKSTART_ADMIN_TOKEN POSTGRES_PASSWORD GRAFANA_PASSWORD; do
   echo "$name=$(openssl rand -hex 24)"
 done > .env
+echo "HOOKSTART_PUBLIC_URL=${HOOKSTART_PUBLIC_URL:-http://${address:-localhost}:8080}" >> .env

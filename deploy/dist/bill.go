@@ -111,22 +111,28 @@ func (r *Release) program(binary string) (program spdxPackage, linked []spdxPack
 		return program, nil, err
 	}
 	name := filepath.Base(binary)
-	program = goPackage(info.Path, r.Version)
+	version, licence := r.Version, "NONE"
+	if !ours(info.Path) {
+		version, licence = info.Main.Version, unasserted
+	}
+	program = goPackage(info.Path, version)
 	program.Name, program.ID, program.Purpose = name, "SPDXRef-Program-"+notInID.ReplaceAllString(name, "-"), "APPLICATION"
-	program.Checksums, program.LicenseDeclared = []spdxChecksum{{"SHA256", digest}}, "NONE"
+	program.Checksums, program.LicenseDeclared = []spdxChecksum{{"SHA256", digest}}, licence
 	linked = append(linked, goPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
 	for _, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
 		// Modules of the checkout have the version of the release.
-		if strings.HasPrefix(module.Path, "github.com/hookstart/hookstart/") || module.Version == "(devel)" {
+		if ours(module.Path) {
 			module.Version = r.Version
 		}
 		linked = append(linked, goPackage(module.Path, module.Version))
 	}
 	return program, linked, nil
 }
+
+func ours(path string) bool { return strings.HasPrefix(path, "github.com/hookstart/hookstart/") }
 
 func goPackage(path, version string) spdxPackage {
 	return spdxPackage{

@@ -118,6 +118,9 @@ func programs() map[string]string {
 	}
 }
 
+// keyMaker is the package of nk, by NATS, with which make-secrets.sh makes keys on a machine without Go.
+const keyMaker = "github.com/nats-io/nkeys/nk"
+
 // Compile compiles all programs for a platform. The Go version decides on each byte, too: every program says it in --version.
 func (r *Release) Compile(ctx context.Context, p Platform) error {
 	folder, err := filepath.Abs(filepath.Join(r.Out, ".bin", p.String()))
@@ -132,6 +135,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	ldflags := fmt.Sprintf("-s -w -X %s.Version=%s -X '%s.Commit=%s of %s'", ops, r.Version, ops, r.Commit, r.Time.Format(time.RFC3339))
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-pgo=deploy/bench/load.pgo", "-ldflags", ldflags, "-o", folder + "/"}
 	args = append(args, slices.Sorted(maps.Values(programs()))...)
+	args = append(args, keyMaker)
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
 	if _, err := run(ctx, r.Root, env, "go", args...); err != nil {
 		return err

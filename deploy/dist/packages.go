@@ -225,6 +225,13 @@ func (r *Release) stage(s *staged, p Platform, name string, about Package, shipp
 		s.add("/etc/hookstart/"+file, 0o600, "config|noreplace", "", get("deploy/systemd/"+file+".example"))
 	}
 	if about.NATS {
+		binary := filepath.Join(r.Binaries[p], "nk")
+		data, err := os.ReadFile(binary) //nolint:gosec // made before
+		if err != nil {
+			return nil, err
+		}
+		binaries = append(binaries, binary)
+		s.add("/usr/libexec/hookstart/nk", 0o755, "", "", data)
 		for _, f := range shipped.under("deploy/nats") {
 			switch filepath.Ext(f.path) {
 			case ".conf":

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -90,7 +91,7 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 		}
 	}
 	var binaries []string
-	for name := range programs() {
+	for _, name := range append(slices.Collect(maps.Keys(programs())), "nk") {
 		binary := filepath.Join(r.Binaries[p], name)
 		content, err := os.ReadFile(binary) //nolint:gosec // made before
 		if err != nil {

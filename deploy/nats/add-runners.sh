@@ -1,15 +1,22 @@
 #!/bin/sh
 # Adds a group of runners: add-runners.sh SECRETS QUEUE GROUP
-# It makes the key SECRETS/runner-QUEUE-GROUP.nk, and adds an account to runners.conf beside this script, or to the file
-# that RUNNERS names. It needs nk, as make-secrets.sh does. README.md says what comes after it.
+# It makes the key SECRETS/runner-QUEUE-GROUP.nk, and adds an account to runners.conf beside this script, or of the package, or to the
+# file that RUNNERS names. It needs nk, as make-secrets.sh does. README.md says what comes after it.
 set -eu
 if [ $# -ne 3 ]; then
   echo 'usage: add-runners.sh SECRETS QUEUE GROUP' >&2
   exit 2
 fi
 secrets=$1 queue=$2 group=$3
-runners=${RUNNERS:-$(dirname "$0")/runners.conf}
-nk=${NK:-go run github.com/nats-io/nkeys/nk@v0.4.16}
+# A package has the configuration elsewhere.
+conf=$(dirname "$0")
+[ -e "$conf/runner.conf" ] || conf=/etc/hookstart/nats
+runners=${RUNNERS:-$conf/runners.conf}
+nk=${NK-}
+for shipped in "$(cd "$(dirname "$0")" && pwd)/../../bin/nk" /usr/libexec/hookstart/nk; do
+  [ "$nk" ] || [ ! -x "$shipped" ] || nk=$shipped
+done
+nk=${nk:-go run github.com/nats-io/nkeys/nk@v0.4.16}
 for name in "$queue" "$group"; do
   case $name in
     '' | *[!A-Za-z0-9_-]*) valid= ;;
@@ -22,7 +29,7 @@ for name in "$queue" "$group"; do
 done
 consumer=runner-$queue-$group
 key=$secrets/$consumer.nk
-if [ -e "$key" ] || grep -q "INFO.EXECUTIONS.$consumer\"" "$runners" "$(dirname "$0")/runner.conf"; then
+if [ -e "$key" ] || grep -q "INFO.EXECUTIONS.$consumer\"" "$runners" "$conf/runner.conf"; then
   echo "the group $queue/$group is there already" >&2
   exit 1
 fi

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Makes keys and certificates in a new folder: make-secrets.sh FOLDER [HOST...]
 # or the servers' certificate anew, with the authority that is there: make-secrets.sh --renew FOLDER [HOST...]
-# HOST are the names and addresses of the NATS servers. It needs openssl, and nk, which it
-# runs with go unless NK says how else. See README.md for which file is for whom.
+# HOST are the names and addresses of the NATS servers. It needs openssl, and nk: the one that
+# NK names, that of the archive or the package that has this script, or one that it runs with go.
+# See README.md for which file is for whom.
 set -eu
 renew=
 if [ "${1-}" = --renew ]; then
@@ -15,7 +16,11 @@ if [ $# -eq 0 ]; then
 fi
 folder=$1
 shift
-nk=${NK:-go run github.com/nats-io/nkeys/nk@v0.4.16}
+nk=${NK-}
+for shipped in "$(cd "$(dirname "$0")" && pwd)/../../bin/nk" /usr/libexec/hookstart/nk; do
+  [ "$nk" ] || [ ! -x "$shipped" ] || nk=$shipped
+done
+nk=${nk:-go run github.com/nats-io/nkeys/nk@v0.4.16}
 # The folder is for its owner only. The files in it are not, so that a container that gets one
 # of them mounted can read it under its own user.
 [ "$renew" ] || (umask 077 && mkdir "$folder")

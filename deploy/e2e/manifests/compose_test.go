@@ -28,8 +28,8 @@ func composed(t *testing.T) *types.Project {
 		}
 	}
 	var env []string
-	for _, m := range regexp.MustCompile(`HOOKSTART_ADMIN_TOKEN|[A-Z]+_PASSWORD`).FindAllString(read(t, "compose", "prepare.sh"), -1) {
-		env = append(env, m+"=made")
+	for _, m := range regexp.MustCompile(`HOOKSTART_ADMIN_TOKEN|[A-Z]+_PASSWORD|HOOKSTART_PUBLIC_URL=`).FindAllString(read(t, "compose", "prepare.sh"), -1) {
+		env = append(env, strings.TrimSuffix(m, "=")+"=http://made")
 	}
 	options, err := cli.NewProjectOptions([]string{filepath.Join(folder, "compose.yaml")}, cli.WithEnv(env))
 	if err != nil {
@@ -112,7 +112,12 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("%s starts %s", program, args[0])
 		}
 		if program == "hookstart-local" {
-			checkProgram(t, program, args[1:], nil)
+			env := map[string]string{}
+			for m := range strings.FieldsSeq(regexp.MustCompile(`(?m)^ENV (.*)$`).FindStringSubmatch(stage[1])[1]) {
+				name, value, _ := strings.Cut(m, "=")
+				env[name] = value
+			}
+			checkProgram(t, program, args[1:], env)
 		}
 	}
 	for _, must := range []string{"CGO_ENABLED=0", "FROM scratch AS base", "USER 65532:65532", "ca-certificates.crt"} {

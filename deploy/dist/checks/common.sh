@@ -1,0 +1,49 @@
+# What the checks share. DIST is the folder of what make dist made, WORK a folder that is kept between checks.
+set -euo pipefail
+exec </dev/null
+number=$(basename "$DIST"/hookstart_*_linux_amd64.tar.gz | sed 's/^hookstart_//; s/_linux_amd64.tar.gz$//')
+
+# skip ends the check: this machine cannot do it.
+skip() {
+	echo "$*" >&2
+	exit 77
+}
+
+fail() {
+	echo "FAILED: $*" >&2
+	exit 1
+}
+
+# need skips the check unless all programs are there.
+need() {
+	local program
+	for program; do
+		command -v "$program" >/dev/null || skip "there is no $program: apt-get install mmdebstrap lintian rpm podman buildah runc podman-compose systemd-container"
+	done
+}
+
+# as_root skips the check for other users.
+as_root() { ((EUID == 0)) || skip "only root can do this"; }
+
+# debian_root unpacks a Debian without Go, with systemd and curl, into a folder. It is made once.
+debian_root() {
+	need mmdebstrap
+	as_root
+	if [[ ! -e $WORK/debian.tar ]]; then
+		mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,curl,openssl,ca-certificates bookworm "$WORK/debian.tar.new" >&2 ||
+			skip "mmdebstrap cannot make a Debian root: it needs a mirror"
+		mv "$WORK/debian.tar.new" "$WORK/debian.tar"
+	fi
+	mkdir -p "$1"
+	tar -C "$1" -xf "$WORK/debian.tar" --exclude='./dev/*'
+}
+
+# await repeats a command until it succeeds, for a minute.
+await() {
+	local i
+	for ((i = 0; i < 300; i++)); do
+		if "$@" >/dev/null 2>&1; then return; fi
+		sleep 0.2
+	done
+	fail "in a minute it did not come to: $*"
+}

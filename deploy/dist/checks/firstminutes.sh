@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# README's first minutes in a Debian without Go: after the package is installed, three commands bring a webhook to the end of a script.
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+need dpkg-deb unshare ip
+root=$WORK/firstminutes
+debian_root "$root"
+trap 'rm -rf "$root"' EXIT
+# With a network of its own, so that it disturbs nothing and reaches nothing.
+cp "$DIST/hookstart_${number}_linux_amd64.deb" "$DIST/hookstart-local_${number}_linux_amd64.deb" "$root/"
+chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive \
+	apt-get install -qy "./hookstart_${number}_linux_amd64.deb" "./hookstart-local_${number}_linux_amd64.deb" >/dev/null
+! chroot "$root" sh -c 'command -v go' || fail "there is a Go"
+cat >"$root/first.sh" <<'END'
+set -e
+cd /root
+printf '#!/bin/sh\ncat > /root/got\necho done\n' > script.sh && chmod +x script.sh
+hookstart-local > local.log 2>&1 &
+until grep -q 'is ready' local.log; do sleep 0.1; done
+hookstart run --queue demo -- ./script.sh > run.log 2>&1 &
+sh -ec "$(grep -m1 -o 'curl .*' local.log)"
+echo
+until [ -s got ]; do sleep 0.1; done
+echo "the script got: $(cat got)"
+kill $(jobs -p)
+wait
+END
+timeout 120 unshare --net --pid --fork --mount-proc="$root/proc" sh -c 'ip link set lo up && exec chroot "$0" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /first.sh' "$root" || {
+	tail "$root"/root/*.log >&2
+	fail "the first minutes"
+}

@@ -1,0 +1,269 @@
+package dist_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/deploy/dist"
+)
+
+// root is the checkout.
+const root = "../.."
+
+func command(t *testing.T, folder, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = folder
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// clone returns a copy of the checkout with its changes, committed as the same commit in each: only the folder differs.
+func clone(t *testing.T) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "a folder")
+	command(t, root, "git", "-c", "safe.directory=*", "clone", "-q", "--no-hardlinks", ".", folder)
+	for name := range strings.SplitSeq(strings.TrimSpace(command(t, root, "git", "-c", "safe.directory=*", "diff", "--name-only", "--diff-filter=d", "HEAD")), "\n") {
+		if name == "" {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command(t, folder, "git", "add", name)
+	}
+	return folder
+}
+
+// newRelease returns a release of a checkout whose programs for Linux and for this machine are testdata/program.
+func newRelease(t *testing.T, checkout string) *dist.Release {
+	t.Helper()
+	r, err := dist.New(t.Context(), checkout, filepath.Join(t.TempDir(), "dist"), "v1.2.3-rc.1", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []dist.Platform{{OS: "linux", Arch: "arm64"}, {OS: runtime.GOOS, Arch: runtime.GOARCH}} {
+		folder := t.TempDir()
+		for _, name := range []string{"hookstart", "hookstart-local", "ingress", "executor", "nk"} {
+			cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(folder, name), "./testdata/program")
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		r.Binaries[p] = folder
+	}
+	r.NFPM = os.Getenv("HOOKSTART_NFPM")
+	return r
+}
+
+func files(t *testing.T, folder string) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Type().IsRegular() {
+			if found[entry.Name()], err = os.ReadFile(filepath.Join(folder, entry.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return found
+}
+
+// same compares what two releases made, to the byte.
+func same(t *testing.T, first, second string) {
+	t.Helper()
+	a, b := files(t, first), files(t, second)
+	if len(a) != len(b) || len(a) == 0 {
+		t.Errorf("%d files and %d", len(a), len(b))
+	}
+	for name, content := range a {
+		if !bytes.Equal(content, b[name]) {
+			t.Errorf("%s differs: %d bytes and %d", name, len(content), len(b[name]))
+		}
+	}
+}
+
+// Everything but compiling: in two folders, with another umask and another zone of time. make shipped does the same with the
+// programs, as another user, too.
+func TestTheSameEverywhere(t *testing.T) {
+	one := newRelease(t, root)
+	if err := one.Pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := newRelease(t, clone(t))
+	if other.Commit, other.Time = one.Commit, one.Time; !other.Time.Before(time.Now()) {
+		t.Fatal("the commit is of the future")
+	}
+	t.Setenv("TZ", "Pacific/Auckland")
+	t.Setenv("LC_ALL", "tr_TR.UTF-8")
+	defer umask(umask(0o077))
+	if err := other.Pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, one.Out, other.Out)
+}
+
+// The archive has the programs, what was made of their flags, and every document that a document in it names.
+func TestArchive(t *testing.T) {
+	r := newRelease(t, root)
+	r.NFPM = ""
+	if err := r.Pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const name = "hookstart_1.2.3-rc.1_linux_arm64"
+	content := unpack(t, filepath.Join(r.Out, name+".tar.gz"))
+	for path, mode := range map[string]int64{
+		"bin/hookstart": 0o755, "bin/hookstart-local": 0o755, "bin/ingress": 0o755, "bin/executor": 0o755, "README.md": 0o644,
+		"man/man1/hookstart.1": 0o644, "man/man8/ingress.8": 0o644, "completions/_hookstart": 0o644, "deploy/nats/make-secrets.sh": 0o755,
+		"deploy/systemd/hookstart-local.service": 0o644, "deploy/systemd/sysusers.d/hookstart-server.conf": 0o644,
+	} {
+		f, ok := content[name+"/"+path]
+		switch {
+		case !ok:
+			t.Errorf("no %s", path)
+		case f.Mode != mode || f.Uid != 0 || f.Uname != "" || !f.ModTime.Equal(r.Time):
+			t.Errorf("%s: mode %o, user %d %q, %s", path, f.Mode, f.Uid, f.Uname, f.ModTime)
+		}
+	}
+}
+
+func unpack(t *testing.T, archive string) map[string]*tar.Header {
+	t.Helper()
+	f, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // read only
+	plain, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*tar.Header{}
+	for reader := tar.NewReader(plain); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[header.Name] = header
+	}
+}
+
+// Each file that is made has its checksum, and its bill of materials, whose parts are those that SPDX 2.3 demands.
+func TestChecksumsAndBills(t *testing.T) {
+	r := newRelease(t, root)
+	if err := r.Pack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	command(t, r.Out, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	sums := string(files(t, r.Out)["SHA256SUMS"])
+	id := regexp.MustCompile(`^SPDXRef-[a-zA-Z0-9.-]+$`)
+	for name, content := range files(t, r.Out) {
+		if name == "SHA256SUMS" {
+			continue
+		}
+		if !strings.Contains(sums, "  "+name+"\n") {
+			t.Errorf("%s has no checksum", name)
+		}
+		if !strings.HasSuffix(name, ".spdx.json") {
+			if _, err := os.Stat(filepath.Join(r.Out, name+".spdx.json")); err != nil {
+				t.Errorf("%s has no bill of materials", name)
+			}
+			continue
+		}
+		var bill struct {
+			SPDXVersion, SPDXID, DocumentNamespace string
+			Packages                               []struct{ Name, SPDXID, VersionInfo, DownloadLocation string }
+			Relationships                          []struct{ SpdxElementID, RelationshipType, RelatedSpdxElement string }
+		}
+		if err := json.Unmarshal(content, &bill); err != nil {
+			t.Fatal(err)
+		}
+		known := []string{bill.SPDXID}
+		for _, p := range bill.Packages {
+			if !id.MatchString(p.SPDXID) || p.VersionInfo == "" || p.DownloadLocation == "" || slices.Contains(known, p.SPDXID) {
+				t.Errorf("%s: %+v", name, p)
+			}
+			known = append(known, p.SPDXID)
+		}
+		for _, relation := range bill.Relationships {
+			if !slices.Contains(known, relation.SpdxElementID) || !slices.Contains(known, relation.RelatedSpdxElement) {
+				t.Errorf("%s: %+v", name, relation)
+			}
+		}
+		if strings.Contains(name, "tar.gz") && !strings.Contains(string(content), `"pkg:golang/stdlib@1.`) {
+			t.Errorf("%s does not name Go's standard library", name)
+		}
+	}
+}
+
+// A signature of the releaser's own key is made and checked without a network; one of another key is refused.
+func TestSignature(t *testing.T) {
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("no ssh-keygen")
+	}
+	folder := t.TempDir()
+	r := &dist.Release{Out: folder, Log: io.Discard}
+	for name, content := range map[string]string{"SHA256SUMS": "0  file\n", "changed": "1  file\n"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := filepath.Join(folder, "key")
+	command(t, folder, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "releaser", "-f", key)
+	for range 2 { // a second signature replaces the first
+		if err := r.Sign(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "signers"), append([]byte("releaser "), public...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verify := "ssh-keygen -Y verify -f signers -I releaser -n hookstart-release -s SHA256SUMS.sig <"
+	command(t, folder, "sh", "-c", verify+"SHA256SUMS")
+	if exec.CommandContext(t.Context(), "sh", "-c", "cd "+folder+" && "+verify+"changed").Run() == nil {
+		t.Error("the signature of other checksums is taken")
+	}
+}
+
+func TestVersionsThatAreNone(t *testing.T) {
+	for _, version := range []string{"", "0.1.0", "v1", "v1.2", "v1.2.3+meta", "latest"} {
+		if _, err := dist.New(t.Context(), root, t.TempDir(), version, io.Discard); err == nil {
+			t.Errorf("%q is taken for a version", version)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package dist_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hookstart/hookstart/deploy/dist"
+)
+
+// shipped is the folder that HOOKSTART_SHIPPED names, with a release of this checkout, which is made if it is not there.
+var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // made once
+	folder := os.Getenv("HOOKSTART_SHIPPED")
+	if _, err := os.Stat(filepath.Join(folder, "SHA256SUMS")); err == nil {
+		return folder, nil
+	}
+	return folder, makeAll(root, folder)
+})
+
+// makeAll makes the whole release in a folder as make dist does.
+func makeAll(checkout, folder string) error {
+	program, err := filepath.Abs(filepath.Join(folder, ".bin", "dist"))
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},
+		{program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "v0.1.0"},
+	} {
+		cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // it outlives a test
+		cmd.Dir = checkout
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return errors.Join(err, errors.New(string(out)))
+		}
+	}
+	return nil
+}
+
+// release returns the folder of the release; without one, the test is skipped.
+func release(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("HOOKSTART_SHIPPED") == "" {
+		t.Skip("make shipped runs this")
+	}
+	folder, err := shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// check runs a script of checks. It ends with 77 where the machine cannot do what it needs, and says what that is.
+func check(t *testing.T, name string, env ...string) {
+	t.Helper()
+	work := filepath.Join(release(t), ".checks")
+	if err := os.MkdirAll(work, 0o755); err != nil { //nolint:gosec // users in a Debian root go through it
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join("checks", name+".sh"))
+	cmd.Env = append(append(os.Environ(), "DIST="+release(t), "WORK="+work), env...)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, t.Output()), io.MultiWriter(&out, t.Output())
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 77 {
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		t.Skip(lines[len(lines)-1])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// servers builds a NATS server and nk, which the packages do not have, and returns their folder.
+func servers(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", folder+"/", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nkeys/nk")
+	cmd.Dir, cmd.Env = filepath.Join(root, "shared"), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return folder
+}
+
+// The whole release is made twice: in this folder, and in another by another user, if this one is root.
+func TestShippedTwice(t *testing.T) {
+	first := release(t)
+	second := filepath.Join(t.TempDir(), "dist")
+	checkout := clone(t)
+	r, err := dist.New(t.Context(), root, first, "v0.1.0", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(r.Commit, "-dirty") {
+		t.Skip("the checkout has changes: the second one would be of another commit")
+	}
+	if err := makeAll(checkout, second); err != nil {
+		t.Fatal(err)
+	}
+	same(t, first, second)
+}
+
+func TestShippedPackages(t *testing.T)     { check(t, "packages") }
+func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
+func TestShippedUnits(t *testing.T)        { release(t); check(t, "units", "SERVERS="+servers(t)) }
+func TestShippedImages(t *testing.T)       { check(t, "images") }
+func TestShippedCompose(t *testing.T)      { release(t); check(t, "compose", "SERVERS="+servers(t)) }
