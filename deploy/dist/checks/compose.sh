@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Brings deploy/compose up with the shipped images, and with NATS, PostgreSQL and Prometheus of this machine under the names that the
+# file has for them. Grafana is left out: Debian has none.
+# shellcheck source=podman.sh
+. "$(dirname "$0")/podman.sh"
+need podman-compose curl unshare
+works
+load ingress executor
+deploy=$(cd "$(dirname "$0")/../.." && pwd)
+run=$WORK/compose
+rm -rf "$run"
+mkdir -p "$run"
+cp -r "$deploy/nats" "$deploy/compose" "$deploy/prometheus" "$deploy/grafana" "$run/"
+rm -rf "$run/compose/secrets" "$run/compose/.env"
+
+# import makes an image of a folder: import NAME FOLDER CHANGE...
+import() {
+	local name=$1 folder=$2 changes=() change
+	shift 2
+	for change; do changes+=(--change "$change"); done
+	tar -C "$folder" -cf - . | p import -q "${changes[@]}" - "$name" >/dev/null
+}
+if ! p image exists docker.io/library/postgres:18; then
+	mkdir -p "$run/nats-image/data" "$run/nats-image/tmp"
+	install "$SERVERS/nats-server" "$run/nats-image/nats-server"
+	import docker.io/library/nats:2.15.2 "$run/nats-image" 'ENTRYPOINT ["/nats-server"]' 'VOLUME /data'
+	debian_root "$run/postgres-image"
+	chroot "$run/postgres-image" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends postgresql prometheus >/dev/null 2>&1 ||
+		skip "apt-get install postgresql prometheus needs a mirror"
+	cat >"$run/postgres-image/start.sh" <<'END'
+#!/bin/sh
+set -e
+bin=$(echo /usr/lib/postgresql/*/bin)
+data=/var/lib/postgresql/data
+mkdir -p "$data" /run/postgresql
+chown -R postgres "$data" /run/postgresql
+if [ ! -e "$data/PG_VERSION" ]; then
+  printf %s "$POSTGRES_PASSWORD" > /tmp/password && chmod 644 /tmp/password
+  runuser -u postgres -- "$bin/initdb" -D "$data" -U "$POSTGRES_USER" --pwfile=/tmp/password -A scram-sha-256 > /dev/null
+  echo 'host all all all scram-sha-256' >> "$data/pg_hba.conf"
+  runuser -u postgres -- "$bin/pg_ctl" -D "$data" -o '-c listen_addresses=' -w start > /dev/null
+  PGPASSWORD=$POSTGRES_PASSWORD psql -U "$POSTGRES_USER" -d postgres -c "CREATE DATABASE $POSTGRES_DB" > /dev/null
+  runuser -u postgres -- "$bin/pg_ctl" -D "$data" -w stop > /dev/null
+fi
+exec runuser -u postgres -- "$bin/postgres" -D "$data" -c 'listen_addresses=*'
+END
+	chmod +x "$run/postgres-image/start.sh"
+	import docker.io/library/postgres:18 "$run/postgres-image" 'ENTRYPOINT ["/start.sh"]' 'VOLUME /var/lib/postgresql'
+	import docker.io/prom/prometheus:v3.9.1 "$run/postgres-image" \
+		'ENTRYPOINT ["/usr/bin/prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]' 'VOLUME /prometheus'
+	rm -rf "$run/postgres-image" "$run/nats-image"
+fi
+
+HOOKSTART_PUBLIC_URL=http://ingress-0:8080 NK=$SERVERS/nk "$run/compose/prepare.sh"
+# Podman of root maps no user, and these belong to root.
+chmod 755 "$run/compose/secrets"
+cat >"$run/podman" <<END
+#!/bin/sh
+exec podman ${store[*]} --runtime runc "\$@"
+END
+chmod +x "$run/podman"
+compose() { (cd "$run/compose" && podman-compose --podman-path "$run/podman" -p shipped -f compose.yaml "$@"); }
+stop() {
+	p rm -fa >/dev/null 2>&1 || true
+	p volume rm -fa >/dev/null 2>&1 || true
+	p network rm -f shipped_default >/dev/null 2>&1 || true
+	rm -rf "$run"
+}
+trap stop EXIT
+compose up -d --no-build postgres nats-0 nats-1 nats-2 executor-0 executor-1 ingress-0 ingress-1 prometheus >"$WORK/compose.log" 2>&1 || {
+	tail -5 "$WORK/compose.log" >&2
+	fail "podman-compose up"
+}
+name() { p ps -a --format '{{.Names}}' | grep -E "^shipped[-_]$1[-_]1$"; }
+at() { nsenter --target "$(p inspect -f '{{.State.Pid}}' "$(name "$1")")" --net "${@:2}"; }
+export -f at name p
+ready() { at "$1" curl -fsS "http://127.0.0.1:$2/readyz"; }
+for service in executor-0 executor-1; do await ready "$service" 9091; done
+for service in ingress-0 ingress-1; do await ready "$service" 9090; done
+echo "ready: 2 ingresses, 2 executors, 3 NATS servers, PostgreSQL"
+
+tool() { p run --rm "${confined[@]}" --network shipped_default --env-file "$run/compose/.env" -e HOOKSTART_API_URL=http://executor-0:8081 docker.io/hookstart/hookstart:latest "$@"; }
+tool account put shop --plan pro >/dev/null
+tool workflow put orders --account shop --queue default >/dev/null
+tool workflow activate orders >/dev/null
+url=$(tool trigger show orders --show-token | grep -o 'http[^ ]*token=[^ ]*' | head -1)
+path=/${url#http://*/}
+at ingress-0 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127.0.0.1:8080$path"
+echo
+at ingress-1 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127.0.0.1:8080$path" | grep -q deduplicated || fail "the other ingress does not know the delivery"
+
+# The runner of the tool container, which posts to a URL: the executors' health will do.
+p run -d --name shipped-runner "${confined[@]}" --network shipped_default --volume "$run/compose/secrets:/run/secrets:ro" -e HOOKSTART_NATS_URL=tls://nats-0:4222 \
+	-e HOOKSTART_NATS_CA=/run/secrets/ca.crt -e HOOKSTART_NATS_CREDS=/run/secrets/runner.nk docker.io/hookstart/hookstart:latest run --queue default --group main --http http://ingress-1:9090/healthz >/dev/null
+ended() { tool execution list --workflow orders -o json | grep -qE '"status": *"(succeeded|failed)"'; }
+await ended
+echo "the webhook came to a runner's end: $(tool execution list --workflow orders -o json | grep -oE '"status": *"[a-z]+"' | head -1)"
+
+for service in ingress-0 executor-0; do
+	container=$(name "$service")
+	pid=$(p inspect -f '{{.State.Pid}}' "$container")
+	[[ $(awk '/^Uid/ { print $2 }' "/proc/$pid/status") == 65532 ]] || fail "$service runs as another user"
+	[[ $(p inspect -f '{{.HostConfig.ReadonlyRootfs}}' "$container") == true ]] || fail "$service may write"
+	p stop -t 60 "$container" >/dev/null
+	code=$(p inspect -f '{{.State.ExitCode}}' "$container")
+	[[ $code == 0 ]] || fail "SIGTERM ends $service with $code"
+	p start "$container" >/dev/null
+done
+await ready ingress-0 9090
+await ready executor-0 9091
+echo "read-only, user 65532, SIGTERM ends them with 0, and they come back"
+rules() { at prometheus curl -fsS http://127.0.0.1:9090/api/v1/rules | grep -q WebhooksRefused; }
+await rules
+scraped() { [[ $(at prometheus curl -fsS http://127.0.0.1:9090/api/v1/targets | grep -o '"health":"up"' | wc -l) -ge 4 ]]; }
+await scraped
+echo "Prometheus has read its rules and scrapes"

@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Starts the units of the packages under systemd as PID 1, in a container, by the steps of deploy/README.md.
+# shellcheck source=common.sh
+. "$(dirname "$0")/common.sh"
+need systemd-nspawn nsenter unshare
+root=$WORK/units
+debian_root "$root"
+machine=
+stop() {
+	if [[ -n $machine ]]; then
+		kill -TERM "$machine" 2>/dev/null || true
+		sleep 1
+		pkill -KILL -P "$machine" 2>/dev/null || true
+		kill -KILL "$machine" 2>/dev/null || true
+		wait "$machine" 2>/dev/null || true
+	fi
+	rm -rf "$root"
+}
+trap stop EXIT
+
+cp "$DIST"/*_"${number}"_linux_amd64.deb "$root/root/"
+chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive sh -c 'apt-get install -qy /root/*.deb' >/dev/null
+install "$SERVERS/nats-server" "$root/usr/bin/nats-server"
+mkdir -p "$root/usr/local/lib/hookstart"
+printf '#!/bin/sh\necho "got $(cat)"\n' >"$root/usr/local/lib/hookstart/orders"
+chmod +x "$root/usr/local/lib/hookstart/orders"
+
+systemd-nspawn --quiet --directory="$root" --boot --private-network --register=no --keep-unit --link-journal=no --console=pipe >"$WORK/units.log" 2>&1 &
+machine=$!
+# in runs a command in the container.
+in() {
+	local leader
+	leader=$(pgrep -P "$machine" | tail -1)
+	nsenter --target "$leader" --mount --uts --ipc --net --pid --cgroup --root --wd=/ -- env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
+}
+booted() { in systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
+for ((i = 0; i < 150; i++)); do
+	if booted; then break; fi
+	kill -0 "$machine" 2>/dev/null || break
+	sleep 0.2
+done
+booted || {
+	tail -5 "$WORK/units.log" >&2
+	skip "systemd does not boot in a container of this machine"
+}
+echo "PID 1: $(in systemctl --version | head -1)"
+
+cat >"$root/root/setup.sh" <<'END'
+set -e
+cd /root
+/usr/share/hookstart/nats/make-secrets.sh secrets
+(cd secrets && install -m 600 ingress.nk executor.nk secrets.key tls.key tls.crt ca.crt /etc/hookstart/)
+cat secrets/nats.env >> /etc/hookstart/nats.env
+echo HOOKSTART_ADMIN_TOKEN=$(openssl rand -hex 24) >> /etc/hookstart/executor.env
+systemctl enable --now hookstart-nats hookstart-executor hookstart-ingress
+END
+in sh /root/setup.sh 2>&1 | grep -v 'Created symlink' || true
+ready() { in curl -fsS "http://127.0.0.1:$1/readyz"; }
+await ready 9090
+await ready 9091
+echo "active: $(in systemctl is-active hookstart-nats hookstart-executor hookstart-ingress | tr '\n' ' ')"
+
+# A group of runners is added by a reload of the servers, which the new key needs.
+cat >"$root/root/runner.sh" <<'END'
+set -e
+cd /root
+/usr/share/hookstart/nats/add-runners.sh secrets orders run > /dev/null
+install -m 600 secrets/runner-orders-run.nk /etc/hookstart/
+systemctl reload hookstart-nats
+echo HOOKSTART_RUNNER_GROUPS=default/main,orders/run >> /etc/hookstart/executor.env
+systemctl restart hookstart-executor
+END
+before=$(in systemctl show -P MainPID hookstart-nats)
+in sh /root/runner.sh
+[[ $(in systemctl show -P MainPID hookstart-nats) == "$before" ]] || fail "a reload restarts NATS"
+await ready 9091
+in systemctl enable --now hookstart-run@orders 2>/dev/null
+
+cat >"$root/root/webhook.sh" <<'END'
+set -e
+export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env)
+if [ "$1" = new ]; then
+  hookstart account put shop --plan pro > /dev/null
+  hookstart workflow put orders --account shop --queue orders > /dev/null
+  hookstart workflow activate orders > /dev/null
+fi
+url=$(hookstart trigger show orders --show-token | grep -o 'http[^ ]*token=[^ ]*' | head -1)
+curl -fsS -X POST "$url" -H "X-Webhook-Delivery-Id: $2" -d 'an order'
+echo
+i=0
+until hookstart execution list --workflow orders --status succeeded -o json | grep -q "\"deliveryId\": *\"$2\""; do
+  i=$((i + 1)); [ $i -lt 100 ] || { hookstart execution list; exit 1; }
+  sleep 0.2
+done
+END
+webhook() { in sh /root/webhook.sh "$@" || fail "a webhook does not come to the end of its script: $(in journalctl -n 30 --no-pager)"; }
+webhook new one
+echo "a webhook came to the end of hookstart-run@orders"
+
+# Killed, and failing more often than systemd's default allows, each unit comes back.
+for unit in hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders; do
+	for ((i = 0; i < 6; i++)); do
+		in systemctl kill --signal=KILL "$unit"
+		another() { [[ $(in systemctl show -P ActiveState "$unit") == active ]] && in systemctl show -P NRestarts "$unit" | grep -qv "^$i\$"; }
+		await another
+	done
+done
+await ready 9090
+await ready 9091
+webhook old two
+echo "each unit came back from six kills in a row"
+
+# What a service can write, found by a shell in its place.
+for unit in hookstart-executor hookstart-nats hookstart-ingress; do
+	state=/var/lib/$unit
+	mkdir -p "$root/run/systemd"
+	in mkdir -p "/run/systemd/system/$unit.service.d"
+	in tee "/run/systemd/system/$unit.service.d/shell.conf" >/dev/null <<END
+[Service]
+Type=oneshot
+Restart=no
+ExecStart=
+ExecStart=/bin/sh -c 'for f in / /etc /etc/hookstart /usr/bin /var /var/lib /home /root /run $state; do if (: >\$\$f/probe) 2>/dev/null; then echo \$\$f; fi; done'
+END
+	in systemctl daemon-reload
+	in systemctl restart "$unit"
+	could=$(in journalctl -u "$unit" -o cat --no-pager _COMM=sh | tr '\n' ' ')
+	want="$state "
+	[[ $unit != hookstart-ingress ]] || want=
+	[[ $could == "$want" ]] || fail "$unit could write to: $could"
+	in rm -r "/run/systemd/system/$unit.service.d"
+	in systemctl daemon-reload
+	in systemctl restart "$unit"
+	echo "$unit could write to its own folder only: ${could:-it has none}"
+done
+await ready 9090
+await ready 9091
+
+# In one process, too.
+in systemctl stop hookstart-nats hookstart-executor hookstart-ingress
+in systemctl start hookstart-local
+await ready 9090
+[[ -n $(in cat /var/lib/hookstart/admin-token) ]] || fail "hookstart-local keeps no token"
+in systemctl stop hookstart-local
+echo "hookstart-local: $(in systemctl show -P Result hookstart-local)"
+
+leader=$(pgrep -P "$machine" | tail -1)
+in systemctl reboot || true
+rebooted() { [[ $(pgrep -P "$machine" | tail -1) != "$leader" ]] && booted; }
+await rebooted
+await ready 9090
+await ready 9091
+webhook old two | grep deduplicated || fail "after the reboot, a repeat is not recognised"
+webhook old three
+echo "after a reboot, webhooks come to the end and repeats are recognised"
