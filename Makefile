@@ -150,9 +150,10 @@ release: ## a release of the commit that is checked out, as a commit beside the 
 dist: $(NFPM) ## what is shipped of a release, in dist/: make dist VERSION=v0.1.0 SIGN_WITH=~/.ssh/id_ed25519
 	@go run -buildvcs=false ./deploy/dist/cmd/dist -nfpm $(NFPM) $(if $(SIGN_WITH),-sign-with $(SIGN_WITH)) $(VERSION)
 
-# Each check that this machine cannot do is skipped with its reason: TESTFLAGS=-v shows it. DIST=dist checks what is there already.
+# Each check that this machine cannot do is skipped with its reason. DIST=dist checks what is there already; else a release is made in
+# shipped/, for PLATFORMS=linux/amd64 if all take too long.
 shipped: $(NFPM) $(HELM) $(KUSTOMIZE) ## install and run what is shipped: packages in a Debian root, units under systemd, images, compose, chart; as root
-	HOOKSTART_SHIPPED=$(abspath $(or $(DIST),shipped)) HOOKSTART_NFPM=$(abspath $(NFPM)) HOOKSTART_HELM=$(abspath $(HELM)) HOOKSTART_KUSTOMIZE=$(abspath $(KUSTOMIZE)) \
+	HOOKSTART_PLATFORMS=$(PLATFORMS) HOOKSTART_SHIPPED=$(abspath $(or $(DIST),shipped)) HOOKSTART_NFPM=$(abspath $(NFPM)) HOOKSTART_HELM=$(abspath $(HELM)) HOOKSTART_KUSTOMIZE=$(abspath $(KUSTOMIZE)) \
 		go test -count=1 -v -timeout 60m ./deploy/dist $(TESTFLAGS)
 
 clean: ## remove bin/ (the tools in .tools/ and the data in .hookstart/ stay)

@@ -25,13 +25,11 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 
 // makeAll makes the whole release in a folder as make dist does.
 func makeAll(checkout, folder string) error {
-	program, err := filepath.Abs(filepath.Join(folder, ".bin", "dist"))
-	if err != nil {
-		return err
-	}
+	program := folder + ".make" // the folder itself is emptied
+	defer os.Remove(program)    //nolint:errcheck // no harm if it stays
 	for _, args := range [][]string{
 		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},
-		{program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "v0.1.0"},
+		{program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms", os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"},
 	} {
 		cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // it outlives a test
 		cmd.Dir = checkout

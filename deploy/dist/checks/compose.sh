@@ -18,9 +18,9 @@ import() {
 	local name=$1 folder=$2 changes=() change
 	shift 2
 	for change; do changes+=(--change "$change"); done
-	tar -C "$folder" -cf - . | p import -q "${changes[@]}" - "$name" >/dev/null
+	tar -C "$folder" -cf - . | podman import -q "${changes[@]}" - "$name" >/dev/null
 }
-if ! p image exists docker.io/library/postgres:18; then
+if ! podman image exists docker.io/library/postgres:18; then
 	mkdir -p "$run/nats-image/data" "$run/nats-image/tmp"
 	install "$SERVERS/nats-server" "$run/nats-image/nats-server"
 	import docker.io/library/nats:2.15.2 "$run/nats-image" 'ENTRYPOINT ["/nats-server"]' 'VOLUME /data'
@@ -54,16 +54,11 @@ fi
 HOOKSTART_PUBLIC_URL=http://ingress-0:8080 NK=$SERVERS/nk "$run/compose/prepare.sh"
 # Podman of root maps no user, and these belong to root.
 chmod 755 "$run/compose/secrets"
-cat >"$run/podman" <<END
-#!/bin/sh
-exec podman ${store[*]} --runtime runc "\$@"
-END
-chmod +x "$run/podman"
-compose() { (cd "$run/compose" && podman-compose --podman-path "$run/podman" -p shipped -f compose.yaml "$@"); }
+compose() { (cd "$run/compose" && podman-compose -p shipped -f compose.yaml "$@"); }
 stop() {
-	p rm -fa >/dev/null 2>&1 || true
-	p volume rm -fa >/dev/null 2>&1 || true
-	p network rm -f shipped_default >/dev/null 2>&1 || true
+	podman rm -fa >/dev/null 2>&1 || true
+	podman volume rm -fa >/dev/null 2>&1 || true
+	podman network rm -f shipped_default >/dev/null 2>&1 || true
 	rm -rf "$run"
 }
 trap stop EXIT
@@ -71,15 +66,14 @@ compose up -d --no-build postgres nats-0 nats-1 nats-2 executor-0 executor-1 ing
 	tail -5 "$WORK/compose.log" >&2
 	fail "podman-compose up"
 }
-name() { p ps -a --format '{{.Names}}' | grep -E "^shipped[-_]$1[-_]1$"; }
-at() { nsenter --target "$(p inspect -f '{{.State.Pid}}' "$(name "$1")")" --net "${@:2}"; }
-export -f at name p
+name() { podman ps -a --format '{{.Names}}' | grep -E "^shipped[-_]$1[-_]1$"; }
+at() { nsenter --target "$(podman inspect -f '{{.State.Pid}}' "$(name "$1")")" --net "${@:2}"; }
 ready() { at "$1" curl -fsS "http://127.0.0.1:$2/readyz"; }
 for service in executor-0 executor-1; do await ready "$service" 9091; done
 for service in ingress-0 ingress-1; do await ready "$service" 9090; done
 echo "ready: 2 ingresses, 2 executors, 3 NATS servers, PostgreSQL"
 
-tool() { p run --rm "${confined[@]}" --network shipped_default --env-file "$run/compose/.env" -e HOOKSTART_API_URL=http://executor-0:8081 docker.io/hookstart/hookstart:latest "$@"; }
+tool() { podman run --rm "${confined[@]}" --network shipped_default --env-file "$run/compose/.env" -e HOOKSTART_API_URL=http://executor-0:8081 docker.io/hookstart/hookstart:latest "$@"; }
 tool account put shop --plan pro >/dev/null
 tool workflow put orders --account shop --queue default >/dev/null
 tool workflow activate orders >/dev/null
@@ -90,7 +84,7 @@ echo
 at ingress-1 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127.0.0.1:8080$path" | grep -q deduplicated || fail "the other ingress does not know the delivery"
 
 # The runner of the tool container, which posts to a URL: the executors' health will do.
-p run -d --name shipped-runner "${confined[@]}" --network shipped_default --volume "$run/compose/secrets:/run/secrets:ro" -e HOOKSTART_NATS_URL=tls://nats-0:4222 \
+podman run -d --name shipped-runner "${confined[@]}" --network shipped_default --volume "$run/compose/secrets:/run/secrets:ro" -e HOOKSTART_NATS_URL=tls://nats-0:4222 \
 	-e HOOKSTART_NATS_CA=/run/secrets/ca.crt -e HOOKSTART_NATS_CREDS=/run/secrets/runner.nk docker.io/hookstart/hookstart:latest run --queue default --group main --http http://ingress-1:9090/healthz >/dev/null
 ended() { tool execution list --workflow orders -o json | grep -qE '"status": *"(succeeded|failed)"'; }
 await ended
@@ -98,13 +92,13 @@ echo "the webhook came to a runner's end: $(tool execution list --workflow order
 
 for service in ingress-0 executor-0; do
 	container=$(name "$service")
-	pid=$(p inspect -f '{{.State.Pid}}' "$container")
+	pid=$(podman inspect -f '{{.State.Pid}}' "$container")
 	[[ $(awk '/^Uid/ { print $2 }' "/proc/$pid/status") == 65532 ]] || fail "$service runs as another user"
-	[[ $(p inspect -f '{{.HostConfig.ReadonlyRootfs}}' "$container") == true ]] || fail "$service may write"
-	p stop -t 60 "$container" >/dev/null
-	code=$(p inspect -f '{{.State.ExitCode}}' "$container")
+	[[ $(podman inspect -f '{{.HostConfig.ReadonlyRootfs}}' "$container") == true ]] || fail "$service may write"
+	podman stop -t 60 "$container" >/dev/null
+	code=$(podman inspect -f '{{.State.ExitCode}}' "$container")
 	[[ $code == 0 ]] || fail "SIGTERM ends $service with $code"
-	p start "$container" >/dev/null
+	podman start "$container" >/dev/null
 done
 await ready ingress-0 9090
 await ready executor-0 9091

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # README's first minutes in a Debian without Go: after the package is installed, three commands bring a webhook to the end of a script.
 # shellcheck source=common.sh
-. "$(dirname "$0")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need dpkg-deb unshare ip
 root=$WORK/firstminutes
 debian_root "$root"

@@ -4,30 +4,30 @@
 . "$(dirname "$0")/podman.sh"
 works
 load hookstart-local
-trap 'p rm -f shipped-local >/dev/null 2>&1 || true; p volume rm -f shipped-data >/dev/null 2>&1 || true' EXIT
-p run --rm "${confined[@]}" docker.io/hookstart/hookstart:latest --version
+trap 'podman rm -f shipped-local >/dev/null 2>&1 || true; podman volume rm -f shipped-data >/dev/null 2>&1 || true' EXIT
+podman run --rm "${confined[@]}" docker.io/hookstart/hookstart:latest --version
 
 start() {
-	p run -d --name shipped-local "${confined[@]}" --volume shipped-data:/data docker.io/hookstart/hookstart-local:latest --log-level=warn >/dev/null
-	await sh -c "podman ${store[*]} logs shipped-local 2>&1 | grep -q 'hookstart is ready'"
+	podman run -d --name shipped-local "${confined[@]}" --volume shipped-data:/data docker.io/hookstart/hookstart-local:latest --log-level=warn >/dev/null
+	await sh -c "podman logs shipped-local 2>&1 | grep -q 'hookstart is ready'"
 }
-logs() { p logs shipped-local 2>&1; }
+logs() { podman logs shipped-local 2>&1; }
 start
-pid=$(p inspect -f '{{.State.Pid}}' shipped-local)
+pid=$(podman inspect -f '{{.State.Pid}}' shipped-local)
 [[ $(awk '/^Uid/ { print $2 }' "/proc/$pid/status") == 65532 ]] || fail "it runs as $(awk '/^Uid/ { print $2 }' "/proc/$pid/status")"
 inside() { nsenter --target "$pid" --net "$@"; }
 for port in 9090; do inside curl -fsS "http://127.0.0.1:$port/readyz" >/dev/null || fail "not ready"; done
 url=$(logs | grep -o "http[^' ]*/webhooks/demo?token=[^' ]*" | head -1 | sed 's/localhost/127.0.0.1/')
 first=$(inside curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d hello "$url")
-p kill -s KILL shipped-local >/dev/null
-p wait shipped-local >/dev/null
-p start shipped-local >/dev/null
-pid=$(p inspect -f '{{.State.Pid}}' shipped-local)
+podman kill -s KILL shipped-local >/dev/null
+podman wait shipped-local >/dev/null
+podman start shipped-local >/dev/null
+pid=$(podman inspect -f '{{.State.Pid}}' shipped-local)
 await inside curl -fsS http://127.0.0.1:9090/readyz
 second=$(inside curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d hello "$url")
 [[ $second == *deduplicated* ]] || fail "after a kill the repeat is not recognised: $first $second"
-p stop -t 60 shipped-local >/dev/null
-code=$(p inspect -f '{{.State.ExitCode}}' shipped-local)
+podman stop -t 60 shipped-local >/dev/null
+code=$(podman inspect -f '{{.State.ExitCode}}' shipped-local)
 [[ $code == 0 ]] || fail "SIGTERM ends hookstart-local with $code"
 echo "hookstart-local: read-only, user 65532, ready, remembers after SIGKILL, SIGTERM ends it with 0"
 

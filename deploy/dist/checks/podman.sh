@@ -1,25 +1,58 @@
-# Podman with its own storage below WORK: runc, cgroupfs and vfs work in containers, too.
+# Podman with its own storage below WORK: runc, cgroupfs and vfs work in a container, too.
 # shellcheck source=common.sh
-. "$(dirname "$0")/common.sh"
-need podman buildah runc
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+need podman runc iptables jq
 as_root
-store=(--root "$WORK/podman" --runroot "$WORK/podman.run" --storage-driver vfs --cgroup-manager cgroupfs)
-p() { podman "${store[@]}" --runtime runc "$@"; }
+# Its settings are these alone: nothing of the machine's is used or changed.
+cat >"$WORK/storage.conf" <<END
+[storage]
+driver = "vfs"
+graphroot = "$WORK/podman"
+runroot = "$WORK/podman.run"
+END
+cat >"$WORK/containers.conf" <<END
+[containers]
+log_driver = "k8s-file"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "shipped"
+[engine.runtimes]
+shipped = ["$WORK/runtime"]
+[network]
+network_config_dir = "$WORK/networks"
+END
+# Podman raises limits of processes, which a root without CAP_SYS_RESOURCE may not.
+cat >"$WORK/runtime" <<'END'
+#!/bin/sh
+before=
+for argument; do
+  if [ "$before" = --bundle ]; then
+    jq 'del(.process.rlimits)' "$argument/config.json" > "$argument/config.json.new"
+    mv "$argument/config.json.new" "$argument/config.json"
+  fi
+  before=$argument
+done
+exec runc "$@"
+END
+chmod +x "$WORK/runtime"
+export CONTAINERS_CONF=$WORK/containers.conf CONTAINERS_STORAGE_CONF=$WORK/storage.conf
+mkdir -p "$WORK/networks"
 confined=(--read-only --cap-drop all --security-opt no-new-privileges)
 
 # load loads the shipped images under the names and the tag that the files of deploy use.
 load() {
 	local name
 	for name; do
-		p load -q -i "$DIST/${name}_${number}_linux_amd64.oci.tar" >/dev/null
-		p tag "docker.io/hookstart/$name:$number" "docker.io/hookstart/$name:latest" "docker.io/hookstart/$name:dev"
+		podman load -q -i "$DIST/${name}_${number}_linux_amd64.oci.tar" >/dev/null
+		podman tag "docker.io/hookstart/$name:$number" "docker.io/hookstart/$name:latest" "docker.io/hookstart/$name:dev"
 	done
 }
 
 # works skips the check if no container runs here.
 works() {
 	load hookstart
-	p run --rm docker.io/hookstart/hookstart:latest --version >/dev/null 2>"$WORK/podman.log" || {
+	podman run --rm docker.io/hookstart/hookstart:latest --version >/dev/null 2>"$WORK/podman.log" || {
 		tail -3 "$WORK/podman.log" >&2
 		skip "podman runs no container on this machine"
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts the units of the packages under systemd as PID 1, in a container, by the steps of deploy/README.md.
 # shellcheck source=common.sh
-. "$(dirname "$0")/common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need systemd-nspawn nsenter unshare
 root=$WORK/units
 debian_root "$root"
