@@ -57,7 +57,7 @@ type Release struct {
 
 // New returns the release of the commit that is checked out in root.
 func New(ctx context.Context, root, out, version string, log io.Writer) (*Release, error) {
-	if semver.Canonical(version) != version || semver.Build(version) != "" {
+	if !semver.IsValid(version) || semver.Canonical(version) != version || semver.Build(version) != "" {
 		return nil, fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
 	}
 	r := &Release{Root: root, Out: out, Version: version, Log: log, Binaries: map[Platform]string{}}

@@ -58,6 +58,29 @@ func clone(t *testing.T) string {
 	return folder
 }
 
+// program compiles testdata/program for a platform, once.
+var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglobals // compiled once
+	compiled := map[dist.Platform][]byte{}
+	return func(p dist.Platform) ([]byte, error) {
+		if compiled[p] != nil {
+			return compiled[p], nil
+		}
+		folder, err := os.MkdirTemp("", "hookstart-dist-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(folder) //nolint:errcheck // temporary
+		file := filepath.Join(folder, "program")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", file, "./testdata/program") //nolint:noctx // it outlives a test
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, errors.Join(err, errors.New(string(out)))
+		}
+		compiled[p], err = os.ReadFile(file) //nolint:gosec // made just now
+		return compiled[p], err
+	}
+}()
+
 // newRelease returns a release of a checkout whose programs for Linux and for this machine are testdata/program.
 func newRelease(t *testing.T, checkout string) *dist.Release {
 	t.Helper()
@@ -66,12 +89,14 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 		t.Fatal(err)
 	}
 	for _, p := range []dist.Platform{{OS: "linux", Arch: "arm64"}, {OS: runtime.GOOS, Arch: runtime.GOARCH}} {
+		content, err := program(p)
+		if err != nil {
+			t.Fatal(err)
+		}
 		folder := t.TempDir()
 		for _, name := range []string{"hookstart", "hookstart-local", "ingress", "executor", "nk"} {
-			cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(folder, name), "./testdata/program")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+			if err := os.WriteFile(filepath.Join(folder, name), content, 0o700); err != nil { //nolint:gosec // it runs
+				t.Fatal(err)
 			}
 		}
 		r.Binaries[p] = folder

@@ -108,4 +108,7 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedUnits(t *testing.T)        { release(t); check(t, "units", "SERVERS="+servers(t)) }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
-func TestShippedCompose(t *testing.T)      { release(t); check(t, "compose", "SERVERS="+servers(t)) }
+func TestShippedCompose(t *testing.T) {
+	release(t)
+	check(t, "compose", "SERVERS="+servers(t), "KUSTOMIZE="+os.Getenv("HOOKSTART_KUSTOMIZE"))
+}

@@ -108,3 +108,33 @@ await rules
 scraped() { [[ $(at prometheus curl -fsS http://127.0.0.1:9090/api/v1/targets | grep -o '"health":"up"' | wc -l) -ge 4 ]]; }
 await scraped
 echo "Prometheus has read its rules and scrapes"
+
+# The Deployments of deploy/kubernetes, with the servers and the database that run here. This podman mounts no Secrets, so that they are
+# ConfigMaps here; it knows no StatefulSet, autoscaler, budget, policy and no preStop.
+[[ -n ${KUSTOMIZE-} ]] || exit 0
+cp -r "$deploy/kubernetes" "$run/"
+mkdir -p "$run/kubernetes/secrets"
+cp "$run"/compose/secrets/{ingress.nk,executor.nk,ca.crt,secrets.key} "$run/kubernetes/secrets/"
+password=$(sed -n 's/^POSTGRES_PASSWORD=//p' "$run/compose/.env")
+cat >"$run/kubernetes/secrets/executor.env" <<END
+$(grep HOOKSTART_ADMIN_TOKEN "$run/compose/.env")
+HOOKSTART_DATABASE_URL=postgres://hookstart:$password@postgres/hookstart?sslmode=disable
+END
+sed -i '/^secretGenerator:/d; /\.\.\/nats$/d; s/nats-\([012]\)\.nats:/nats-\1:/g' "$run/kubernetes/kustomization.yaml"
+sed -i 's/secret: {secretName: \([a-z]*\), defaultMode: 0440}/configMap: {name: \1}/; s/secretRef:/configMapRef:/; s/replicas: 2/replicas: 1/' \
+	"$run/kubernetes/ingress.yaml" "$run/kubernetes/executor.yaml"
+"$KUSTOMIZE" build "$run/kubernetes" | awk 'BEGIN { RS = "---\n" } /kind: (Deployment|ConfigMap)\n/ { printf "---\n%s", $0 }' >"$run/play.yaml"
+podman play kube --network shipped_default "$run/play.yaml" >"$WORK/kube.log" 2>&1 || {
+	tail -5 "$WORK/kube.log" >&2
+	fail "podman play kube"
+}
+pod() { podman ps -a --format '{{.Names}}' | grep -E "^$1-pod(-0)?-$1$"; }
+for part in executor:9091 ingress:9090; do
+	container=$(pod "${part%:*}")
+	inside() { nsenter --target "$(podman inspect -f '{{.State.Pid}}' "$container")" --net curl -fsS "http://127.0.0.1:${part#*:}/readyz"; }
+	await inside
+	[[ $(podman inspect -f '{{.HostConfig.ReadonlyRootfs}} {{.Config.User}}' "$container") == "true 65532"* ]] || fail "$container: $(podman inspect -f '{{.HostConfig.ReadonlyRootfs}} {{.Config.User}}' "$container")"
+	podman stop -t 60 "$container" >/dev/null
+	[[ $(podman inspect -f '{{.State.ExitCode}}' "$container") == 0 ]] || fail "SIGTERM ends $container with $(podman inspect -f '{{.State.ExitCode}}' "$container")"
+done
+echo "the pods of deploy/kubernetes are ready under podman play kube, and SIGTERM ends them with 0"

@@ -20,7 +20,7 @@ HOOKSTART_PUBLIC_URL: {{ .Values.publicURL | quote }}
 {{- range $name := list "cluster.conf" "node.conf" "accounts.conf" "runner.conf" "runners.conf" -}}
 {{- $_ := set $files $name ($.Files.Get (printf "manifests/nats/%s" $name)) -}}
 {{- end -}}
-{{- toYaml $files -}}
+{{- toJson $files -}}
 {{- end -}}
 
 {{/* Labels that every object gets. */}}
