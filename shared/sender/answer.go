@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Answer is what a provider demands in place of the ordinary answer.
+// Answer is an answer that a provider demands in place of the ordinary one.
 type Answer struct {
 	Status      int
 	ContentType string            // empty: there is no body
@@ -27,13 +27,15 @@ type Answer struct {
 // Handshake is a request with which a provider checks a URL. It starts nothing.
 type Handshake struct {
 	Answer Answer
-	// Verdict says whether it is the provider's, where that can be known. Not OK: it refuses the request.
+	// Verdict tells whether the request is the provider's, where that can be determined. If it is not
+	// OK, the request is refused.
 	Verdict Verdict
-	// Secret is one that the provider brought, and that is to be kept; empty for none.
+	// Secret is a secret that the provider has transmitted and that is to be kept, or "".
 	Secret string
 }
 
-// handshakeSpec is a handshake in the table. Its answer is one of echo, hmac, json, and status alone.
+// handshakeSpec is a handshake in the table. Its answer is one of echo, hmac, json, or a status
+// alone.
 type handshakeSpec struct {
 	Title   string            `json:"title"`
 	Method  string            `json:"method"` // POST by default
@@ -47,7 +49,8 @@ type handshakeSpec struct {
 	Headers map[string]string `json:"headers"` // of the answer: their sources, text:…, or rate: and the source of a rate that is asked for
 }
 
-// hmacAnswer is {"plain": token, "encrypted": HMAC-SHA256 of the token by the secret, in hex}.
+// hmacAnswer is the answer {"plain": token, "encrypted": HMAC-SHA256 of the token with the secret,
+// in hex}.
 type hmacAnswer struct {
 	Token     string `json:"token"`
 	Plain     string `json:"plain"`
@@ -64,7 +67,7 @@ type handshake struct {
 	answer Answer // what of it is the same for every request
 }
 
-// fixedAnswer is one with a JSON text; empty: no body.
+// fixedAnswer returns an answer with a JSON text, or without a body if the text is empty.
 func fixedAnswer(status int, text string) (Answer, error) {
 	a := Answer{Status: cmp.Or(status, 200)}
 	if text == "" {
@@ -114,10 +117,10 @@ func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, erro
 	return all, nil
 }
 
-// maxEcho is the length of the longest value that is sent back.
+// maxEcho is the maximum length in bytes of a value that is sent back.
 const maxEcho = 4 << 10
 
-// HandshakeInBody says that a POST can be recognised as a handshake by its body only.
+// HandshakeInBody reports whether a POST can be recognised as a handshake only by its body.
 func (s *Sender) HandshakeInBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool { return h.method == post && inBody(h.when) }) || s.Capturing()
 }
@@ -128,7 +131,8 @@ func inBody(conditions []condition) bool {
 	})
 }
 
-// Handshake recognises a handshake, and answers it. nil: the request is none.
+// Handshake recognises a handshake and returns its answer. It returns nil if the request is not a
+// handshake.
 func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 	for i := range s.handshakes {
 		h := &s.handshakes[i]
@@ -170,7 +174,7 @@ func (s *Sender) shake(h *handshake, value string, r *Request, now time.Time) *H
 	return done
 }
 
-// plainText is the type of a value that is sent back: never one that a browser would run.
+// plainText is the media type of a value that is sent back: a browser must never run it.
 const plainText = "text/plain"
 
 func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID string) Answer {
@@ -191,7 +195,7 @@ func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID strin
 	return a
 }
 
-// headerAnswer returns the value of a header of an answer; empty: the answer does not have it.
+// headerAnswer returns the value of a header of an answer, or "" if the answer does not have it.
 func headerAnswer(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {
@@ -214,8 +218,9 @@ func headerAnswer(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns the rate in requests a minute that a sender is permitted: the one that it asks for, if the limit allows
-// it, else the limit; * if there is none. 0: no limit. What is no whole number above zero asks for nothing.
+// permittedRate returns the number of requests per minute that a sender is permitted: the rate that
+// it asks for if the limit allows it, otherwise the limit, or "*" if limit is 0, which means no
+// limit. A text that is not a whole number above zero asks for nothing.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {
@@ -228,7 +233,7 @@ func permittedRate(asked string, limit int) string {
 	}
 }
 
-// hmacAnswer is made with the secret that verified the handshake.
+// hmacAnswer returns an answer that is made with the secret that verified the handshake.
 func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 	var secret []byte
 	for i := range s.keys {
@@ -245,7 +250,7 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 	return text
 }
 
-// replySpec is an answer to a delivery in the table: the first whose conditions hold.
+// replySpec is an answer to a delivery in the table. The first one whose conditions hold is used.
 type replySpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default
@@ -273,7 +278,7 @@ func (e *entry) compileReplies() ([]reply, error) {
 	return replies, nil
 }
 
-// Reply is the answer to a delivery that was stored. nil: the ordinary one.
+// Reply returns the answer to a delivery that was stored, or nil for the ordinary answer.
 func (s *Sender) Reply(r *Request) *Answer {
 	for i := range s.replies {
 		if hold(s.replies[i].when, r) {

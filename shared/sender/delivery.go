@@ -10,28 +10,29 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// idSource is one place of a delivery ID: one source, or several that are all needed.
+// idSource is one place of a delivery ID: one source, or several sources that are all needed.
 type idSource struct {
 	text   string // as it is written in the table or the setting
 	parts  []source
 	absent []source // there must be nothing
 	body   bool     // a part is in the body
-	// signedBy holds, for each of the sender's methods, whether what it verifies includes this place.
+	// signedBy tells for each of the sender's methods whether its signature covers this place.
 	signedBy []bool
 }
 
-// Delivery is a delivery ID out of the sender's own sources.
+// Delivery is a delivery ID from one of the sender's own sources.
 type Delivery struct {
 	ID string // empty: the request has none
-	// Derived reports that the ID is of the body, or a hash, and differs from the same text in a header. See
-	// execution.DerivedDelivery.
+	// Derived reports that the ID comes from the body or is a hash, so that it differs from the same
+	// text in a header. See execution.DerivedDelivery.
 	Derived bool
-	// Signed reports that the ID is under the signature that was verified, and differs from the same text anywhere else.
-	// See execution.SignedDelivery.
+	// Signed reports that the ID is under the signature that was verified, so that it differs from the
+	// same text anywhere else. See execution.SignedDelivery.
 	Signed bool
 }
 
-// parseIDSource reads a source of a delivery ID. In the table, own, it may have several parts, joined by " + "; "!" is for what must be absent.
+// parseIDSource parses a source of a delivery ID. In the table (own) it may have several parts,
+// joined by " + "; "!" marks a part that must be absent.
 func parseIDSource(text string, own bool) (idSource, error) {
 	texts := []string{text}
 	if own {
@@ -54,12 +55,13 @@ func parseIDSource(text string, own bool) (idSource, error) {
 	return id, nil
 }
 
-// maxSources bounds the sources that an operator sets.
+// maxSources is the maximum number of sources that an operator can set.
 const maxSources = 16
 
-// DeliverySources returns where the delivery IDs of a sender are, in order, in the words of the setting deliveryId:
-// first those that its signature covers, then the others. A preset's own source may have several parts, joined by
-// " + ", and after a "!" one that must not be there. Settings that are secret may be left out.
+// DeliverySources returns the places of a sender's delivery IDs in order, in the notation of the
+// setting deliveryId: first those that the signature covers, then the others. A source of the
+// preset may have several parts, joined by " + ", and after a "!" a part that must be absent.
+// Secret settings may be left out.
 func DeliverySources(preset string, settings map[string]string) (signed, other []string, err error) {
 	e, err := find(preset)
 	if err != nil {
@@ -97,7 +99,7 @@ func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own b
 	return e.ownDelivery(), true
 }
 
-// ownDelivery returns the sources of the entry's methods, which are signed, and then the others.
+// ownDelivery returns the signed sources of the entry's methods, followed by the others.
 func (e *entry) ownDelivery() []string {
 	var texts []string
 	for i := range e.Verify {
@@ -110,7 +112,8 @@ func (e *entry) ownDelivery() []string {
 	return append(texts, e.Delivery...)
 }
 
-// deliverySources compiles the sources of delivery IDs, and finds out which of them each method signs.
+// deliverySources compiles the sources of delivery IDs and determines which of them each method
+// signs.
 func (e *entry) deliverySources(settings map[string]string, methods []method) ([]idSource, error) {
 	texts, own := e.deliveryTexts(settings)
 	if len(texts) > maxSources {
@@ -136,14 +139,15 @@ func (s *Sender) DeliveryInBody() bool {
 	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return id.body })
 }
 
-// SignsDelivery reports whether a delivery ID may be under the signature: which ID counts is known only once the
-// request is verified.
+// SignsDelivery reports whether a delivery ID may be under the signature, so that the delivery ID
+// in force is known only once the request is verified.
 func (s *Sender) SignsDelivery() bool {
 	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return slices.Contains(id.signedBy, true) })
 }
 
-// SignedDelivery returns the delivery ID that is under the signature by which the request was verified. If there is one,
-// nothing else that the request says is a delivery ID. It reads a signed body without the headers, which are not signed.
+// SignedDelivery returns the delivery ID that is under the signature with which the request was
+// verified. If there is one, nothing else in the request is a delivery ID. It interprets a signed
+// body without the headers, which are not signed.
 func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
 	if v.method == 0 || !v.OK() {
 		return Delivery{}
@@ -166,8 +170,9 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) Delivery {
 	return Delivery{}
 }
 
-// Delivery returns the ID of the first source that has one, of those that are not under the signature by which the
-// request was verified. A long or unprintable one is hashed: the sender cannot help it.
+// Delivery returns the ID of the first source that has one, among those that are not under the
+// signature with which the request was verified. A long or unprintable ID is hashed, because the
+// sender cannot change it.
 func (s *Sender) Delivery(r *Request, v Verdict) Delivery {
 	for i := range s.delivery {
 		id := &s.delivery[i]
@@ -194,8 +199,8 @@ func delivery(text string, body bool) Delivery {
 	return Delivery{ID: of + hex.EncodeToString(sum[:]), Derived: true}
 }
 
-// value returns the ID of a source: its value, or those of all its parts. signed: of a header only the value that is
-// signed counts, which is the first one.
+// value returns the ID of a source: its value, or the values of all its parts. If signed is true,
+// only the first value of a header counts, since only that is signed.
 func (id *idSource) value(r *Request, signed bool) string {
 	for _, s := range id.absent {
 		if s.present(r, true) {

@@ -87,8 +87,8 @@ func signedBodies() map[string]string {
 	}
 }
 
-// What is not signed changes no delivery ID that is: no further header, no second value of a header, and no other Content-Type,
-// by which the body would be read as something else.
+// Nothing unsigned changes a signed delivery ID: not another header, not a second value of a
+// header, and not another Content-Type, with which the body would be interpreted differently.
 func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
@@ -133,7 +133,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 	}
 }
 
-// signedID verifies a request, and returns its signed delivery ID.
+// signedID verifies a request and returns its signed delivery ID.
 func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery {
 	t.Helper()
 	v := s.Verify(r, noon)
@@ -143,7 +143,7 @@ func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery
 	return s.SignedDelivery(r, v)
 }
 
-// The ID comes from the method that verified, and forms are read as they were signed.
+// The ID comes from the method that verified, and forms are interpreted as they were signed.
 func TestSignedIDOfForms(t *testing.T) {
 	for _, c := range []struct {
 		config    sender.Config
@@ -180,7 +180,8 @@ func TestSignedIDOfForms(t *testing.T) {
 	}
 }
 
-// Of a form of which one field is signed, there is no other field: a program that reads the last of two would run what was not signed.
+// A form of which one field is signed has no other field: a program that reads the last of two
+// would run what was not signed.
 func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "gitea", Secrets: []sender.Secret{{Text: "secret"}}})
 	signature := hexOf(mac(sha256New, []byte("secret"), `{"a":1}`))

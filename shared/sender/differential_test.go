@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FuzzSigners: what the second signer signs, the engine verifies; with one byte changed it does not; and
-// what the engine signs is what the second signer would have signed.
+// FuzzSigners checks that the engine verifies what the second signer signs, that it does not after
+// one byte has changed, and that the engine signs as the second signer does.
 func FuzzSigners(f *testing.F) {
 	all := signers()
 	for i := range all {

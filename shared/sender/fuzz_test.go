@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// FuzzTemplate: whatever an operator writes as message, it is refused or signs all of the body.
+// FuzzTemplate checks that any text that an operator sets as message is either refused or signs the
+// whole body.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{", "}{body}", "{{body}}", "{header:}", "{secret}{body}", "{ptr:/a}{body}", "\xff{body}"} {
 		f.Add(seed)
@@ -42,8 +43,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzSplitters: no header value makes a request that nobody signed the sender's, at any preset, nor
-// a panic.
+// FuzzSplitters checks that no header value makes an unsigned request verify with any preset, or
+// causes a panic.
 func FuzzSplitters(f *testing.F) {
 	for _, seed := range []string{
 		"", "t=1,v1=00", "t=1790000000,v1=,v1=zz", "v1,AAAA v1a,AAAA", "sha256=00", "sha1=", "sha512=zz", "v0=00", "v1=00,v2=11", "Bearer ", "Basic eDp5",
@@ -102,7 +103,7 @@ func FuzzSplitters(f *testing.F) {
 	})
 }
 
-// FuzzPointer: a pointer finds what encoding/json finds at the same place.
+// FuzzPointer checks that a pointer finds the value that encoding/json finds at the same place.
 func FuzzPointer(f *testing.F) {
 	f.Add("/id", []byte(`{"id":"evt_1"}`))
 	f.Add("/a/0/b~1c", []byte(`{"a":[{"b/c":1.50}]}`))
@@ -131,7 +132,7 @@ func FuzzPointer(f *testing.F) {
 	})
 }
 
-// lookUp is what a pointer points at, by encoding/json.
+// lookUp returns the value at a pointer by encoding/json.
 func lookUp(document any, pointer []string) (text string, comparable bool) {
 	for _, token := range pointer {
 		switch in := document.(type) {
@@ -157,7 +158,8 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 }
 
-// hasTwice says that an object may have a member twice: the first counts for one, the last for the other.
+// hasTwice reports whether an object may have a member twice: one of the two parsers uses the
+// first, the other one the last.
 func hasTwice(body []byte) bool {
 	var names []string
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -174,7 +176,8 @@ func hasTwice(body []byte) bool {
 	return len(slices.Compact(slices.Clone(names))) != len(names)
 }
 
-// FuzzForm: a form is read as net/url reads it, and a multipart form makes no panic.
+// FuzzForm checks that a form is parsed as net/url parses it, and that a multipart form causes no
+// panic.
 func FuzzForm(f *testing.F) {
 	f.Add("a=1&b=2&a=3", "a")
 	f.Add("payload=%7B%22a%22%3A1%7D", "payload")
@@ -193,7 +196,8 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzIdentify: a delivery ID that was put into a request is found in it, and nothing else of a JSON body is lost.
+// FuzzIdentify checks that a delivery ID that is put into a request is found in it, and that a JSON
+// body loses nothing else.
 func FuzzIdentify(f *testing.F) {
 	f.Add("/id", []byte(`{"a":1.50,"id":"x"}`))
 	f.Add("/a/b~1c", []byte(`{"a":{"d":[]}}`))

@@ -5,7 +5,8 @@ import (
 	"net/textproto"
 )
 
-// methods are the entry's ways to verify. Those of a general preset are made of its settings; headers with the secret are dropped.
+// methods returns the entry's verification methods. The methods of a general preset are made from
+// its settings. drop lists the headers that hold the secret.
 func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []string, err error) {
 	header := settings["header"]
 	if e.General != "" && !validHeaderName(header) {
@@ -22,7 +23,7 @@ func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []
 	}
 }
 
-// hmacOf makes the method of the preset hmac.
+// hmacOf returns the method of the preset hmac.
 func hmacOf(settings map[string]string) (methodSpec, error) {
 	spec := methodSpec{
 		Scheme: schemeHMAC, Hash: settings["hash"], Signature: "header:" + settings["header"], Prefix: settings["prefix"],

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// signed is a request as a preset's sender would send it.
+// signed returns a request as a preset's sender would send it.
 func signed(t *testing.T, c sender.Config, contentType, body string) *sender.Request {
 	t.Helper()
 	r := sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {contentType}}, Query: "token=t", URL: testURL, Body: []byte(body)}
@@ -50,7 +50,7 @@ func TestHandshakes(t *testing.T) {
 		{"discord", "application/json", `{"type":0}`, 204, "", ""},
 		{"notion", "application/json", `{"verification_token":"secret_x"}`, 200, "", ""},
 		{"intercom", "application/json", `{"topic":"ping"}`, 200, "", ""},
-		// These start executions.
+		// These requests start executions.
 		{"slack", "application/json", `{"type":"event_callback","challenge":"x"}`, 0, "", ""},
 		{"slack", "application/json", `{"type":"url_verification"}`, 0, "", ""},
 		{"slack", "application/json", `{"type":"url_verification","challenge":"` + strings.Repeat("x", 5000) + `"}`, 0, "", ""},
@@ -126,7 +126,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion brings the secret itself. Until it has, nothing verifies.
+// Notion transmits the secret itself. Until it has, no request verifies.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.Capturing() || !s.Verifies() {

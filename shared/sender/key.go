@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// key is a secret as one method uses it.
+// key is a secret in the form in which one method uses it.
 type key struct {
 	method    int
 	id        string
@@ -24,12 +24,13 @@ type key struct {
 
 func (k *key) works(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
 
-// otherKindError says that a secret is of another kind, by its prefix. It helps only if no method takes that kind.
+// otherKindError means that the secret's prefix belongs to another kind of secret. It is reported
+// only if no method accepts that kind.
 type otherKindError struct{ text string }
 
 func (e otherKindError) Error() string { return e.text }
 
-// readKey reads a secret. The error says what it has to look like, and quotes nothing of it.
+// readKey parses a secret. Its error describes the expected form and quotes nothing of the secret.
 func (m *method) readKey(text string) (key, error) {
 	what := "the secret"
 	if m.scheme == schemeEd25519 || m.scheme == schemeECDSA {

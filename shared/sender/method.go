@@ -35,7 +35,7 @@ const (
 	hashNamed     = "named"      // the signature says its hash: sha256=…
 )
 
-// methodSpec is one way to verify, in the table.
+// methodSpec is one verification method in the table.
 type methodSpec struct {
 	Scheme          string            `json:"scheme"`
 	Hash            string            `json:"hash"`      // sha1, sha256, sha512, named
@@ -57,21 +57,22 @@ type methodSpec struct {
 	by string  // list separator of the general hmac
 }
 
-// splitSpec takes a value apart: items between By; with Assign, NAME Assign VALUE, where those named Take are signatures.
+// splitSpec describes how a value is split: into items between By. With Assign, an item is NAME
+// Assign VALUE, and the items named in Take are signatures.
 type splitSpec struct {
 	By     string `json:"by"`
 	Assign string `json:"assign"`
 	Take   string `json:"take"`
 }
 
-// timeSpec is the time that a request says it was signed at.
+// timeSpec describes where a request holds the time at which it was signed.
 type timeSpec struct {
 	From     string `json:"from"`     // a source, or signature:NAME for an item of the signature
 	Unit     string `json:"unit"`     // s, ms, auto
 	Unsigned string `json:"unsigned"` // why it is checked although it is not signed
 }
 
-// method is one way to verify, compiled.
+// method is one verification method, compiled.
 type method struct {
 	spec      *methodSpec
 	scheme    string
@@ -92,7 +93,8 @@ func (m *methodSpec) appliesTo(settings map[string]string) bool {
 	return true
 }
 
-// compile refuses what is not known, and what would protect from nothing.
+// compile returns the method. It refuses unknown values, and a method that would protect from
+// nothing.
 func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	c := method{spec: m, scheme: m.Scheme, user: settings["user"]}
 	var err error
@@ -168,7 +170,7 @@ func (m *methodSpec) check() error {
 
 func (m *method) signsURL() bool { return m.message.has(partURL) || m.scheme == schemeTwilio }
 
-// newHash is a hash by its name, nil for none.
+// newHash returns the hash with a name, or nil if there is none.
 func newHash(name string) func() hash.Hash {
 	switch name {
 	case "sha1":
@@ -182,20 +184,23 @@ func newHash(name string) func() hash.Hash {
 	}
 }
 
-// candidate is one signature of a request.
+// candidate is one signature in a request.
 type candidate struct {
 	text string
 	raw  []byte // decoded
 	hash string
 }
 
-// maxSignatures bounds the signatures of a request that are verified with a public key, which takes time.
+// maxSignatures is the maximum number of a request's signatures that are verified with a public
+// key, which takes time.
 const maxSignatures = 16
 
-// twoTimes is the time of a value that has two different ones: which of them was signed is not known.
+// twoTimes stands for the time of a value with two different times, because it is not known which
+// of them was signed.
 const twoTimes = "two times"
 
-// candidates are the decodable signatures of a value, and the part of it that is the time.
+// candidates appends the signatures of a value that can be decoded to found, and returns the part
+// of the value that is the time.
 func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
 	items := []string{value}
 	if by := m.spec.separator(); by != "" {
@@ -270,7 +275,8 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify decides whether a request is the sender's. One that is both wrong and too old is wrong: strangers learn nothing of the time.
+// Verify decides whether a request is the sender's. A request that is both wrong and too old is
+// reported as wrong, so that strangers learn nothing about the time.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
@@ -292,7 +298,7 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	return closest
 }
 
-// distanceOf orders refusals: what comes closest to a right signature is said.
+// distanceOf orders refusals, so that the one closest to a right signature is reported.
 func distanceOf(v Verdict) int {
 	switch {
 	case v.Reason == "": // of a method that is not meant for the request
@@ -306,7 +312,7 @@ func distanceOf(v Verdict) int {
 	}
 }
 
-// live is how many keys work now.
+// live returns the number of keys that are in force.
 func (s *Sender) live(now time.Time) int {
 	n := 0
 	for i := range s.keys {
@@ -317,7 +323,8 @@ func (s *Sender) live(now time.Time) int {
 	return n
 }
 
-// try verifies by one method. Without a Reason the method is not meant for this request.
+// try verifies with one method. A verdict without a Reason means that the method does not apply to
+// this request.
 func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !hold(m.when, r) {
@@ -367,7 +374,7 @@ func (s *Sender) try(i int, r *Request, now time.Time) Verdict {
 	return s.compare(i, r, found, timeText, now)
 }
 
-// compare tries every secret with every signature, and then the time.
+// compare tries every secret with every signature, and then checks the time.
 func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, now time.Time) Verdict {
 	m, match := &s.methods[i], -1
 	for n := range s.keys {
@@ -394,7 +401,7 @@ func (s *Sender) compare(i int, r *Request, found []candidate, timeText string, 
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// tryEvery compares secrets in a body: each must be right.
+// tryEvery compares secrets in a body. Each must be right.
 func (s *Sender) tryEvery(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
@@ -414,7 +421,8 @@ func (s *Sender) tryEvery(i int, values []string, now time.Time) Verdict {
 	return Verdict{SecretID: id, method: i + 1}
 }
 
-// matches compares every signature with one key, whichever is right.
+// matches compares every signature with one key, even after a match, so that the time tells
+// nothing.
 func (m *method) matches(k *key, r *Request, found []candidate, timeText string) bool {
 	right := 0
 	switch m.scheme {
@@ -450,7 +458,7 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 	return right == 1
 }
 
-// sum is the signature that a request must have.
+// sum returns the signature that a request must have.
 func (m *method) sum(hashName string, k *key, r *Request, timeText string) []byte {
 	h := newHash(hashName)()
 	if m.scheme == schemeHMAC {
@@ -471,7 +479,7 @@ func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText
 	return ecdsa.VerifyASN1(k.ecdsa, h.Sum(nil), signature)
 }
 
-// sameText compares in a time that depends on neither's content.
+// sameText compares two texts in a time that depends on the content of neither.
 func sameText(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
@@ -487,8 +495,8 @@ func sameBasic(header, user, password string) int {
 	return sameText(givenUser, user) & sameText(givenPassword, password)
 }
 
-// readTime reads digits without leading zeros, which the providers' libraries leave out before they sign: seconds or
-// milliseconds since 1970.
+// readTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because
+// the providers' libraries remove them before they compute the signature.
 func readTime(text, unit string) (time.Time, bool) {
 	if text == "" || len(text) > 15 || (len(text) > 1 && text[0] == '0') || strings.Trim(text, "0123456789") != "" {
 		return time.Time{}, false

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the pages of deploy/docs/senders"
 
 const pages = "../../deploy/docs/senders"
 
-// The documentation has a page for each preset, made from the table: make generate writes them.
+// The documentation has a page for each preset, generated from the table by make generate.
 func TestPages(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(pages)); err != nil {
 		t.Skip("there is no deploy/docs here")

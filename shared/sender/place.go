@@ -10,12 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Place is one place in a request where a value may be, as operators write it in a trigger node's settings.
+// Place is a place in a request, in the notation of a trigger node's settings.
 type Place struct{ source source }
 
 var errPlace = errors.New("a place is header:Name, ptr:/json/pointer, form:field or query:name")
 
-// ParsePlace reads a place. What holds a secret is none: places, and what is compared with them, are shown.
+// ParsePlace parses a place. Places that hold a secret are refused, because places and the values
+// that they are compared with are shown.
 func ParsePlace(text string) (Place, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)
@@ -35,7 +36,7 @@ func ParsePlace(text string) (Place, error) {
 	return Place{s}, nil
 }
 
-// Pointer returns the tokens of a JSON pointer; nil: the place is none.
+// Pointer returns the tokens of a JSON pointer, or nil if the place is not one.
 func (p Place) Pointer() []string {
 	if p.source.kind != fromPointer {
 		return nil
@@ -43,8 +44,8 @@ func (p Place) Pointer() []string {
 	return p.source.pointer
 }
 
-// Text returns what is at a place that is no JSON pointer: the first value of a header, or of a field or a parameter, decoded. ok:
-// there is one; it may be empty.
+// Text returns the value at a place that is not a JSON pointer: the first value of a header, or of
+// a form field or parameter, decoded. ok reports whether there is a value, which may be empty.
 func (p Place) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
 	case fromHeader:
@@ -61,7 +62,8 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	return "", false
 }
 
-// Document returns the JSON text that pointers look into: the body, or the field payload of a form; nil: there is none.
+// Document returns the JSON text to which pointers refer: the body, or the field payload of a form,
+// or nil if there is none.
 func (r *Request) Document() []byte {
 	text := r.Body
 	if payload, ok := r.formValue("payload"); ok {

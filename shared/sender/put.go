@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Identify puts a delivery ID where the sender puts its own: it changes the header or the body of a request that
-// is to be signed. Of several sources it takes the one that the request has, else the first header, else the first
-// that it can have. false: it can have none, and nothing was changed.
+// Identify puts a delivery ID where the sender puts its own. It changes the header or the body of a
+// request that is to be signed. Among several sources it takes the one that the request has,
+// otherwise the first header, otherwise the first source that is possible. It returns false if
+// there is none, and then changes nothing.
 func (s *Sender) Identify(r *Request, id string) bool {
 	if id == "" {
 		return false
@@ -38,7 +39,7 @@ func (s *Sender) Identify(r *Request, id string) bool {
 	return false
 }
 
-// put sets the part that names the delivery, and every other one that is not there.
+// put sets the part that identifies the delivery, and every other part that is absent.
 func (id *idSource) put(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
@@ -58,7 +59,7 @@ func (id *idSource) put(r *Request, value string) bool {
 	return true
 }
 
-// isID says that a source is named as an ID is: id, uuid, Ce-Id, MessageSid.
+// isID reports whether the name of a source looks like an ID: id, uuid, Ce-Id, MessageSid.
 func (s source) isID() bool {
 	name := s.name
 	if s.kind == fromPointer {
@@ -67,7 +68,7 @@ func (s source) isID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// put sets a value at a source. It fails with ErrBody where the body's form does not allow that.
+// put sets a value at a source. It returns ErrBody if the form of the body does not allow that.
 func (s source) put(r *Request, value string) error {
 	switch s.kind {
 	case fromHeader:
@@ -124,7 +125,8 @@ func (s source) putField(r *Request, value string) error {
 
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
-// putAt sets a member, in every element where the pointer says so, and makes objects on its way.
+// putAt sets a member, in every element where the pointer says so, and creates missing objects on
+// the way.
 func putAt(in any, pointer []string, every bool, value string) bool {
 	object, is := in.(map[string]any)
 	if !is {

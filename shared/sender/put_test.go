@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A delivery ID that is put into a request, where its sender has its own, is the one that is found, and the request
-// can be signed then.
+// A delivery ID that is put where its sender has its own is found there, and the request can be
+// signed afterwards.
 func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {
@@ -72,7 +72,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// What cannot have a delivery ID where the sender puts it, or cannot be signed, stays as it is.
+// A request that cannot have a delivery ID where the sender puts it, or that cannot be signed,
+// stays unchanged.
 func TestWhatCannotBeTried(t *testing.T) {
 	stripe := compile(t, configOf(t, "stripe"))
 	for _, body := range []string{`[1]`, `"text"`, `{"id":`, `text`} {

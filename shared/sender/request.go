@@ -12,25 +12,28 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Request is what a sender sent. It remembers what was read of it, so it is for one goroutine.
+// Request is a request of a sender. It caches what was parsed, so only one goroutine may use it.
 type Request struct {
 	Method string
 	Header map[string][]string // by canonical names
 	Query  string              // raw
-	// URL is what the sender called: the configured public URL, path and query as received; never
-	// the Host header's. Empty: no public URL is configured, and no signature over it verifies.
+	// URL is the URL that the sender called: the configured public URL with path and query as
+	// received, and never the Host header's. "" means that no public URL is configured; then no
+	// signature over the URL verifies.
 	URL  string
 	Body []byte // as sent
-	// IsJSON is whether Body is known to be one JSON text; false: it has to be found out.
+	// IsJSON means that Body is known to be one JSON text. If it is false, that still has to be
+	// determined.
 	IsJSON bool
-	// PerMinute is how many requests a minute the node's rate limit permits; 0: any number.
+	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means any
+	// number.
 	PerMinute int
 
 	document *gjson.Result // of the body, read when it is first needed
 	form     *form
 }
 
-// header is the first value of a header that is not empty.
+// header returns the first value of a header that is not empty.
 func (r *Request) header(canonical string) string {
 	for _, value := range r.Header[canonical] {
 		if value != "" {
@@ -40,7 +43,8 @@ func (r *Request) header(canonical string) string {
 	return ""
 }
 
-// json is the body as a document; of a form, its field payload. Without JSON there is no document.
+// json returns the body as a JSON document, or the field payload of a form. Without JSON the
+// document is empty.
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
 		var document gjson.Result
@@ -52,7 +56,8 @@ func (r *Request) json() gjson.Result {
 	return *r.document
 }
 
-// payload returns what Gitea signs: the JSON in the field payload of an ordinary form, else the body.
+// payload returns what Gitea signs: the JSON in the field payload of an ordinary form, otherwise
+// the body.
 func (r *Request) payload() []byte {
 	if isFormType(r.header("Content-Type")) {
 		if payload, ok := r.formValue("payload"); ok {
@@ -62,7 +67,8 @@ func (r *Request) payload() []byte {
 	return r.Body
 }
 
-// besidePayload says in words what a form has beside its field payload, which alone is signed; empty: nothing.
+// besidePayload describes what a form contains beside its field payload, which alone is signed. It
+// returns "" if there is nothing.
 func (r *Request) besidePayload() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
@@ -84,14 +90,14 @@ func isFormType(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(mediaType), formType)
 }
 
-// form is a form's fields in the order in which they were sent.
+// form holds the fields of a form in the order in which they were sent.
 type form struct {
 	fields []field
 	ok     bool // every pair could be read
 	typed  bool // Content-Type says that the body is a form
 }
 
-// isForm reports whether the request was read as a form.
+// isForm reports whether the body's media type is that of a form.
 func (f *form) isForm() bool { return f != nil && f.typed }
 
 // first returns the first value of a field.
@@ -106,7 +112,7 @@ func (f *form) first(name string) (value string, ok bool) {
 
 type field struct{ name, value string }
 
-// formValue is the first value of a field, if the body's media type is that of a form.
+// formValue returns the first value of a field if the body's media type is that of a form.
 func (r *Request) formValue(name string) (string, bool) {
 	if r.form == nil {
 		f := r.readForm()
@@ -131,7 +137,8 @@ func (r *Request) readForm() form {
 	return f
 }
 
-// parseForm reads application/x-www-form-urlencoded. Not ok: there are pairs that cannot be unescaped, which are left out.
+// parseForm parses application/x-www-form-urlencoded. ok is false if some pairs cannot be
+// unescaped; these are left out.
 func parseForm(text string) form {
 	f := form{ok: true}
 	for text != "" {
@@ -156,10 +163,11 @@ func parseForm(text string) form {
 	return f
 }
 
-// maxParts bounds what is read of a multipart form: the fields that matter come first or are few.
+// maxParts is the maximum number of parts of a multipart form that are read: the fields that matter
+// come early.
 const maxParts = 1000
 
-// readMultipart reads the fields of multipart/form-data that are no files.
+// readMultipart reads the fields of a multipart/form-data body that are not files.
 func readMultipart(contentType string, body []byte) form {
 	_, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -195,7 +203,7 @@ func readParts(boundary string, body []byte) form {
 	return f
 }
 
-// queryValue is the first value of a parameter, unescaped.
+// queryValue returns the first value of a parameter, unescaped.
 func (r *Request) queryValue(name string) string {
 	for _, f := range parseForm(r.Query).fields {
 		if f.name == name {

@@ -1,8 +1,9 @@
-// Package sender knows how providers sign requests, where their delivery IDs are, which handshakes they begin with, and which answers
-// they expect. Each is one entry of one table, presets.json; the engine is the same for all of them.
+// Package sender knows how providers sign requests, where their delivery IDs are, which handshakes
+// they begin with, and which answers they expect. Each provider is one entry of one table,
+// presets.json; the engine is the same for all of them.
 //
-// It is pure: a request as a value and the time go in, a verdict comes out. No error, reason or answer holds a secret or an expected
-// signature.
+// The package is pure: it gets a request as a value and the time, and returns a verdict. No error,
+// reason or answer contains a secret or an expected signature.
 package sender
 
 import (
@@ -18,10 +19,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// MaxSecrets is how many secrets of one sender work at the same time.
+// MaxSecrets is the maximum number of secrets of one sender that are in force at the same time.
 const MaxSecrets = 4
 
-// Config is the sender of one trigger node, as an operator set it.
+// Config is the sender of one trigger node as an operator set it.
 type Config struct {
 	Preset   string            // an ID of Presets, or an alias
 	Secrets  []Secret          // the newest first; in clear
@@ -35,7 +36,8 @@ type Secret struct {
 	ExpiresAt time.Time // when it stops to work; zero: never
 }
 
-// ConfigError is why a Config cannot work. It is for the operator who set it, and quotes no secret.
+// ConfigError is the reason why a Config cannot work. It is for the operator who set it, and quotes
+// no secret.
 type ConfigError struct {
 	Field  string // preset, secrets, or settings.NAME
 	Detail string // what is wrong and what to do
@@ -43,22 +45,24 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
-// Verdict is whether a request is the sender's.
+// Verdict tells whether a request is the sender's.
 type Verdict struct {
-	// Code is empty when the request is the sender's; else SignatureMissing, SignatureInvalid or SignatureExpired.
+	// Code is "" if the request is the sender's, otherwise SignatureMissing, SignatureInvalid or
+	// SignatureExpired.
 	Code webhook.Code
-	// Reason says in words why, for the node's operators; never for the caller.
+	// Reason explains the code to the node's operators. It is never sent to the caller.
 	Reason string
-	// SecretID is the secret that verified it.
+	// SecretID is the ID of the secret with which the request was verified.
 	SecretID string
 
 	method int // by which it was verified, from 1; 0: by none
 }
 
-// OK says that the request is the sender's.
+// OK reports whether the request is the sender's.
 func (v Verdict) OK() bool { return v.Code == "" }
 
-// Sender decides for one trigger node. It is immutable, and safe for concurrent use.
+// Sender decides about the requests of one trigger node. It is immutable and safe for concurrent
+// use.
 type Sender struct {
 	entry      *entry
 	methods    []method
@@ -71,7 +75,7 @@ type Sender struct {
 	tolerance  time.Duration // 0: off
 }
 
-// Compile makes the sender of a Config, or says what is wrong with it: a *ConfigError.
+// Compile returns the sender for a Config, or a *ConfigError.
 func Compile(c Config) (*Sender, error) {
 	s, settings, err := build(c)
 	if err != nil {
@@ -87,7 +91,8 @@ func Compile(c Config) (*Sender, error) {
 	return s, err
 }
 
-// build makes the part of a sender that needs no secret: its methods and the places of its delivery IDs.
+// build returns the part of a sender that needs no secret: its methods and the places of its
+// delivery IDs.
 func build(c Config) (s *Sender, settings map[string]string, err error) {
 	e, err := find(c.Preset)
 	if err != nil {
@@ -129,7 +134,7 @@ func (s *Sender) compileMethods(e *entry, settings map[string]string) error {
 	return nil
 }
 
-// takeSecrets reads every secret in the way of every method that can use it.
+// takeSecrets parses every secret for every method that can use it.
 func (s *Sender) takeSecrets(secrets []Secret) error {
 	switch {
 	case len(s.methods) == 0 && len(secrets) > 0:
@@ -167,7 +172,7 @@ func (s *Sender) takeSecrets(secrets []Secret) error {
 	return nil
 }
 
-// maxSecretLength is the length of the longest secret, in bytes.
+// maxSecretLength is the maximum length of a secret in bytes.
 const maxSecretLength = 4096
 
 func checkSecret(text string) error {
@@ -182,30 +187,33 @@ func checkSecret(text string) error {
 	return nil
 }
 
-// Preset is the ID of the preset, also where an alias was set.
+// Preset returns the ID of the preset, also if an alias was set.
 func (s *Sender) Preset() string { return s.entry.ID }
 
-// Verifies says whether the sender's requests are verified.
+// Verifies reports whether the sender's requests are verified.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
-// Capturing says that there is no secret yet: the first handshake that brings one is to be kept.
+// Capturing reports whether there is no secret yet, so that the first handshake that transmits one
+// is to be kept.
 func (s *Sender) Capturing() bool { return s.entry.captures() && len(s.keys) == 0 }
 
-// GivesUpOn4xx says that the provider drops deliveries, or the hook, after 4xx. What may be accepted later must be refused with 503.
+// GivesUpOn4xx reports whether the provider drops deliveries, or the hook, after a 4xx. A request
+// that may be accepted later must then be refused with 503.
 func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
-// Drop are the canonical names of headers that hold the secret itself: they never travel on.
+// Drop returns the canonical names of headers that hold the secret itself. They are never passed
+// on.
 func (s *Sender) Drop() []string { return s.drop }
 
-// Challenge is the value of WWW-Authenticate with a refusal.
+// Challenge returns the value of WWW-Authenticate for a refusal.
 func (s *Sender) Challenge() string { return s.challenge }
 
-// NeedsURL says that the URL is signed, so that the ingress must know its public URL.
+// NeedsURL reports whether the URL is signed, so that the ingress must know its public URL.
 func (s *Sender) NeedsURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 
-// Methods are the HTTP methods of handshakes, beside POST.
+// Methods returns the HTTP methods of handshakes besides POST.
 func (s *Sender) Methods() []string {
 	var methods []string
 	for i := range s.handshakes {
@@ -241,7 +249,7 @@ func tolerance(text string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// withDefaults returns settings as they were set, with the defaults of those that are not.
+// withDefaults returns the given settings with the defaults of the others.
 func (e *entry) withDefaults(given map[string]string) map[string]string {
 	values := maps.Clone(given)
 	if values == nil {
@@ -253,7 +261,7 @@ func (e *entry) withDefaults(given map[string]string) map[string]string {
 	return values
 }
 
-// settings checks what an operator set and fills in the defaults.
+// settings checks the settings of an operator and adds the defaults.
 func (e *entry) settings(given map[string]string) (map[string]string, error) {
 	known := e.allSettings()
 	values := make(map[string]string, len(known))

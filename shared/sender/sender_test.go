@@ -26,7 +26,8 @@ func compile(t testing.TB, c sender.Config) *sender.Sender {
 	return s
 }
 
-// Every preset that verifies has a signer here, so that nobody adds one without vectors.
+// Every preset that verifies has a signer in this package, so that no preset is added without
+// vectors.
 func TestEveryPresetHasVectors(t *testing.T) {
 	have := map[string]bool{}
 	for _, g := range signers() {
@@ -43,8 +44,8 @@ func TestEveryPresetHasVectors(t *testing.T) {
 	}
 }
 
-// What a provider signs verifies; and what was changed, signed by another, late, early, or not signed
-// at all does not.
+// A request that a provider signed verifies. One that was changed, signed with another secret,
+// late, early, or not signed does not.
 func TestVerify(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// What a library of the provider reads in another way than it was signed is refused: two times, and one with leading zeros.
+// A time that a provider's library reads differently from what was signed is refused: two times,
+// and a time with leading zeros.
 func TestOddTimes(t *testing.T) {
 	const body = "{}"
 	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
@@ -150,7 +152,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// The product's own signer agrees with the second one, as far as the product can sign.
+// The product's own signer agrees with the second one, for everything that the product can sign.
 func TestSign(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {
@@ -233,8 +235,8 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// A refusal speaks of what the preset asks for: of the public key where it is one, and never of a prefix that only another
-// kind of secret of the preset has.
+// The refusal of a secret describes what the preset asks for: a public key where it is one, and
+// never a prefix that only another kind of the preset's secrets has.
 func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ preset, secret, want string }{
 		{"discord", "no key", "the public key must be hex"},

@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// shownHeaders are headers whose values are recorded beside a request's own headers, or that have a meaning on the
-// way: a secret in one of them would be shown, or lost. In canonical form.
+// shownHeaders lists headers whose values are recorded apart from a request's other headers, or
+// that have a meaning on the way. A secret in one of them would be shown, or lost. In canonical
+// form.
 var shownHeaders = canonicalNames(slices.Concat(
 	webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Host", "User-Agent", "Traceparent", "Tracestate"},
@@ -18,9 +19,10 @@ var shownHeaders = canonicalNames(slices.Concat(
 
 var credentials = canonicalNames(webhook.SecretHeaders())
 
-// CheckShown refuses a Config by which a secret would be shown to those who may not see it: as a delivery ID, or as
-// another part of a record. Compile accepts such a Config, because earlier versions stored them; its Sender ignores these
-// sources of a delivery ID. The error is a *ConfigError.
+// CheckShown refuses a Config with which a secret would be shown to callers who may not see it: as
+// a delivery ID, or as another part of a record. Compile accepts such a Config, because earlier
+// versions stored them; its Sender ignores these sources of a delivery ID. The error is a
+// *ConfigError.
 func CheckShown(c Config) error {
 	e, err := find(c.Preset)
 	if err != nil {
@@ -53,7 +55,8 @@ func CheckShown(c Config) error {
 	return nil
 }
 
-// SecretInBody says that requests of a preset carry its secret in their body, which is recorded and travels on.
+// SecretInBody reports whether requests of a preset carry its secret in their body, which is
+// recorded and passed on.
 func SecretInBody(preset string) bool {
 	e, err := find(preset)
 	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
@@ -61,7 +64,7 @@ func SecretInBody(preset string) bool {
 	})
 }
 
-// withoutSecrets leaves out the sources that hold a secret.
+// withoutSecrets removes the sources that hold a secret.
 func withoutSecrets(sources []idSource, drop []string) []idSource {
 	return slices.DeleteFunc(sources, func(id idSource) bool {
 		return slices.ContainsFunc(id.parts, func(s source) bool {

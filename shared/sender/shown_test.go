@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Whoever may change a sender need not know its secret, and who may only read sees no secret at all: no setting makes
-// a secret a delivery ID, or something else that a record shows.
+// A caller who may change a sender need not know its secret, and a caller who may only read sees no
+// secret at all. So no setting turns a secret into a delivery ID, or into anything else that a
+// record shows.
 func TestNoSettingShowsASecret(t *testing.T) {
 	const secret = "a-secret-that-nobody-reads"
 	for _, test := range []struct {
@@ -42,7 +43,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 		case test.field != "" && (!errors.As(err, &refused) || refused.Field != test.field || strings.Contains(err.Error(), secret)):
 			t.Errorf("%s %v: %v, want a refusal of %s", test.preset, test.settings, err, test.field)
 		}
-		// One that is stored since before works, and shows nothing.
+		// A sender that was stored by an earlier version works, and shows nothing.
 		r := &sender.Request{Method: "POST", Body: []byte("{}"), Header: map[string][]string{test.header: {"Bearer " + secret}}}
 		if id := compile(t, config).Delivery(r, sender.Verdict{}); strings.Contains(id.ID, secret) {
 			t.Errorf("%s %v: the delivery ID is the secret", test.preset, test.settings)

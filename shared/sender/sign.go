@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// Errors of Sign. What they say is for the operator who tries a trigger out.
+// Errors of Sign. Their texts are for the operator who tests a trigger.
 var (
-	// ErrPublicKey means that only the provider can sign: hookstart has its public key.
+	// ErrPublicKey means that only the provider can sign, because hookstart has only its public key.
 	ErrPublicKey = errors.New("only the provider itself can sign its requests: hookstart has just its public key")
-	// ErrNoSecret means that there is no secret that works now.
+	// ErrNoSecret means that no secret is in force.
 	ErrNoSecret = errors.New("the sender has no secret that works")
-	// ErrNoURL means that the URL is signed and not known.
+	// ErrNoURL means that the URL is signed but not known.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
-	// ErrBody means that the sender signs bodies of its own form only, and that this is none.
+	// ErrBody means that the sender signs only bodies of a certain form, and this body has another
+	// one.
 	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this body has another one")
 )
 
@@ -31,8 +32,8 @@ type Signed struct {
 	Body   []byte              // changed where the signature is in the body
 }
 
-// Sign signs a request as the sender would, with its newest secret: to try a trigger out. What it returns,
-// Verify accepts at that time. Of a preset that verifies nothing it changes nothing.
+// Sign signs a request as the sender would, with its newest secret, to test a trigger. Verify
+// accepts the result at that time. For a preset that does not verify, Sign changes nothing.
 func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	s, err := Compile(c)
 	if err != nil {
@@ -41,7 +42,7 @@ func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	return s.Sign(r, now)
 }
 
-// Sign signs a request: see the function.
+// Sign signs a request: see the function Sign.
 func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	why := ErrNoSecret
 	if !s.Verifies() {
@@ -64,7 +65,7 @@ func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	return Signed{Header: r.Header, Query: r.Query, Body: r.Body}, why
 }
 
-// changeable is a copy of a request whose headers can be changed, and nothing of which was read yet.
+// changeable returns a copy of a request with headers that can be changed and with an empty cache.
 func (r *Request) changeable() Request {
 	c := Request{Method: r.Method, Header: maps.Clone(r.Header), Query: r.Query, URL: r.URL, Body: r.Body}
 	if c.Header == nil {
@@ -73,7 +74,7 @@ func (r *Request) changeable() Request {
 	return c
 }
 
-// sign puts into a request what the method looks for.
+// sign adds to a request what the method looks for.
 func (m *method) sign(r *Request, k *key, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL
@@ -113,7 +114,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	return m.signature.put(r, m.written(sum, hashName, timeText))
 }
 
-// expected is the signature that the method would accept.
+// expected returns the signature that the method would accept.
 func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hashName string) {
 	if m.scheme == schemeTwilio {
 		if sums := twilioSums(k.bytes, r); len(sums) > 0 {
@@ -128,7 +129,7 @@ func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hash
 	return m.sum(hashName, k, r, timeText), hashName
 }
 
-// written is a signature in the form that the provider gives it.
+// written returns a signature in the provider's form.
 func (m *method) written(sum []byte, hashName, timeText string) string {
 	text := hex.EncodeToString(sum)
 	if m.spec.Encoding == "base64" {
@@ -147,7 +148,7 @@ func (m *method) written(sum []byte, hashName, timeText string) string {
 	return text
 }
 
-// addBodyHash adds the parameter that Twilio adds to the URL when the body is no form.
+// addBodyHash adds the parameter that Twilio adds to the URL if the body is not a form.
 func (r *Request) addBodyHash() {
 	if mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(mediaType), formType) {
 		return

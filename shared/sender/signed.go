@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// signsID reports whether everything that a delivery ID is read from is under the method's signature.
+// signsID reports whether all sources of a delivery ID are under the method's signature.
 func (m *method) signsID(id *idSource) bool {
 	for _, s := range slices.Concat(id.parts, id.absent) {
 		if !m.signs(s) {
@@ -19,7 +19,8 @@ func (m *method) signsID(id *idSource) bool {
 	return len(id.parts) > 0
 }
 
-// signs reports whether a source is under the method's signature: it is a part of the signed message, or the whole body is.
+// signs reports whether a source is under the method's signature: it is a part of the signed
+// message, or the whole body is signed.
 func (m *method) signs(s source) bool {
 	switch m.scheme {
 	case schemeStatic, schemeBasic: // which sign nothing
@@ -42,8 +43,9 @@ func (m *method) signs(s source) bool {
 	return false
 }
 
-// signedView returns the request as its signature says it. What a signed body means must not depend on Content-Type,
-// which is not signed: with another one, who copied a request could hide its delivery ID, and send it under any.
+// signedView returns the request as its signature covers it. The meaning of a signed body must not
+// depend on Content-Type, which is not signed: with another one, an attacker who has copied a
+// request could hide its delivery ID and send it with any other.
 func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
@@ -65,7 +67,8 @@ func (m *method) signedView(r *Request) *Request {
 	return view
 }
 
-// readSigned reads a body by itself: as JSON, else as a form. A form's field payload may hold JSON.
+// readSigned parses a body without regard to its Content-Type: as JSON, otherwise as a form. A
+// form's field payload may hold JSON.
 func (r *Request) readSigned(sent *Request) {
 	document := sent.json()
 	if !document.Exists() || sent.form.isForm() { // by its headers it may have been read as something else
@@ -84,7 +87,8 @@ func (r *Request) readSigned(sent *Request) {
 	r.document, r.form = &document, &fields
 }
 
-// formOfBody reads a form without its Content-Type: multipart/form-data begins with its boundary.
+// formOfBody parses a form without its Content-Type: a multipart/form-data body begins with its
+// boundary.
 func formOfBody(body []byte) form {
 	if rest, ok := bytes.CutPrefix(body, []byte("--")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))

@@ -27,7 +27,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// keys are the asymmetric ones, made once.
+// The asymmetric keys, made once.
 var (
 	ed25519Key = ed25519.NewKeyFromSeed([]byte("hookstart's test key of 32 bytes"))
 	ecdsaKey   = func() *ecdsa.PrivateKey {
@@ -66,7 +66,7 @@ func mac(h func() hash.Hash, key []byte, parts ...string) []byte {
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
 func b64(b []byte) string   { return base64.StdEncoding.EncodeToString(b) }
 
-// signer is one provider: what an operator sets, and how a request is signed.
+// signer is one provider: the operator's settings, and how a request is signed.
 type signer struct {
 	name     string // of the case: a preset, and what is special
 	preset   string
@@ -75,7 +75,7 @@ type signer struct {
 	url      string
 	timed    bool // the time is signed and checked
 	uncovers bool // the body is not signed
-	// sign returns the headers, and the body where the signature is in it.
+	// sign returns the headers, and the body if the signature is in it.
 	sign func(key, body, target string, now int64) (map[string]string, string)
 }
 
@@ -97,7 +97,7 @@ func whsecKey(secret string) []byte {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// hexHeader is HMAC of the body alone, in hex.
+// hexHeader returns a signer that sends an HMAC of the body alone, in hex.
 func hexHeader(h func() hash.Hash, header, prefix string) func(key, body, target string, now int64) (map[string]string, string) {
 	return func(key, body, _ string, _ int64) (map[string]string, string) {
 		return map[string]string{header: prefix + hexOf(mac(h, []byte(key), body))}, body
@@ -245,7 +245,7 @@ func base64Header(header, prefix string) func(key, body, target string, now int6
 	}
 }
 
-// request signs a body.
+// request returns a request with a signed body.
 func (g *signer) request(key, body string, at time.Time) *sender.Request {
 	headers, body := g.sign(key, body, g.url, at.Unix())
 	r := &sender.Request{Method: "POST", Header: map[string][]string{"Content-Type": {"application/json"}}, URL: g.url, Query: "token=t", Body: []byte(body)}

@@ -36,7 +36,8 @@ func validHeaderName(name string) bool {
 
 var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource reads a source. In the table, own, there are more kinds, and a pointer's token * means every element.
+// parseSource parses a source. In the table (own) there are more kinds, and the token * of a
+// pointer means every element.
 func parseSource(text string, own bool) (source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -63,10 +64,10 @@ func parseSource(text string, own bool) (source, error) {
 	return source{}, errSource
 }
 
-// maxPointer bounds a pointer's depth.
+// maxPointer is the maximum number of tokens of a pointer.
 const maxPointer = 32
 
-// parsePointer reads a JSON pointer (RFC 6901) that points below the whole document.
+// parsePointer parses a JSON pointer (RFC 6901) to a value below the whole document.
 func parsePointer(text string) ([]string, error) {
 	if !strings.HasPrefix(text, "/") {
 		return nil, fmt.Errorf("the JSON pointer %q must begin with a slash", text)
@@ -86,7 +87,8 @@ func parsePointer(text string) ([]string, error) {
 	return tokens, nil
 }
 
-// values of a header are all that are not empty; of a pointer through an array, one for each element, none if an element has none.
+// values returns all values of a header that are not empty. For a pointer through an array it
+// returns one value for each element, or nothing if an element has none.
 func (s source) values(r *Request) []string {
 	switch s.kind {
 	case fromHeader:
@@ -111,7 +113,7 @@ func (s source) values(r *Request) []string {
 	return nil
 }
 
-// value is the first value of a source; empty: there is none.
+// value returns the first value of a source, or "" if there is none.
 func (s source) value(r *Request) string {
 	switch s.kind {
 	case fromHeader:
@@ -130,7 +132,8 @@ func (s source) value(r *Request) string {
 	return ""
 }
 
-// present says that there is something at a source, also what is no text; null only if that counts.
+// present reports whether the request has a value at s, of any JSON type. A JSON null counts only
+// if null is true.
 func (s source) present(r *Request, null bool) bool {
 	if s.kind != fromPointer {
 		return s.value(r) != ""
@@ -142,10 +145,10 @@ func (s source) present(r *Request, null bool) bool {
 	return at.Exists() && (null || at.Type != gjson.Null)
 }
 
-// maxValues bounds how many elements of arrays a pointer collects.
+// maxValues is the maximum number of array elements that a pointer collects.
 const maxValues = 1000
 
-// point collects what a pointer points at: texts and numbers, as they stand.
+// point collects the strings and numbers to which a pointer refers.
 func (s source) point(values []string, at gjson.Result, pointer []string) (all []string, ok bool) {
 	if len(pointer) == 0 {
 		switch {
@@ -172,7 +175,7 @@ func (s source) point(values []string, at gjson.Result, pointer []string) (all [
 	return values, ok
 }
 
-// child is a member of an object, or an element of an array.
+// child returns a member of an object, or an element of an array.
 func child(of gjson.Result, token string) gjson.Result {
 	var found gjson.Result
 	switch {
@@ -199,7 +202,7 @@ func child(of gjson.Result, token string) gjson.Result {
 	return found
 }
 
-// arrayIndex reads an index of RFC 6901: digits, without leading zeros.
+// arrayIndex parses an index of RFC 6901: digits without leading zeros.
 func arrayIndex(token string) (int, bool) {
 	if token == "" || len(token) > 7 || (len(token) > 1 && token[0] == '0') {
 		return 0, false
@@ -214,7 +217,7 @@ func arrayIndex(token string) (int, bool) {
 	return index, true
 }
 
-// condition is what a request must have at a source: a value, any value, or none.
+// condition is a requirement for a source of a request: a certain value, any value, or no value.
 type condition struct {
 	source source
 	value  string // "*": any that is not empty; "": none

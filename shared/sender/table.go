@@ -14,7 +14,7 @@ import (
 //go:embed presets.json
 var presetsJSON []byte
 
-// Preset is what operators see of one entry of the table.
+// Preset describes one entry of the table to operators.
 type Preset struct {
 	ID         string
 	Aliases    []string
@@ -31,7 +31,7 @@ type Preset struct {
 	NeedsURL   bool     // the URL is signed: the ingress needs its public URL
 }
 
-// SecretInfo describes a preset's secret.
+// SecretInfo describes the secret of a preset.
 type SecretInfo struct {
 	Label    string
 	Public   bool // a public key, which may be shown
@@ -74,7 +74,7 @@ type secretSpec struct {
 	Public   bool   `json:"public"`
 	Choose   bool   `json:"choose"`
 	Captured string `json:"captured"` // the source of a secret that the provider sends
-	// Not are the beginnings of the provider's other keys, which people paste in its place.
+	// Not lists prefixes of the provider's other keys, which people paste by mistake.
 	Not []string `json:"not"`
 }
 
@@ -87,7 +87,7 @@ func (e *entry) otherKeys() []string {
 
 func (e *entry) captures() bool { return e.Secret != nil && e.Secret.Captured != "" }
 
-// table is the embedded table. That it can be read, a test proves.
+// table returns the embedded table. A test proves that it can be parsed.
 var table = sync.OnceValue(func() []*entry {
 	entries, err := readTable(presetsJSON)
 	if err != nil {
@@ -96,7 +96,7 @@ var table = sync.OnceValue(func() []*entry {
 	return entries
 })
 
-// readTable reads a table and refuses unknown members, and IDs that are there twice.
+// readTable parses a table. It refuses unknown members and duplicate IDs.
 func readTable(text []byte) ([]*entry, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -119,7 +119,7 @@ func readTable(text []byte) ([]*entry, error) {
 	return entries, nil
 }
 
-// check refuses an entry that says too little, or that protects from nothing.
+// check refuses an entry that is incomplete or that protects from nothing.
 func (e *entry) check() error {
 	verifies := len(e.Verify) > 0 || e.General != ""
 	switch {
@@ -169,7 +169,7 @@ func (m *method) checkDelivery(texts []string) error {
 	return nil
 }
 
-// find finds a preset by its ID or an alias.
+// find returns the preset with an ID or an alias.
 func find(id string) (*entry, error) {
 	for _, e := range table() {
 		if e.ID == id || slices.Contains(e.Aliases, id) {
@@ -179,7 +179,7 @@ func find(id string) (*entry, error) {
 	return nil, &ConfigError{"preset", "there is no such preset"}
 }
 
-// allSettings are the preset's own and those that presets of its kind have.
+// allSettings returns the preset's own settings and those that presets of its kind have.
 func (e *entry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {
@@ -198,7 +198,7 @@ func (e *entry) hasTime() bool {
 	return e.General == generalHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool { return m.Time != nil })
 }
 
-// Presets are all presets, in the table's order.
+// Presets returns all presets in the table's order.
 func Presets() []Preset {
 	entries := table()
 	presets := make([]Preset, len(entries))
@@ -208,7 +208,7 @@ func Presets() []Preset {
 	return presets
 }
 
-// Lookup finds a preset by its ID or an alias.
+// Lookup returns the preset with an ID or an alias.
 func Lookup(id string) (Preset, bool) {
 	e, err := find(id)
 	if err != nil {
@@ -235,7 +235,7 @@ func (e *entry) preset() Preset {
 	return p
 }
 
-// notes returns the entry's notes, and what it means if a delivery ID is not under the signature.
+// notes returns the entry's notes, and the consequence if a delivery ID is not under the signature.
 func (e *entry) notes() []string {
 	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool { return m.Scheme != schemeStatic && m.Scheme != schemeBasic })
 	places := strings.Join(e.Delivery, " and ")
@@ -249,11 +249,12 @@ func (e *entry) notes() []string {
 	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedNote, places))
 }
 
-// unsignedNote says what operators have to know of a delivery ID that is not under the signature.
+// unsignedNote tells operators the consequence of a delivery ID that is not under the signature.
 const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send it once more under another ID, " +
 	"which starts another execution, and can use up the ID of a delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
-// challenge is the value of WWW-Authenticate. Its parameter is the preset's ID, which is a token.
+// challenge returns the value of WWW-Authenticate. Its parameter is the preset's ID, which is a
+// valid token.
 func (e *entry) challenge() string {
 	switch e.ID {
 	case "bearer":

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The embedded table can be read, and says what operators need.
+// The embedded table can be parsed and has the texts that operators need.
 func TestTable(t *testing.T) {
 	entries, err := readTable(presetsJSON)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A table that says something unknown, or that protects from nothing, is refused.
+// A table with an unknown member, or with an entry that protects from nothing, is refused.
 func TestBadTables(t *testing.T) {
 	entry := func(verify string) string {
 		return `[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"},"verify":[` + verify + `]}]`

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// template is what is signed: literal text and parts of the request, one after the other.
+// template describes the signed message: literal texts and parts of the request, one after the
+// other.
 type template []part
 
 type part struct {
@@ -28,7 +29,8 @@ const (
 	partSource
 )
 
-// parseTemplate reads a template. The table's own may have {payload}, {secret}, {ptr:…} and {form:…}, too; id stands for {id}.
+// parseTemplate parses a template. The table's own templates may also have {payload}, {secret},
+// {ptr:…} and {form:…}. id is the source of {id}.
 func parseTemplate(text string, own bool, id *source) (template, error) {
 	var t template
 	for text != "" {
@@ -95,10 +97,10 @@ func (t template) has(kind partKind) bool {
 	return false
 }
 
-// covers says that all of the body is signed.
+// covers reports whether the whole body is signed.
 func (t template) covers() bool { return t.has(partBody) || t.has(partPayload) }
 
-// missing is a part of the template that a request does not have; empty: it has all.
+// missing returns the first part of the template that a request lacks, or "".
 func (t template) missing(r *Request) string {
 	for i := range t {
 		if t[i].kind == partSource && t[i].source.value(r) == "" {
@@ -108,7 +110,7 @@ func (t template) missing(r *Request) string {
 	return ""
 }
 
-// String is the source as it is written in the table.
+// String returns the source in the table's notation.
 func (s source) String() string {
 	switch s.kind {
 	case fromHeader:
@@ -132,7 +134,7 @@ func (s source) String() string {
 	}
 }
 
-// write writes what is signed, with the time as sent. It cannot fail where write cannot.
+// write writes the signed message, with the time as it was sent. It fails only if write can fail.
 func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
 	for i := range t {
 		switch p := &t[i]; p.kind {

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// bodyHash is the parameter of the URL that holds the hash of a body that is no form.
+// bodyHash is the URL parameter that holds the hash of a body that is not a form.
 const bodyHash = "bodySHA256"
 
-// twilioSums are the signatures that a request of Twilio's may have: over the URL and, of a form,
-// every name with its values, sorted; of another body the URL has the hash. The URL is signed with or
-// without its port. None: the request cannot be Twilio's.
+// twilioSums returns the signatures that a request of Twilio may have: over the URL and, for a
+// form, every name with its values, sorted. For other bodies the URL has the hash. Twilio signs the
+// URL with or without its port. It returns nothing if the request cannot be Twilio's.
 func twilioSums(secret []byte, r *Request) [][]byte {
 	var tail []byte
 	if claimed := r.queryOfURL(bodyHash); claimed != "" {
@@ -44,7 +44,7 @@ func twilioSums(secret []byte, r *Request) [][]byte {
 	return sums
 }
 
-// queryOfURL is a parameter of the URL that is signed.
+// queryOfURL returns a parameter of the signed URL.
 func (r *Request) queryOfURL(name string) string {
 	_, query, _ := strings.Cut(r.URL, "?")
 	for _, f := range parseForm(query).fields {
@@ -55,7 +55,8 @@ func (r *Request) queryOfURL(name string) string {
 	return ""
 }
 
-// sortedFields are the names, sorted by their bytes, each with its sorted, distinct values.
+// sortedFields returns the names of the fields, sorted by bytes, each followed by its distinct
+// values, sorted.
 func sortedFields(fields []field) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b field) int {
@@ -72,7 +73,8 @@ func sortedFields(fields []field) []byte {
 	return text.Bytes()
 }
 
-// urlsWithAndWithoutPort are a URL with its port, or the scheme's, and without.
+// urlsWithAndWithoutPort returns a URL with its port, or the default port of its scheme, and
+// without a port.
 func urlsWithAndWithoutPort(text string) []string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// outsideVector is an entry of a file of test vectors that is no part of the repository.
+// outsideVector is an entry of a file of test vectors that is not part of the repository.
 type outsideVector struct {
 	Provider   string            `json:"provider"`
 	Name       string            `json:"name"`
@@ -39,7 +39,7 @@ type outsideVector struct {
 	} `json:"expect"`
 }
 
-// presetOf maps the file's names to presets; "" for a provider that has none.
+// presetOf maps the file's names to presets. It returns "" for a provider that has none.
 func (v *outsideVector) presetOf() string {
 	switch v.Provider {
 	case "gogs":
@@ -101,7 +101,7 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 	return r
 }
 
-// Other people's vectors: every one that belongs to a preset gets the verdict that is stated there.
+// Vectors of other people: each one that belongs to a preset gets the verdict that the file states.
 func TestVectorsFromOutside(t *testing.T) {
 	path := os.Getenv("HOOKSTART_SENDER_VECTORS") //nolint:forbidigo // other people's data, which stays where it is
 	if path == "" {
@@ -162,7 +162,7 @@ func (v *outsideVector) check(t *testing.T) {
 	}
 }
 
-// checkHandshake signs what the file has unsigned, where the provider signs it.
+// checkHandshake signs a handshake that the file has unsigned, if the provider signs it.
 func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now time.Time) {
 	r := v.request(t)
 	var s *sender.Sender

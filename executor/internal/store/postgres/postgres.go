@@ -1,9 +1,10 @@
-// Package postgres keeps records in PostgreSQL: the driver for several executors.
+// Package postgres stores records in PostgreSQL. It is the driver for several executors.
 //
-// Executors write overlapping rows at the same time. They never wait for each other in a
-// circle, because every transaction takes its locks in one order: the keys of new
-// executions, of unreadable messages, the records that move on, minutes, token uses; and within
-// each in the order of keys; new executions in that of their acceptance. What is new to the dictionaries of origins is added before, in transactions of their own.
+// Executors write overlapping rows at the same time. They cannot deadlock, because every transaction
+// takes its locks in one order: the keys of new executions, the keys of unreadable messages, the
+// records that change their state, minutes, token uses. Within each of these the order is that of
+// the keys, and for new executions the order of their acceptance. New rows of the dimension tables
+// of origins are added before, in transactions of their own.
 package postgres
 
 import (
