@@ -99,7 +99,7 @@ func (d *delivery) dropped() []string {
 	return nil
 }
 
-// parse reads what the request line says, and how long the body is said to be: checks 2 to 4.
+// parse reads what the request line says, and how long the body is said to be.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
@@ -116,7 +116,7 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	return nil
 }
 
-// admit finds the workflow and the node, by the path and the token: checks 5 and 6.
+// admit finds the workflow and the node, by the path and the token.
 func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return refused(webhook.WorkflowNotFound, 0)
@@ -152,7 +152,7 @@ func pathAndQuery(r *http.Request) string {
 	return r.URL.RequestURI() // of a request line with a whole URL
 }
 
-// plan checks the account's plan: checks 7 and 8.
+// plan checks the account's plan.
 func (h *handler) plan(d *delivery) *outcome {
 	if refusal := d.caller.Plan(); refusal != nil {
 		return &outcome{refusal: refusal}
@@ -160,7 +160,7 @@ func (h *handler) plan(d *delivery) *outcome {
 	return nil
 }
 
-// limit counts the request against the limits: check 9. It takes the time now, and not when the request began: the rate
+// limit counts the request against the limits. It takes the time now, and not when the request began: the rate
 // limit needs monotonic times, and a request may have waited for the lease, or for its body.
 func (h *handler) limit(d *delivery) *outcome {
 	length := d.r.ContentLength
@@ -188,7 +188,7 @@ func (h *handler) complete(d *delivery) *outcome {
 	return nil
 }
 
-// whole reads the body, and finds the delivery ID: checks 11 and 12. Where the ID may be under a signature, it is looked
+// whole reads the body, and finds the delivery ID. Where the ID may be under a signature, it is looked
 // for once the request is verified.
 func (h *handler) whole(d *delivery) *outcome {
 	unknown := d.signsID() && !d.verified
@@ -206,7 +206,7 @@ func (h *handler) whole(d *delivery) *outcome {
 	return h.checkID(d)
 }
 
-// checkID finds the delivery ID, and refuses one that is too long: check 11.
+// checkID finds the delivery ID, and refuses one that is too long.
 func (h *handler) checkID(d *delivery) *outcome {
 	h.identify(d)
 	if d.tooLong() {

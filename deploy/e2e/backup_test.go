@@ -246,7 +246,7 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	var changing sync.WaitGroup
 	changing.Go(func() {
-		for n := 1; stopped.Err() == nil; n++ {
+		for n := 1; stopped.Err() == nil && n < 1_000; n++ {
 			put("counter", strconv.Itoa(n)) // each number once: of an entry that is missing, nothing else would tell
 			put(fmt.Sprint("new-", n), "new")
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
-	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -85,7 +85,7 @@ func Take(ctx context.Context, i Installation, path string, withMessages bool) (
 // take reads the parts in the order that the package's comment argues for.
 func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	for _, name := range []string{stream.Name, stream.ProgressName, stream.ReportsName} {
-		floor, err := i.floor(ctx, name)
+		floor, err := i.floorOf(ctx, name, recorder)
 		if err != nil {
 			return err
 		}
@@ -109,14 +109,14 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		i.say("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
 	}
 	keys := map[string]bool{}
-	var until []time.Time
+	var until []newest
 	for _, name := range registry.Streams() {
 		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStream)}
-		var newest time.Time
-		if bucket.Records, newest, err = i.takeBucket(ctx, w, bucket.Name, keys); err != nil {
+		var last newest
+		if bucket.Records, last, err = i.takeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
 		}
-		m.Buckets, until = append(m.Buckets, bucket), append(until, newest)
+		m.Buckets, until = append(m.Buckets, bucket), append(until, last)
 		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	m.Keys = slices.Sorted(maps.Keys(keys))
@@ -126,60 +126,55 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 // clocks is by how much the clocks of two NATS servers may differ.
 const clocks = time.Minute
 
-// audited waits until all that the registry holds now is in the audit, and returns a time: all changes before it
-// were made before the call.
+// audited returns a time before all changes whose audit entries may not be in the database yet.
 func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.JetStream.Stream(ctx, name)
 		if err != nil {
 			return at, fmt.Errorf("stream %s: %w", name, err)
 		}
-		if is := s.CachedInfo().TimeStamp; at.IsZero() || is.Before(at) {
-			at = is
-		}
-		if err := i.awaitAudit(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+		first := s.CachedInfo().TimeStamp
+		floor, err := i.floorOf(ctx, name, auditor)
+		if err != nil {
 			return at, err
+		}
+		msg, err := s.GetMsg(ctx, floor+1, anySubject)
+		switch {
+		case err == nil:
+			first = msg.Time
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return at, fmt.Errorf("stream %s: %w", name, err)
+		}
+		if at.IsZero() || first.Before(at) {
+			at = first
 		}
 	}
 	return at.Add(-clocks), nil
 }
 
-// awaitAudit waits until the audit's entry of a revision is in the database, with those before it.
-func (i Installation) awaitAudit(ctx context.Context, name string, revision uint64) error {
-	waiting, cancel := context.WithTimeout(ctx, silence)
-	defer cancel()
-	for {
-		consumer, err := i.JetStream.Consumer(waiting, name, auditor)
-		switch {
-		case err == nil && consumer.CachedInfo().AckFloor.Stream >= revision:
-			return nil
-		case err == nil && consumer.CachedInfo().NumPending+uint64(consumer.CachedInfo().NumAckPending) == 0: //nolint:gosec // a count
-			return nil // the newest revisions were deleted, since they are in the audit
-		case err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && waiting.Err() == nil:
-			return fmt.Errorf("the audit's consumer of %s: %w", name, err)
-		}
-		retry.Wait(waiting, 20*time.Millisecond)
-		if waiting.Err() != nil {
-			return errors.Join(ctx.Err(), fmt.Errorf("the executors have not taken the audit from %s up to revision %d within %s: is the database away?", name, revision, silence))
-		}
-	}
+// anySubject makes GetMsg return the first message from a sequence on.
+var anySubject = jetstream.WithGetMsgSubject(">")
+
+// newest is the newest record of a bucket in the file.
+type newest struct {
+	sequence uint64
+	at       time.Time
 }
 
 // takeAudit writes the audit's entries of what was changed since a time, up to the newest record of each bucket.
-func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, since time.Time, until []time.Time) error {
+//
+// An executor deletes an earlier revision of a record only once the entry is in the database. So all entries are in the history
+// of the bucket, which is read first, or in the database.
+func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, since time.Time, until []newest) error {
 	to, err := w.entry(auditName)
 	if err != nil {
 		return err
 	}
 	for n, name := range registry.Streams() {
-		s, err := i.JetStream.Stream(ctx, name)
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
-		}
-		if err := i.awaitAudit(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+		if err := i.takeHistory(ctx, to, m, name, until[n].sequence); err != nil {
 			return err
 		}
-		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n], func(line []byte) error {
+		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n].at, func(line []byte) error {
 			var part struct{ Audit []struct{} }
 			if err := json.Unmarshal(line, &part); err != nil {
 				return fmt.Errorf("the audit: %w", err)
@@ -193,14 +188,80 @@ func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, sin
 	return nil
 }
 
-// floor is up to where the executors have recorded a stream.
-func (i Installation) floor(ctx context.Context, name string) (uint64, error) {
-	consumer, err := i.JetStream.Consumer(ctx, name, recorder)
+// auditAtOnce is the maximum number of entries in a line.
+const auditAtOnce = 500
+
+// auditLine is an entry as the operators' API takes it: a part of the store.
+type auditLine struct {
+	ID, ActorKind, ActorID, ActorName, Action, AccountID, WorkflowID, NodeID, Changes string
+	At                                                                                time.Time
+}
+
+// takeHistory writes the entries that the executors have not copied from a bucket's history yet, up to a revision.
+func (i Installation) takeHistory(ctx context.Context, to io.Writer, m *Manifest, name string, last uint64) error {
+	s, err := i.JetStream.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", name, err)
+	}
+	floor, err := i.floorOf(ctx, name, auditor)
+	if err != nil {
+		return err
+	}
+	var entries []auditLine
+	flush := func() error {
+		if len(entries) == 0 {
+			return nil
+		}
+		line, err := json.Marshal(struct{ Audit []auditLine }{entries})
+		if err != nil {
+			return fmt.Errorf("encode entries of the audit: %w", err)
+		}
+		m.Audit += len(entries)
+		entries = entries[:0]
+		return writeLine(to, line)
+	}
+	for next := floor + 1; next <= last; {
+		msg, err := s.GetMsg(ctx, next, anySubject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > last {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		next = msg.Sequence + 1
+		e, exists, err := edit.DecodeEntry(msg.Header)
+		if err != nil || !exists { // one that cannot be read, no executor can read
+			continue
+		}
+		changes := ""
+		if len(e.Changes) > 0 {
+			text, err := json.Marshal(e.Changes)
+			if err != nil {
+				return fmt.Errorf("encode an entry of the audit: %w", err)
+			}
+			changes = string(text)
+		}
+		entries = append(entries, auditLine{
+			ID: e.ID, At: msg.Time, ActorKind: e.Actor.Kind, ActorID: e.Actor.ID, ActorName: e.Actor.Name, Action: e.Action,
+			AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: changes,
+		})
+		if len(entries) == auditAtOnce {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// floorOf returns the sequence up to which a consumer of the executors has acknowledged a stream.
+func (i Installation) floorOf(ctx context.Context, name, durable string) (uint64, error) {
+	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil // none of it
 	}
 	if err != nil {
-		return 0, fmt.Errorf("how far the executors have recorded %s: %w", name, err)
+		return 0, fmt.Errorf("how far the executors have read %s: %w", name, err)
 	}
 	return consumer.CachedInfo().AckFloor.Stream, nil
 }
@@ -286,29 +347,29 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 // of all was stored. A key that changes meanwhile comes again, and is restored as it came last.
 // It ends when each key of the beginning has come: the server's count of pending messages is too small while executors trim
 // the history of keys (nats-server 2.15.2), and the newest records would be missing.
-func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, keys map[string]bool) (records int, newest time.Time, err error) {
+func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, keys map[string]bool) (records int, last newest, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {
-		return 0, newest, err
+		return 0, last, err
 	}
 	s, err := i.JetStream.Stream(ctx, bucketStream+bucket)
 	if err != nil {
-		return 0, newest, fmt.Errorf("bucket %s: %w", bucket, err)
+		return 0, last, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	info, err := s.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
-		return 0, newest, fmt.Errorf("bucket %s: %w", bucket, err)
+		return 0, last, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
 	missing := info.State.Subjects
 	if len(missing) == 0 {
-		return 0, newest, nil
+		return 0, last, nil
 	}
 	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{">"}}
 	began := info.State.LastSeq
 	live := map[string]bool{}
 	err = i.messages(ctx, bucketStream+bucket, config, func(m message, _ uint64) (done bool, err error) {
 		delete(missing, m.Subject)
-		newest = m.At
+		last = newest{m.Sequence, m.At}
 		ids, err := keysOf(m, bucket)
 		if err != nil {
 			return true, fmt.Errorf("record %s: %w", m.Subject, err)
@@ -327,7 +388,7 @@ func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, 
 			records++
 		}
 	}
-	return records, newest, err
+	return records, last, err
 }
 
 // kvOperation is the header of a deletion in a bucket.
