@@ -272,6 +272,68 @@ func TestNodeExample(t *testing.T) {
 	}
 }
 
+// evilRunner is a program on the kit for Node.js whose handler and options throw whatever its input names.
+const evilRunner = `
+import { connect } from "@nats-io/transport-node";
+import { Permanent, run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+const evil = () => { throw new Proxy({}, { get: evil, getPrototypeOf: evil }); };
+const noText = Object.assign(new Error(), { toString: evil });
+const values = {
+  undefined: () => { throw undefined; },
+  object: () => { throw Object.create(null); },
+  proxy: evil,
+  "no text": () => { throw noText; },
+  number: () => { throw Object.assign(new Error("x"), { message: 7 }); },
+  then: () => ({ then: evil }),
+  json: () => ({ toJSON: evil }),
+  bigint: () => 1n,
+  "permanent number": () => { throw Object.assign(new Permanent("x"), { message: 8 }); },
+  fine: () => "fine",
+};
+await run(nc, {
+  queue: "evil", group: "evil", attempts: 2, ackWait: 1000, log: evil, onReady: evil,
+  backoff: (attempt) => attempt === 1 ? evil() : 0,
+}, (e) => values[JSON.parse(e.input).body](), stop.signal);
+await nc.close();
+console.log("it ended by itself");
+`
+
+// What a handler or an option throws ends neither the runner nor its process.
+func TestNodeSurvivesItsHandler(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	command := exec.Command("node", "--input-type=module", "--eval", evilRunner)
+	command.Dir = nodeExample
+	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
+	program := childtest.Launch(t, command)
+	for body, want := range map[string]execution.Progress{
+		"undefined":        {Status: execution.Failed, Error: "undefined"},
+		"object":           {Status: execution.Failed, Error: "no text"},
+		"proxy":            {Status: execution.Failed, Error: "no text"},
+		"no text":          {Status: execution.Failed, Error: "no text"},
+		"number":           {Status: execution.Failed, Error: "7"},
+		"then":             {Status: execution.Failed, Error: "no text"},
+		"json":             {Status: execution.Failed, Error: "the output is not valid JSON"},
+		"bigint":           {Status: execution.Failed, Error: "the output is not valid JSON"},
+		"permanent number": {Status: execution.Failed, Error: "8"},
+		"fine":             {Status: execution.Succeeded},
+	} {
+		got := ingress.Await(t, ingress.Start(t, runnertest.Post{Queue: "evil", Body: body}))
+		if got.Status != want.Status || !strings.Contains(got.Error, want.Error) {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	program.Await("(it ended by itself)")
+}
+
 // slowRunner is a program on the kit for Node.js: two handlers at a time, each of which works for two seconds.
 const slowRunner = `
 import { connect } from "@nats-io/transport-node";

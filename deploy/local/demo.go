@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/api"
 	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -90,7 +91,7 @@ func runDemo(ctx context.Context, inProcess []nats.Option, observe func(runner.A
 		return err
 	}
 	defer nc.Close()
-	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: log, Observe: observe, Traces: traces}, func(_ context.Context, e runner.Execution) (any, error) {
+	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: ops.Slog(log), Observe: observe, Traces: traces}, func(_ context.Context, e runner.Execution) (any, error) {
 		// {"fail":"why"} shows what a failure looks like, and how one is requeued.
 		var asked struct{ Fail string }
 		if json.Unmarshal(e.Input, &asked) == nil && asked.Fail != "" {

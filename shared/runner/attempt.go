@@ -2,16 +2,15 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -30,7 +29,7 @@ func (r *runner) begin(msg jetstream.Msg) {
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
 		// The executor lists it as a dead letter; another attempt would not help.
-		r.note(nil, 0, began, Unreadable, err)
+		r.note(nil, 0, began, Unreadable, failure(err))
 		_ = msg.TermWithReason(err.Error())
 		r.leave()
 		r.unacknowledged.Done()
@@ -59,7 +58,7 @@ func (r *runner) leave() { r.places <- struct{}{} }
 func (r *runner) giveUp(m *message) {
 	m.attempt = r.Attempts // the last one that a handler may have seen
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
-	r.end(m, execution.Progress{Status: execution.Failed, Error: err.Error()}, err)
+	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
 	r.leave()
 }
 
@@ -72,73 +71,57 @@ func (r *runner) run(ctx context.Context, m *message) {
 		r.reportRunning(m)
 	}
 	r.underway.called(ctx, m)
-	output, err := protect(ctx, r.handler, Execution{Start: *m.start, Input: m.start.Payload.Input(), Attempt: m.attempt})
+	o := call(ctx, r.handler, Execution{Start: *m.start, Input: m.start.Payload.Input(), Attempt: m.attempt})
 	if r.underway.returned(m) {
-		r.finish(ctx, m, output, err)
+		r.finish(ctx, m, o)
 	}
 }
 
 // abandon finishes an attempt whose handler did not return in time.
 func (r *runner) abandon(ctx context.Context, m *message) {
-	r.finish(ctx, m, nil, fmt.Errorf("the handler did not return within %s", r.Timeout))
+	r.finish(ctx, m, failure(fmt.Errorf("the handler did not return within %s", r.Timeout)))
 }
 
 // finish reports how an attempt ended, and frees its place.
-func (r *runner) finish(ctx context.Context, m *message, output []byte, err error) {
+func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.leave()
-	if most := MaxOutput(r.nc); err == nil && int64(len(output)) > most {
+	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report each time.
-		output, err = nil, Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(output), most))
+		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most %d: store it elsewhere and return a reference", len(o.output), most)))
 	}
-	endSpan(ctx, err)
+	r.endSpan(ctx, o)
 
-	var permanent *permanentError
 	switch {
-	case err == nil:
-		r.end(m, execution.Progress{Status: execution.Succeeded, StartedAt: m.called, Output: output}, nil)
+	case o.err == nil:
+		r.end(m, execution.Progress{Status: execution.Succeeded, StartedAt: m.called, Output: o.output}, o)
 	case r.working.Err() != nil:
-		r.note(m.start, m.attempt, m.began, HandedBack, err)
+		r.note(m.start, m.attempt, m.began, HandedBack, o)
 		r.handBack(m, 0)
-	case errors.As(err, &permanent), m.attempt == r.Attempts:
-		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.called, Error: err.Error()}, err)
+	case o.permanent, m.attempt == r.Attempts:
+		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.called}, o)
 	default:
-		r.note(m.start, m.attempt, m.began, TriedAgain, err)
-		r.handBack(m, r.pause(m.attempt, err))
+		r.note(m.start, m.attempt, m.began, TriedAgain, o)
+		r.handBack(m, r.pause(m.attempt, o))
 	}
 }
 
-// pause is how long to wait before the attempt after this one.
-func (r *runner) pause(attempt int, err error) time.Duration {
-	var later *retryAfterError
-	if errors.As(err, &later) && later.after > 0 {
-		return later.after
+// pause returns how long to wait before the attempt after this one.
+func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
+	if o.after > 0 {
+		return o.after
 	}
+	wait = backoff(attempt)
+	defer r.recovered("Backoff")
 	return r.Backoff(attempt)
 }
 
-// protect calls the handler, and turns a panic or an output that cannot be marshalled into an error.
-func protect(ctx context.Context, handler Handler, e Execution) (output []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	value, err := handler(ctx, e)
-	if err != nil || value == nil {
-		return nil, err
-	}
-	if output, err = json.Marshal(value); err != nil {
-		return nil, Permanent(fmt.Errorf("the output is not valid JSON: %w", err))
-	}
-	return output, nil
-}
-
 // end reports a final state, and acknowledges the message when the report is confirmed. Else the execution runs again.
-func (r *runner) end(m *message, p execution.Progress, reason error) {
+func (r *runner) end(m *message, p execution.Progress, o outcome) {
+	p.Error = o.reason
 	p.Attempt = m.attempt
 	report, err := r.progress(m.start, p)
 	if err != nil {
-		r.note(m.start, m.attempt, m.began, NotReported, err)
+		r.note(m.start, m.attempt, m.began, NotReported, failure(err))
 		r.handBack(m, time.Second)
 		return
 	}
@@ -146,11 +129,11 @@ func (r *runner) end(m *message, p execution.Progress, reason error) {
 	r.underway.publish(m, report, func(err error) {
 		<-r.unconfirmed
 		if err != nil {
-			r.note(m.start, m.attempt, m.began, NotReported, err)
+			r.note(m.start, m.attempt, m.began, NotReported, failure(err))
 			r.handBack(m, time.Second)
 			return
 		}
-		r.note(m.start, m.attempt, m.began, Result(p.Status), reason)
+		r.note(m.start, m.attempt, m.began, Result(p.Status), o)
 		_ = m.Ack()
 		r.unacknowledged.Done()
 	})
@@ -184,20 +167,60 @@ func (r *runner) progress(start *execution.Start, p execution.Progress) (*nats.M
 }
 
 // note reports an attempt to Observe, and writes its log line.
-func (r *runner) note(start *execution.Start, attempt int, began time.Time, what Result, err error) {
+func (r *runner) note(start *execution.Start, attempt int, began time.Time, what Result, o outcome) {
 	took := time.Since(began)
-	if r.Observe != nil {
-		r.Observe(Attempt{Execution: start, Result: what, Number: attempt, Took: took, Err: err})
+	r.observe(Attempt{Execution: start, Result: what, Number: attempt, Took: took, Err: o.err})
+	level := slog.LevelWarn
+	if what == Succeeded || what == HandedBack {
+		level = slog.LevelInfo
 	}
-	if r.Log == nil {
+	r.log(level, "run", func() []slog.Attr {
+		attrs := []slog.Attr{
+			slog.String("result", string(what)), slog.Int("attempt", attempt),
+			slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		}
+		if start != nil {
+			attrs = append(attrs,
+				slog.String("execution_id", start.ID), slog.String("workflow_id", start.WorkflowID))
+		}
+		if o.err != nil {
+			attrs = append(attrs, slog.String("error", o.reason))
+		}
+		return attrs
+	})
+}
+
+// log writes a line. The attributes are made only if there is one. What a log panics with, it cannot be told.
+func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {
+	defer func() { _ = recover() }()
+	ctx, log := context.Background(), r.Log
+	if log == nil {
+		if level < slog.LevelWarn {
+			return
+		}
+		log = slog.Default()
+	}
+	if log.Enabled(ctx, level) {
+		log.LogAttrs(ctx, level, message, attrs()...)
+	}
+}
+
+func (r *runner) observe(a Attempt) {
+	if r.Observe == nil {
 		return
 	}
-	fields := logrus.Fields{"result": string(what), "attempt": attempt, "duration_ms": float64(took.Microseconds()) / 1000}
-	if start != nil {
-		fields["execution_id"], fields["workflow_id"] = start.ID, start.WorkflowID
+	defer r.recovered("Observe")
+	r.Observe(a)
+}
+
+// recovered is deferred where the runner calls a function of Options: it logs the panic of that function.
+func (r *runner) recovered(option string) {
+	if p := recover(); p != nil {
+		r.log(slog.LevelError, "panic in the options of the runner", func() []slog.Attr {
+			return []slog.Attr{
+				slog.String("option", option), slog.String("panic", describe(p)),
+				slog.String("stack", string(debug.Stack())),
+			}
+		})
 	}
-	if err != nil {
-		fields["error"] = err.Error()
-	}
-	r.Log.WithFields(fields).Info("run")
 }

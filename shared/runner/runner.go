@@ -27,6 +27,11 @@
 //	                                    the execution runs again
 //	the message cannot be decoded       the runner terminates it
 //
+// Nothing that a handler returns or panics with ends the process, and neither does a panic in the code
+// that the runner calls beside it: an error's or an output's methods, and the functions, the log and the
+// tracer in Options. The runner logs that panic, and goes on. Out of its reach are os.Exit, goroutines that
+// a handler starts, and what the Go runtime ends a process for, such as concurrent writes to a map.
+//
 // Failed executions and undecodable messages are dead letters, which operators see. A failed
 // execution can be requeued: that starts another execution, with another ID and RerunOf set.
 //
@@ -41,12 +46,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hookstart/hookstart/shared/execution"
@@ -71,16 +76,27 @@ type Execution struct {
 // when the runner's DrainTimeout is over.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
-// Permanent marks an error after which there is no further attempt.
-func Permanent(err error) error { return &permanentError{err} }
+// Permanent marks an error after which there is no further attempt. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
 
 type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
 // RetryAfter marks an error after which the next attempt begins after the given time, and not after
-// Options.Backoff: a target said when it can be asked again. The last attempt fails all the same.
-func RetryAfter(err error, after time.Duration) error { return &retryAfterError{err, after} }
+// Options.Backoff: a target said when it can be asked again. The last attempt fails all the same. It
+// returns nil for nil.
+func RetryAfter(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfterError{err, after}
+}
 
 type retryAfterError struct {
 	error
@@ -124,8 +140,10 @@ type Options struct {
 	// OnReady is called once, when the group's consumer has answered: from then on the runner takes
 	// executions. It must be quick. nil: not called.
 	OnReady func()
-	// Log gets one line for each attempt. nil means no log.
-	Log logrus.FieldLogger
+	// Log gets one line for each attempt: at info if it succeeded or was handed back, else at warn. A panic
+	// in one of these options is logged at error. nil means slog.Default(), without the lines at info;
+	// slog.New(slog.DiscardHandler) logs nothing.
+	Log *slog.Logger
 	// Observe is called at the end of each attempt, by several goroutines at once; it must
 	// be quick. runnermetrics.New makes one that counts for Prometheus. nil: not called.
 	Observe func(Attempt)
@@ -171,10 +189,13 @@ func (o Options) withDefaults() (Options, error) {
 	orElse(&o.ReportRunningAfter, time.Second)
 	orElse(&o.DrainTimeout, 30*time.Second)
 	if o.Backoff == nil {
-		o.Backoff = func(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
+		o.Backoff = backoff
 	}
 	return o, nil
 }
+
+// backoff is the default of Options.Backoff.
+func backoff(attempt int) time.Duration { return min(time.Second<<min(attempt-1, 10), time.Minute) }
 
 func orElse[T comparable](value *T, otherwise T) {
 	var zero T
@@ -233,15 +254,14 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		return err
 	}
 	options.AckWait = consumer.CachedInfo().Config.AckWait
-	if options.OnReady != nil {
-		options.OnReady()
-	}
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{
-		Options: options, nc: nc, handler: handler, working: working, spans: options.tracer(),
+		Options: options, nc: nc, handler: handler, working: working,
 		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
 	}
+	r.spans = r.tracer()
+	r.ready()
 	for range options.Concurrency {
 		r.leave()
 	}
@@ -276,6 +296,15 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	}
 	// The last acknowledgements must reach the server.
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
+}
+
+// ready calls OnReady.
+func (r *runner) ready() {
+	if r.OnReady == nil {
+		return
+	}
+	defer r.recovered("OnReady")
+	r.OnReady()
 }
 
 // waitAtStart is how long Run waits for what the executor creates.

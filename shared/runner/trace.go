@@ -2,17 +2,19 @@ package runner
 
 import (
 	"context"
-	"errors"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// tracer makes the spans of attempts.
-func (o Options) tracer() trace.Tracer {
-	provider := o.Traces
+// tracer returns the tracer of attempts, or one that makes no spans if the provider panics.
+func (r *runner) tracer() (tracer trace.Tracer) {
+	tracer = noop.Tracer{}
+	defer r.recovered("Traces")
+	provider := r.Traces
 	if provider == nil {
 		provider = otel.GetTracerProvider()
 	}
@@ -20,8 +22,10 @@ func (o Options) tracer() trace.Tracer {
 }
 
 // startSpan begins an attempt's span, below the message's. The spans of the handler and of the reports are below this one.
-func (r *runner) startSpan(m *message, subject string) context.Context {
-	ctx, _ := tracing.StartProcess(r.working, r.spans, "process", r.consumer(), m.start.Trace, subject, m.start.ID,
+func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
+	ctx = r.working
+	defer r.recovered("Traces")
+	ctx, _ = tracing.StartProcess(r.working, r.spans, "process", r.consumer(), m.start.Trace, subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowID.String(m.start.WorkflowID), tracing.NodeID.String(m.start.NodeID), tracing.Attempt.Int(m.attempt)))
 	if own := tracing.Traceparent(ctx); own != "" {
 		m.start.Trace = own
@@ -29,16 +33,16 @@ func (r *runner) startSpan(m *message, subject string) context.Context {
 	return ctx
 }
 
-// endSpan ends the context's with what the handler returned.
-func endSpan(ctx context.Context, err error) {
+// endSpan ends the span of ctx with the attempt's outcome.
+func (r *runner) endSpan(ctx context.Context, o outcome) {
+	defer r.recovered("Traces")
 	span := trace.SpanFromContext(ctx)
-	var permanent *permanentError
 	switch {
-	case err == nil:
-	case errors.As(err, &permanent):
-		tracing.Fail(span, "permanent", err.Error())
+	case o.err == nil:
+	case o.permanent:
+		tracing.Fail(span, "permanent", o.reason)
 	default:
-		tracing.Fail(span, "error", err.Error())
+		tracing.Fail(span, "error", o.reason)
 	}
 	span.End()
 }

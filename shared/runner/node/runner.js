@@ -46,14 +46,25 @@ const defaults = {
   ackWait: 15_000, // how long until the work of a runner that died is given to another
   reportRunningAfter: 1000, // how long a handler works before it is reported that its execution runs; less than 0: at once
   drainTimeout: 30_000, // how long handlers may finish after the end
-  log: (/** @type {object} */ _event) => {},
+  // log gets one event for each attempt. The default writes those that failed to stderr.
+  log: (/** @type {Event} */ event) => {
+    if (event.error !== undefined) {
+      console.warn(JSON.stringify(event));
+    }
+  },
   onReady: () => {}, // called once, when the group's consumer has answered
 };
 /** @typedef {typeof defaults} Options */
+/**
+ * An Event is one attempt and its result, or the error of a function among the options.
+ * @typedef {{ result: string, attempt?: number, executionId?: string, ms?: number, error?: string, option?: string }} Event
+ */
 
 /**
  * run runs executions until stop says so; then it lets handlers finish. An execution can run
- * twice: let what the handler does depend on its executionId.
+ * twice: let what the handler does depend on its executionId. Nothing that a handler returns or throws ends
+ * the process, and neither does an error thrown by a function among the options: it is logged. Out of reach
+ * is what a handler starts and does not await: timers, listeners of its signal, promises left alone.
  * When the connection is closed for good, nothing can be reported any more: run aborts the handlers' signals and throws
  * ConnectionClosed. Let the program end with it, and be started anew.
  * @param {NatsConnection} nc
@@ -70,11 +81,11 @@ export async function run(nc, options, handler, stop) {
   const underway = new Set();
   /** @type {Map<string, Delivery>} */
   const deliveries = new Map();
-  o.onReady();
+  guard(o, "onReady", () => o.onReady());
   // Executors count who is there. A server that forbids it does no harm.
   const presence = presenceSubject(o.queue, o.group, randomUUID());
   nc.publish(presence);
-  const present = setInterval(() => nc.publish(presence), heartbeat);
+  const present = setInterval(() => unlessClosed(() => nc.publish(presence)), heartbeat);
   /** @type {import("@nats-io/jetstream").ConsumerMessages | undefined} */
   let messages;
   const once = o.attempts === 1;
@@ -97,7 +108,9 @@ export async function run(nc, options, handler, stop) {
           msg.nak(); // fetched, not begun: for another member, at once
           continue;
         }
-        const one = attempt(nc, js, o, handler, working.signal, deliveries, msg).finally(() => underway.delete(one));
+        const one = attempt(nc, js, o, handler, working.signal, deliveries, msg)
+          .catch((failure) => log(o, { result: "not reported", error: reason(failure) })) // the connection was closed
+          .finally(() => underway.delete(one));
         underway.add(one);
       }
     } catch {
@@ -147,7 +160,7 @@ async function ensureConsumer(js, manager, o) {
 }
 
 /**
- * attempt runs one message to an acknowledgement. It never throws.
+ * attempt runs one message to an acknowledgement. It throws only when the connection is closed.
  * @param {NatsConnection} nc
  * @param {JetStream} js
  * @param {Options} o
@@ -161,16 +174,16 @@ async function attempt(nc, js, o, handler, working, deliveries, msg) {
   const count = msg.info.deliveryCount;
   /** @type {Start} */
   let start;
-  const note = (/** @type {string} */ result, /** @type {Error | undefined} */ err) => o.log({
-    result, attempt: count, executionId: start?.executionId, ms: Date.now() - began, error: err?.message,
+  const note = (/** @type {string} */ result, /** @type {string | undefined} */ error) => log(o, {
+    result, attempt: count, executionId: start?.executionId, ms: Date.now() - began, error,
   });
   try {
     start = decodeStart(msg.data);
   } catch (failure) {
     // No attempt would make it better. The executor puts it on the list of dead letters.
-    const err = asError(failure);
-    note("unreadable", err);
-    msg.term(err.message);
+    const why = reason(failure);
+    note("unreadable", why);
+    msg.term(why);
     return;
   }
   // A NATS server that restarts can forget that it is worked on, and deliver it again: to here, too.
@@ -190,7 +203,7 @@ async function attempt(nc, js, o, handler, working, deliveries, msg) {
 }
 
 /**
- * perform runs an execution, and reports it. It never throws.
+ * perform runs an execution, and reports it. It throws only when the connection is closed.
  * @param {NatsConnection} nc
  * @param {JetStream} js
  * @param {Options} o
@@ -198,12 +211,12 @@ async function attempt(nc, js, o, handler, working, deliveries, msg) {
  * @param {AbortSignal} working
  * @param {Start} start
  * @param {Delivery} delivery
- * @param {(result: string, err?: Error) => void} note
+ * @param {(result: string, error?: string) => void} note
  */
 async function perform(nc, js, o, handler, working, start, delivery, note) {
   const { info: { deliveryCount: count }, headers } = delivery.msg;
-  /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }, err?: Error) => Promise<void>} */
-  const finish = async (state, what, err) => {
+  /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }) => Promise<void>} */
+  const finish = async (state, what) => {
     const report = progress(start, headers, state, { ...what, attempt: Math.min(count, o.attempts) });
     // Acknowledged only once it is stored: better twice than never. One that comes twice does no
     // harm, so it is sent again for as long as the acknowledgement may take: a stream that has no
@@ -215,7 +228,7 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
         stored = true;
       } catch (failure) {
         if (Date.now() >= until || nc.isClosed()) {
-          note("not reported", asError(failure));
+          note("not reported", reason(failure));
           delivery.msg.nak(1000);
           return;
         }
@@ -223,18 +236,17 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
         await pause(o.ackWait / 10);
       }
     }
-    note(ExecutionState[state].toLowerCase(), err);
+    note(ExecutionState[state].toLowerCase(), what.error);
     delivery.msg.ack();
   };
   if (count > o.attempts) {
-    const err = new Error(`no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time`);
-    return finish(ExecutionState.FAILED, { error: err.message }, err);
+    return finish(ExecutionState.FAILED, { error: `no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time` });
   }
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
   const reportRunning = () => {
     const running = progress(start, headers, ExecutionState.RUNNING, { at: startedAt, attempt: count });
-    nc.publish(running.subject, running.data, { headers: running.headers });
+    unlessClosed(() => nc.publish(running.subject, running.data, { headers: running.headers }));
   };
   /** @type {NodeJS.Timeout | undefined} */
   let slow;
@@ -243,8 +255,10 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
   } else {
     slow = setTimeout(reportRunning, o.reportRunningAfter);
   }
-  const alive = setInterval(() => delivery.msg.working(), o.ackWait / 3);
-  let output, failure;
+  const alive = setInterval(() => unlessClosed(() => delivery.msg.working()), o.ackWait / 3);
+  /** @type {{ error: string, permanent: boolean } | undefined} */
+  let failure;
+  let output;
   try {
     output = await call(handler, { ...start, attempt: count }, o.timeout, working);
     const size = Buffer.byteLength(output ?? "");
@@ -252,8 +266,8 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
     if (size > most) { // the NATS server would take no report of it, however often it is tried
       throw new Permanent(`the output has ${size} bytes, but a report takes at most ${most}: store it elsewhere and return a reference`);
     }
-  } catch (err) {
-    failure = asError(err);
+  } catch (thrown) {
+    failure = { error: reason(thrown), permanent: isPermanent(thrown) };
   } finally {
     clearInterval(alive);
     clearTimeout(slow);
@@ -262,18 +276,98 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
     return finish(ExecutionState.SUCCEEDED, { startedAt, output });
   }
   if (working.aborted) {
-    note("handed back", failure);
+    note("handed back", failure.error);
     delivery.msg.nak();
-  } else if (failure instanceof Permanent || count >= o.attempts) {
-    return finish(ExecutionState.FAILED, { startedAt, error: failure.message || String(failure) }, failure);
+  } else if (failure.permanent || count >= o.attempts) {
+    return finish(ExecutionState.FAILED, { startedAt, error: failure.error });
   } else {
-    note("tried again", failure);
-    delivery.msg.nak(o.backoff(count));
+    note("tried again", failure.error);
+    delivery.msg.nak(wait(o, count));
   }
 }
 
-/** @param {unknown} thrown */
-const asError = (thrown) => thrown instanceof Error ? thrown : new Error(String(thrown));
+/**
+ * wait returns the milliseconds until the attempt after this one: the default if backoff throws, or returns no number.
+ * @param {Options} o
+ * @param {number} attempt
+ */
+function wait(o, attempt) {
+  const ms = guard(o, "backoff", () => o.backoff(attempt));
+  return Number.isFinite(ms) ? Number(ms) : defaults.backoff(attempt);
+}
+
+/**
+ * guard calls a function among the options. If that throws, or its promise is rejected, the error is logged.
+ * @template T
+ * @param {Options} o
+ * @param {string} option
+ * @param {() => T} callIt
+ */
+function guard(o, option, callIt) {
+  const failed = (/** @type {unknown} */ thrown) => log(o, { result: "error in the options", option, error: reason(thrown) });
+  try {
+    const result = callIt();
+    if (result instanceof Promise) {
+      result.catch(failed);
+    }
+    return result;
+  } catch (thrown) {
+    failed(thrown);
+    return undefined;
+  }
+}
+
+/**
+ * log logs an event. What a log throws, it cannot be told.
+ * @param {Options} o
+ * @param {Event} event
+ */
+function log(o, event) {
+  try {
+    const result = /** @type {unknown} */ (o.log(event));
+    if (result instanceof Promise) {
+      result.catch(() => {});
+    }
+  } catch {
+    // there is nothing to say it with
+  }
+}
+
+/**
+ * unlessClosed sends something from a timer, where an error would end the process: a connection that is closed throws.
+ * @param {() => void} send
+ */
+function unlessClosed(send) {
+  try {
+    send();
+  } catch {
+    // run notices that the connection is closed
+  }
+}
+
+/**
+ * reason returns what was thrown as text. It may be any value, with a message or a toString that throws.
+ * @param {unknown} thrown
+ */
+function reason(thrown) {
+  try {
+    return String((thrown instanceof Error && thrown.message) || thrown);
+  } catch {
+    return "the handler threw a value that has no text";
+  }
+}
+
+/**
+ * isPermanent reports whether there is no further attempt after what was thrown.
+ * @param {unknown} thrown
+ */
+function isPermanent(thrown) {
+  try {
+    return thrown instanceof Permanent;
+  } catch {
+    return false; // a Proxy whose traps throw
+  }
+}
 
 /**
  * call calls the handler, and returns the output as one JSON text when it has, or throws
@@ -302,13 +396,26 @@ async function call(handler, execution, timeout, working) {
     if (value === undefined) {
       return undefined;
     }
-    const text = JSON.stringify(value);
-    if (text === undefined) {
-      throw new Permanent("the output is not valid JSON");
-    }
-    return text;
+    return asJSON(value);
   } finally {
     working.removeEventListener("abort", abort);
     limit.removeEventListener("abort", abort);
   }
+}
+
+/**
+ * asJSON returns an output as one JSON text. Without one, no further attempt would help.
+ * @param {unknown} value
+ */
+function asJSON(value) {
+  let text;
+  try {
+    text = JSON.stringify(value);
+  } catch (thrown) {
+    throw new Permanent(`the output is not valid JSON: ${reason(thrown)}`);
+  }
+  if (text === undefined) {
+    throw new Permanent("the output is not valid JSON");
+  }
+  return text;
 }

@@ -6,25 +6,25 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/nats-io/nats.go"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
 func main() {
-	log := logrus.New()
-	log.SetFormatter(&logrus.JSONFormatter{})
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := run(log); err != nil {
-		log.Fatal(err)
+		log.Error(err.Error())
+		os.Exit(1)
 	}
 }
 
-func run(log *logrus.Logger) error {
+func run(log *slog.Logger) error {
 	natsURL := flag.String("nats-url", "nats://127.0.0.1:4222", "NATS servers, comma-separated.")
 	seed := flag.String("nats-nkey", "", "File with the NKey seed for NATS.")
 	authority := flag.String("nats-ca", "", "File with the certificate authority of the NATS servers.")
@@ -55,6 +55,6 @@ func run(log *logrus.Logger) error {
 		return err
 	}
 	defer nc.Close()
-	ready := func() { log.WithField("queue", *queue).Info("runner is ready") }
+	ready := func() { log.Info("runner is ready", "queue", *queue) }
 	return runner.Run(ctx, nc, runner.Options{Queue: *queue, Group: *group, OnReady: ready, Log: log}, newHandler([]byte(secret)))
 }

@@ -147,7 +147,7 @@ func (v *runVerb) check() error {
 func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue: v.Queue, Group: v.Group, OnlyNew: v.OnlyNew, Concurrency: v.Concurrency, Attempts: v.Attempts, Timeout: v.Timeout,
-		DrainTimeout: cmp.Or(v.DrainTimeout, v.Timeout), Log: log,
+		DrainTimeout: cmp.Or(v.DrainTimeout, v.Timeout), Log: ops.Slog(log),
 	}
 	if v.HTTP != "" {
 		o.Concurrency = cmp.Or(v.Concurrency, 10)

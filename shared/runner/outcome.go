@@ -1,0 +1,69 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// outcome is the result of one attempt. Its fields hold what the handler's error says by methods of its
+// own, which may panic: they are called once, in failure.
+type outcome struct {
+	output    []byte        // JSON; nil: none
+	err       error         // nil: the attempt succeeded
+	reason    string        // the text of err
+	permanent bool          // no further attempt
+	after     time.Duration // wait before the next attempt; 0: Options.Backoff decides
+}
+
+// call calls the handler. A panic, and an output that cannot be marshalled, are failures.
+func call(ctx context.Context, handler Handler, e Execution) (o outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			o = failure(fmt.Errorf("panic: %s\n%s", describe(p), debug.Stack()))
+		}
+	}()
+	value, err := handler(ctx, e)
+	if err != nil {
+		return failure(err)
+	}
+	if value == nil {
+		return outcome{}
+	}
+	output, err := json.Marshal(value)
+	if err != nil {
+		return failure(Permanent(fmt.Errorf("the output is not valid JSON: %w", err)))
+	}
+	return outcome{output: output}
+}
+
+// failure returns the outcome of an attempt that ended with err, which is not nil.
+func failure(err error) (o outcome) {
+	o.err = err
+	defer func() {
+		if p := recover(); p != nil {
+			o.reason = fmt.Sprintf("the handler returned a %T whose methods panic: %s", err, describe(p))
+		}
+	}()
+	var permanent *permanentError
+	o.permanent = errors.As(err, &permanent)
+	var later *retryAfterError
+	if errors.As(err, &later) {
+		o.after = later.after
+	}
+	o.reason = err.Error()
+	return o
+}
+
+// describe returns a value of any type as text. It names the type alone if the value's own methods panic.
+func describe(value any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a %T that cannot be printed", value)
+		}
+	}()
+	return fmt.Sprint(value)
+}
