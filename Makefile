@@ -1,6 +1,7 @@
 # `make` lists the targets. Building and testing need Go alone; linting installs its own pinned tools in .tools/, and needs npm.
 
-MODULES  := deploy/bench deploy/dist deploy/e2e deploy/local deploy/powercut deploy/release deploy/soak executor ingress proto shared
+# Those of go.work.
+MODULES  := $(shell sed -n 's|^\t\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
 # What one machine needs comes first: "make run" builds no more than that.
 LOCAL    := ./deploy/local/cmd/hookstart-local ./executor/cmd/hookstart
@@ -73,7 +74,7 @@ test: ## run every test, with the race detector where it is available
 
 # Whole installations, browsers, databases and faults are left to "make test".
 quick: ## run the tests of the domain, the endpoint, the kits and the command line: under a minute on two cores, without the race detector
-	$(TEST) $(TESTFLAGS) ./shared/... ./ingress/... ./executor/api/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
+	$(TEST) $(TESTFLAGS) $(filter ./shared/% ./executor/client/%,$(PACKAGES)) ./ingress/... ./executor/cmd/... ./executor/internal/operate ./executor/internal/signin
 
 soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/soak -away=$(AWAY),\

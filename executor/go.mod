@@ -8,8 +8,19 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/google/uuid v1.6.0
+	github.com/hookstart/hookstart/executor/client v0.0.0
 	github.com/hookstart/hookstart/proto v0.0.0
 	github.com/hookstart/hookstart/shared v0.0.0
+	github.com/hookstart/hookstart/shared/child v0.0.0
+	github.com/hookstart/hookstart/shared/durable v0.0.0
+	github.com/hookstart/hookstart/shared/embednats v0.0.0
+	github.com/hookstart/hookstart/shared/execution v0.0.0
+	github.com/hookstart/hookstart/shared/retry v0.0.0
+	github.com/hookstart/hookstart/shared/runner v0.0.0
+	github.com/hookstart/hookstart/shared/runner/runnermetrics v0.0.0
+	github.com/hookstart/hookstart/shared/runner/runnertest v0.0.0
+	github.com/hookstart/hookstart/shared/stream v0.0.0
+	github.com/hookstart/hookstart/shared/tracing v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/nats-io/nats.go v1.55.0
@@ -81,6 +92,17 @@ require (
 )
 
 replace (
+	github.com/hookstart/hookstart/executor/client => ./client
 	github.com/hookstart/hookstart/proto => ../proto
 	github.com/hookstart/hookstart/shared => ../shared
+	github.com/hookstart/hookstart/shared/child => ../shared/child
+	github.com/hookstart/hookstart/shared/durable => ../shared/durable
+	github.com/hookstart/hookstart/shared/embednats => ../shared/embednats
+	github.com/hookstart/hookstart/shared/execution => ../shared/execution
+	github.com/hookstart/hookstart/shared/retry => ../shared/retry
+	github.com/hookstart/hookstart/shared/runner => ../shared/runner
+	github.com/hookstart/hookstart/shared/runner/runnermetrics => ../shared/runner/runnermetrics
+	github.com/hookstart/hookstart/shared/runner/runnertest => ../shared/runner/runnertest
+	github.com/hookstart/hookstart/shared/stream => ../shared/stream
+	github.com/hookstart/hookstart/shared/tracing => ../shared/tracing
 )

@@ -7,6 +7,10 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/hookstart/hookstart/proto v0.0.0
 	github.com/hookstart/hookstart/shared v0.0.0
+	github.com/hookstart/hookstart/shared/embednats v0.0.0
+	github.com/hookstart/hookstart/shared/execution v0.0.0
+	github.com/hookstart/hookstart/shared/stream v0.0.0
+	github.com/hookstart/hookstart/shared/tracing v0.0.0
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
@@ -28,6 +32,9 @@ require (
 	github.com/gofrs/flock v0.13.1 // indirect
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
+	github.com/hookstart/hookstart/shared/child v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/durable v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/retry v0.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -63,4 +70,11 @@ require (
 replace (
 	github.com/hookstart/hookstart/proto => ../proto
 	github.com/hookstart/hookstart/shared => ../shared
+	github.com/hookstart/hookstart/shared/child => ../shared/child
+	github.com/hookstart/hookstart/shared/durable => ../shared/durable
+	github.com/hookstart/hookstart/shared/embednats => ../shared/embednats
+	github.com/hookstart/hookstart/shared/execution => ../shared/execution
+	github.com/hookstart/hookstart/shared/retry => ../shared/retry
+	github.com/hookstart/hookstart/shared/stream => ../shared/stream
+	github.com/hookstart/hookstart/shared/tracing => ../shared/tracing
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 // children are the processes whose parent is a process, with their states.

@@ -11,6 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/program"
 )
 
@@ -35,6 +36,7 @@ func (m withPrograms) Run() int {
 // TestMain makes the programs: the test binary, started under a program's name, is that
 // program. So real processes are tested, with the race detector in them.
 func TestMain(m *testing.M) {
+	natstest.ServeIfAsked()
 	testscript.Main(withPrograms{childtest.Main{M: m}}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"test-runner":     beRunner,

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 

@@ -23,9 +23,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/lifecycle"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/otlp"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
-	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
 // Config configures hookstart-local. The struct tags define its flags.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/deploy/local"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/program"

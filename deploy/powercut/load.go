@@ -12,8 +12,8 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 // The workflow that receives the deliveries. Its queue is the demo workflow's, so that the runner

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 

@@ -3,7 +3,9 @@ module github.com/hookstart/hookstart/deploy/release
 go 1.26.0
 
 require (
-	github.com/hookstart/hookstart/shared v0.0.0
+	github.com/hookstart/hookstart/shared/child v0.0.0
+	github.com/hookstart/hookstart/shared/embednats v0.0.0
+	github.com/hookstart/hookstart/shared/runner/runnertest v0.0.0
 	golang.org/x/mod v0.42.0
 )
 
@@ -13,6 +15,10 @@ require (
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hookstart/hookstart/proto v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/durable v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/execution v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/retry v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/stream v0.0.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
@@ -28,5 +34,11 @@ require (
 
 replace (
 	github.com/hookstart/hookstart/proto => ../../proto
-	github.com/hookstart/hookstart/shared => ../../shared
+	github.com/hookstart/hookstart/shared/child => ../../shared/child
+	github.com/hookstart/hookstart/shared/durable => ../../shared/durable
+	github.com/hookstart/hookstart/shared/embednats => ../../shared/embednats
+	github.com/hookstart/hookstart/shared/execution => ../../shared/execution
+	github.com/hookstart/hookstart/shared/retry => ../../shared/retry
+	github.com/hookstart/hookstart/shared/runner/runnertest => ../../shared/runner/runnertest
+	github.com/hookstart/hookstart/shared/stream => ../../shared/stream
 )

@@ -35,12 +35,13 @@ type outside struct {
 	env    []string
 }
 
-// newOutside makes a folder with one file for each of ours in testdata.
+// newOutside makes a folder with the files of testdata, or an empty one.
 func newOutside(t *testing.T, testdata string) *outside {
 	t.Helper()
-	// Everything that a runner needs, into the ordinary module cache.
+	// Everything that a runner and its tests need, into the ordinary module cache.
 	download := exec.CommandContext(t.Context(), "go", "mod", "download")
-	download.Dir, download.Env = filepath.Join(root, "shared"), append(os.Environ(), "GOWORK=off")
+	download.Dir = filepath.Join(root, "shared", "runner", "runnertest")
+	download.Env = append(os.Environ(), "GOWORK=off")
 	if said, err := download.CombinedOutput(); err != nil {
 		t.Fatalf("go mod download: %v\n%s", err, said)
 	}
@@ -61,6 +62,9 @@ func newOutside(t *testing.T, testdata string) *outside {
 		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
 		"GOMODCACHE="+filepath.Join(t.TempDir(), "modules"),
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(strings.TrimSpace(string(cache)))+"/cache/download")
+	if testdata == "" {
+		return o
+	}
 	if err := os.CopyFS(o.folder, os.DirFS(testdata)); err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +168,50 @@ func TestARunnerFromOutside(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	checkLinks(t, o)
+}
+
+// What the modules that strangers import bring into an empty module: no server, no exporter, no logger, no flags.
+func TestWhatTheModulesBring(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		imports string
+		brings  []string // prefixes of all modules
+		has     string
+	}{
+		{"shared/runner", []string{
+			"example.com/empty", release.Root + "/proto", release.Root + "/shared/execution", release.Root + "/shared/retry",
+			release.Root + "/shared/runner", release.Root + "/shared/stream", release.Root + "/shared/tracing",
+			"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "github.com/klauspost/compress",
+			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/auto/sdk",
+			"github.com/go-logr/", "github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel/log",
+			"google.golang.org/protobuf", "github.com/google/go-cmp", "golang.org/x/",
+		}, "github.com/nats-io/nats.go"},
+		{"executor/client/apiclient", []string{"example.com/empty", release.Root + "/executor/client"}, release.Root + "/executor/client"},
+	} {
+		o := newOutside(t, "")
+		source := fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", release.Root+"/"+c.imports)
+		if err := os.WriteFile(filepath.Join(o.folder, "main.go"), []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.run("mod", "init", "example.com/empty")
+		o.run("get", release.Root+"/"+c.imports+"@"+version)
+		o.run("build", "-o", os.DevNull, ".")
+		all := o.run("list", "-m", "all")
+		t.Logf("%s: go list -m all\n%s", c.imports, all)
+		has := false
+		for line := range strings.Lines(all) {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			has = has || name == c.has
+			if !slices.ContainsFunc(c.brings, func(allowed string) bool {
+				return name == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(name, allowed)
+			}) {
+				t.Errorf("%s brings %s", c.imports, name)
+			}
+		}
+		if !has {
+			t.Errorf("%s does not bring %s", c.imports, c.has)
+		}
+	}
 }
 
 // What a runner links: nothing that serves, stores or reads flags.

@@ -17,9 +17,15 @@ import (
 // Root is the path that the paths of all modules begin with.
 const Root = "github.com/hookstart/hookstart"
 
-// Modules are the folders of the modules that are released: those that programs and runners are made
-// of. The others are for work on the repository itself.
-var Modules = []string{"proto", "shared", "ingress", "executor", "deploy/local"} //nolint:gochecknoglobals // a constant
+// Modules are the folders of the modules that are released, each after those that it requires: programs,
+// the kit for runners and the API's client are made of them. The others are for work on the repository itself.
+//
+//nolint:gochecknoglobals // a constant
+var Modules = []string{
+	"proto", "shared/execution", "shared/retry", "shared/tracing", "shared/stream", "shared/runner",
+	"shared/child", "shared/durable", "shared/embednats", "shared/runner/runnertest", "shared/runner/runnermetrics",
+	"shared", "ingress", "executor/client", "executor", "deploy/local",
+}
 
 // CheckVersion says what is wrong with a version.
 func CheckVersion(version string) error {

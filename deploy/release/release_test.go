@@ -127,7 +127,7 @@ func TestPrepare(t *testing.T) {
 	if got := git("rev-parse", "main"); got != before || git("status", "--porcelain") != "" {
 		t.Error("the branch or its work tree changed")
 	}
-	if want := "git push origin v0.1.0 proto/v0.1.0 shared/v0.1.0 ingress/v0.1.0 executor/v0.1.0 deploy/local/v0.1.0\n"; !strings.Contains(out.String(), want) {
+	if want := "git push origin " + strings.Join(release.Tags("v0.1.0"), " ") + "\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("it says %s", &out)
 	}
 	for _, tag := range release.Tags("v0.1.0") {

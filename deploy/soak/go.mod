@@ -5,8 +5,15 @@ go 1.26.0
 require (
 	github.com/google/uuid v1.6.0
 	github.com/hookstart/hookstart/executor v0.0.0
+	github.com/hookstart/hookstart/executor/client v0.0.0
 	github.com/hookstart/hookstart/ingress v0.0.0
 	github.com/hookstart/hookstart/shared v0.0.0
+	github.com/hookstart/hookstart/shared/child v0.0.0
+	github.com/hookstart/hookstart/shared/embednats v0.0.0
+	github.com/hookstart/hookstart/shared/execution v0.0.0
+	github.com/hookstart/hookstart/shared/retry v0.0.0
+	github.com/hookstart/hookstart/shared/runner v0.0.0
+	github.com/hookstart/hookstart/shared/stream v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 )
 
@@ -28,6 +35,8 @@ require (
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
 	github.com/hookstart/hookstart/proto v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/durable v0.0.0 // indirect
+	github.com/hookstart/hookstart/shared/tracing v0.0.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/pgx/v5 v5.12.0 // indirect
@@ -84,7 +93,16 @@ require (
 
 replace (
 	github.com/hookstart/hookstart/executor => ../../executor
+	github.com/hookstart/hookstart/executor/client => ../../executor/client
 	github.com/hookstart/hookstart/ingress => ../../ingress
 	github.com/hookstart/hookstart/proto => ../../proto
 	github.com/hookstart/hookstart/shared => ../../shared
+	github.com/hookstart/hookstart/shared/child => ../../shared/child
+	github.com/hookstart/hookstart/shared/durable => ../../shared/durable
+	github.com/hookstart/hookstart/shared/embednats => ../../shared/embednats
+	github.com/hookstart/hookstart/shared/execution => ../../shared/execution
+	github.com/hookstart/hookstart/shared/retry => ../../shared/retry
+	github.com/hookstart/hookstart/shared/runner => ../../shared/runner
+	github.com/hookstart/hookstart/shared/stream => ../../shared/stream
+	github.com/hookstart/hookstart/shared/tracing => ../../shared/tracing
 )

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 

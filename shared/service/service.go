@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/lifecycle"
 	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/otlp"
 	"github.com/hookstart/hookstart/shared/tlsfiles"
-	"github.com/hookstart/hookstart/shared/tracing/otlp"
 )
 
 // Config configures a service. Its fields are those of the services' configurations.

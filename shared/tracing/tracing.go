@@ -1,5 +1,5 @@
 // Package tracing is the form of hookstart's spans, and how a span travels in a message: in its header traceparent. It links
-// OpenTelemetry's API only; shared/tracing/otlp sends spans.
+// OpenTelemetry's API only; shared/otlp sends spans.
 //
 // # What a span says
 //

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/stream"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 // jsonFormat writes inputs, outputs and sample payloads as they came. encoding/json would rewrite them, and nest 10,000 deep at most.

@@ -5,7 +5,7 @@ package console
 import (
 	"net/http"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 

@@ -19,8 +19,9 @@
 // All listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with the test. Functions fail with
 // t.Fatal: call them in the test's own goroutine.
 //
-// A server process is the test binary, started once more: an init function of this package becomes the server, and main is never
-// reached. So the test needs no TestMain, but the init functions of packages initialised before this one run in the server, too.
+// A server process is the test binary, started once more. A package that starts one needs
+//
+//	func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 package natstest
 
 import (

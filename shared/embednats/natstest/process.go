@@ -11,7 +11,9 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/child"
@@ -27,7 +29,20 @@ const ready = "ready"
 // processTimeout bounds the start and the end of a server process.
 const processTimeout = 30 * time.Second
 
-func init() {
+// servesIfAsked is set once the test binary can be a server process.
+var servesIfAsked atomic.Bool //nolint:gochecknoglobals // like the process, of which there is one
+
+// Main runs the tests of a package in which server processes are started, for its TestMain. In a server
+// process it is the server, and does not return.
+func Main(m *testing.M) (code int) {
+	ServeIfAsked()
+	return m.Run()
+}
+
+// ServeIfAsked is the server, and does not return, in a process that StartProcess has started. In any other
+// it returns at once. It is for a TestMain that cannot call Main, and begins it.
+func ServeIfAsked() {
+	servesIfAsked.Store(true)
 	text := os.Getenv(serverEnv) //nolint:forbidigo // there is no cmd: the process is any package's test binary
 	if text == "" {
 		return
@@ -73,6 +88,10 @@ type process struct {
 
 // startProcess starts a server and waits until it is ready.
 func startProcess(o embednats.Options) (*process, error) {
+	if !servesIfAsked.Load() {
+		return nil, errors.New("a server process is this test binary, started once more: the package needs " +
+			"func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }")
+	}
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err

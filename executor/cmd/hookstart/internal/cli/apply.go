@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
 )
 

@@ -3,7 +3,7 @@ package cli
 import (
 	"errors"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 type adminCheckURL struct{}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 // run runs a command against a server that answers as one wishes.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 const exactLayout = "2006-01-02 15:04:05.000 UTC"

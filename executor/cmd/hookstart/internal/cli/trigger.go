@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 type triggerVerbs struct {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type workflowVerbs struct {

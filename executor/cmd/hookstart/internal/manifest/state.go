@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 // State reads what an installation has, as far as the caller sees it, in the order of IDs.

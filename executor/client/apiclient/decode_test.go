@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 func TestDecodeLeavesOthersValuesAlone(t *testing.T) {

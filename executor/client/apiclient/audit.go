@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 // AuditFilter says which entries of the audit are wanted. Zero fields do not filter.

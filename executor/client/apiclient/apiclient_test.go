@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hookstart/hookstart/executor/api"
-	"github.com/hookstart/hookstart/executor/apiclient"
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 // What answers may not be the API, or nothing may answer: one kind of error, which says

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 const (

@@ -1,4 +1,4 @@
-package runner_test
+package runnertest_test
 
 import (
 	"context"

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 // Decode is json.Unmarshal for the API's answers. Inputs, outputs and sample payloads may be nested too deeply for it: they are cut out.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 )
 
 // Client calls the API. It is safe for concurrent use. Its errors are an *api.Problem, the API's, or a *ConnectionError.

@@ -1,0 +1,3 @@
+module github.com/hookstart/hookstart/shared/execution
+
+go 1.26.0

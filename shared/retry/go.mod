@@ -1,0 +1,3 @@
+module github.com/hookstart/hookstart/shared/retry
+
+go 1.26.0

@@ -1,0 +1,127 @@
+package streamtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/stream/ack"
+)
+
+const subject = "subject"
+
+// engine returns an Engine on a server of its own, with a stream, and the size of the largest message.
+func engine(t *testing.T) (e *ack.Engine, s jetstream.Stream, maxPayload int64) {
+	t.Helper()
+	nc := natstest.Start(t).Connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "STREAM", Subjects: []string{subject}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err = ack.New(nc, "STREAM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	return e, s, nc.MaxPayload()
+}
+
+// Concurrent callers each get the answer to their own message, and may use it again at once.
+func TestPublishConcurrently(t *testing.T) {
+	t.Parallel()
+	const callers, each = 32, 50
+	e, s, _ := engine(t)
+	var mu sync.Mutex
+	stored := map[uint64]string{}
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			body := make([]byte, 100)
+			for n := range each {
+				text := fmt.Sprintf("%d/%d", caller, n)
+				body = append(body[:0], text...)
+				got, err := e.Publish(&nats.Msg{Subject: subject, Data: body}, time.Now().Add(time.Minute))
+				if err != nil || got.Duplicate {
+					t.Errorf("%s: %+v, %v", text, got, err)
+				}
+				mu.Lock()
+				stored[got.Sequence] = text
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(stored) != callers*each {
+		t.Errorf("%d sequences of %d messages", len(stored), callers*each)
+	}
+	for sequence, text := range stored {
+		if msg, err := s.GetMsg(t.Context(), sequence); err != nil || !bytes.Equal(msg.Data, []byte(text)) {
+			t.Fatalf("message %d is %v, %v; want %s", sequence, msg, err, text)
+		}
+	}
+}
+
+// Every message of a queue gets an answer, also the ones that the connection does not take.
+func TestAMessageInTheQueueIsRefused(t *testing.T) {
+	t.Parallel()
+	e, _, maxPayload := engine(t)
+	large := make([]byte, maxPayload+1)
+	var all sync.WaitGroup
+	for caller := range 32 {
+		all.Go(func() {
+			var data []byte
+			var want error
+			if caller%2 == 0 {
+				data, want = large, nats.ErrMaxPayload
+			}
+			for range 20 {
+				_, err := e.Publish(&nats.Msg{Subject: subject, Data: data}, time.Now().Add(time.Minute))
+				if !errors.Is(err, want) {
+					t.Errorf("%d bytes: %v, want %v", len(data), err, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// answer is what a caller of Send gets.
+type answer struct {
+	ack ack.Ack
+	err error
+}
+
+// Send answers once, also a message that the connection does not take.
+func TestSend(t *testing.T) {
+	t.Parallel()
+	e, _, maxPayload := engine(t)
+	for _, c := range []struct {
+		length int64
+		want   answer
+	}{
+		{maxPayload + 1, answer{err: nats.ErrMaxPayload}},
+		{1, answer{ack: ack.Ack{Sequence: 1}}},
+	} {
+		answers := make(chan answer, 2)
+		e.Send(&nats.Msg{Subject: subject, Data: make([]byte, c.length)}, time.Now().Add(time.Minute), func(a ack.Ack, err error) { answers <- answer{a, err} })
+		if got := <-answers; got.ack != c.want.ack || !errors.Is(got.err, c.want.err) {
+			t.Errorf("%d bytes: %+v, want %+v", c.length, got, c.want)
+		}
+		select {
+		case again := <-answers:
+			t.Errorf("%d bytes: answered again with %+v", c.length, again)
+		default:
+		}
+	}
+}
