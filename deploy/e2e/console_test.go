@@ -420,7 +420,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {
-			if (options?.method === "PUT") {
+			if (options?.method === "PATCH") {
 				window.fetch = fetch;
 				await fetch(path, { ...options, body: JSON.stringify({ ...JSON.parse(options.body), name: "Invoices, bills", queue: "mine" }) });
 			}

@@ -41,7 +41,7 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 		client = client.Over(transport)
 	}
 	_, err = client.Workflow(ctx, demoID)
-	if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
+	if api.IsCode(err, api.CodeNotFound) {
 		if _, err = client.PutAccount(ctx, demoID, api.PutAccount{Name: "Demo", Plan: "pro"}); err != nil {
 			return "", err
 		}

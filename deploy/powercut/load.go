@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -151,7 +150,7 @@ func lostWorkflows(
 ) (lost []string, err error) {
 	for id, want := range l.workflows {
 		w, err := client.Workflow(ctx, id)
-		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Code == api.CodeNotFound {
+		if api.IsCode(err, api.CodeNotFound) {
 			lost = append(lost, id)
 			continue
 		}

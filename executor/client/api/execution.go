@@ -5,6 +5,21 @@ import (
 	"time"
 )
 
+// The states of an execution.
+const (
+	StatusQueued    = "queued"
+	StatusRunning   = "running"
+	StatusSucceeded = "succeeded" // final
+	StatusFailed    = "failed"    // final
+	StatusRejected  = "rejected"  // final: its workflow was inactive
+)
+
+// The sources of an execution.
+const (
+	SourceWebhook = "webhook" // a request to the webhook
+	SourceRerun   = "rerun"   // an operator: rerun, replay or requeue
+)
+
 // Execution is the record of one execution.
 type Execution struct {
 	ExecutionID    string    `json:"executionId" format:"uuid"`

@@ -1,6 +1,9 @@
 package api
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // Problem is the body of every answer that is not a success: application/problem+json (RFC 9457).
 type Problem struct {
@@ -24,6 +27,19 @@ type FieldError struct {
 // Error implements error, for clients.
 func (p *Problem) Error() string {
 	return strconv.Itoa(p.Status) + " " + p.Code + ": " + p.Detail
+}
+
+// ErrorCode returns the code, for IsCode.
+func (p *Problem) ErrorCode() string { return p.Code }
+
+// IsCode reports whether err is a refusal with one of the codes below: a *Problem, or another error with a
+// method ErrorCode.
+func IsCode(err error, code string) bool {
+	refusal, ok := errors.AsType[interface {
+		error
+		ErrorCode() string
+	}](err)
+	return ok && refusal.ErrorCode() == code
 }
 
 // The codes of problems.

@@ -11,5 +11,12 @@ type PublicURL struct {
 	CheckedAt       time.Time `json:"checkedAt" doc:"An answer is kept for half a minute."`
 }
 
-// PublicURLReached is the state of a public URL that leads to an ingress of this installation.
-const PublicURLReached = "reached"
+// The states of a public URL.
+const (
+	PublicURLReached     = "reached"     // an ingress of this installation answered
+	PublicURLUnreachable = "unreachable" // there was no answer
+	PublicURLRedirected  = "redirected"
+	PublicURLStranger    = "stranger" // the answer was no hookstart's
+	PublicURLAnother     = "another"  // the answer was another installation's
+	PublicURLUnknown     = "unknown"  // there is no public URL to ask
+)

@@ -20,6 +20,12 @@ type Trigger struct {
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
 }
 
+// TriggerSettings is the part of a trigger node that an operator changes with a patch.
+type TriggerSettings struct {
+	Name          string          `json:"name,omitempty" maxLength:"200" doc:"For people."`
+	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value but null, at most 512 KiB. It is replaced as a whole."`
+}
+
 // Token is a token of a trigger node.
 type Token struct {
 	Token      string     `json:"token,omitempty" doc:"Absent: the caller may only read." example:"hst_…"`

@@ -26,6 +26,9 @@ type Client struct {
 	http  *http.Client
 	tap   func(body []byte)
 	key   string // of a call that must not start anything twice
+	// The conditions of a call. Empty: none.
+	ifMatch, ifNoneMatch string
+	etag                 *string // takes the ETag of each answer; nil: nothing does
 }
 
 // callTimeout is longer than the API takes for any call, to say so itself.
@@ -53,6 +56,33 @@ func (c *Client) Over(transport http.RoundTripper) *Client {
 	over.http = &own
 	return &over
 }
+
+// IfMatch returns a client whose calls change only the version that a tag names, as WithETag has got it. Another
+// version is a problem with the code changed_since. "": any version.
+func (c *Client) IfMatch(tag string) *Client {
+	conditional := *c
+	conditional.ifMatch = tag
+	return &conditional
+}
+
+// IfNew returns a client whose PutAccount and PutWorkflow create, and replace nothing: what exists already is a
+// problem with the code changed_since.
+func (c *Client) IfNew() *Client {
+	conditional := *c
+	conditional.ifNoneMatch = "*"
+	return &conditional
+}
+
+// WithETag returns a client that stores the ETag of each answer in tag; "" if it has none. The calls of such a
+// client must not be concurrent.
+func (c *Client) WithETag(tag *string) *Client {
+	noting := *c
+	noting.etag = tag
+	return &noting
+}
+
+// Patch is a JSON merge patch: members that are not named stay, and nil takes a member away.
+type Patch map[string]any
 
 // ConnectionError means that the API did not answer, or that something else did.
 type ConnectionError struct{ err error }
@@ -110,6 +140,11 @@ func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) 
 	return send[api.Account](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(id), put)
 }
 
+// PatchAccount changes what patch names: members of an api.PutAccount.
+func (c *Client) PatchAccount(ctx context.Context, id string, patch Patch) (api.Account, error) {
+	return send[api.Account](ctx, c, http.MethodPatch, "/accounts/"+url.PathEscape(id), patch)
+}
+
 // DeleteAccount deletes an account without workflows and keys.
 func (c *Client) DeleteAccount(ctx context.Context, id string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(id))
@@ -128,6 +163,11 @@ func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account]
 // PutWorkflow creates a workflow, inactive, or replaces it.
 func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
+}
+
+// PatchWorkflow changes what patch names: members of an api.PutWorkflow. Its triggers are replaced as a whole.
+func (c *Client) PatchWorkflow(ctx context.Context, id string, patch Patch) (api.Workflow, error) {
+	return send[api.Workflow](ctx, c, http.MethodPatch, workflow(id), patch)
 }
 
 // PutWorkflowJSON does the same with an api.PutWorkflow that is JSON already. Only the API checks it.
@@ -188,6 +228,11 @@ func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
 // Trigger returns a trigger node with its URL and tokens.
 func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (api.Trigger, error) {
 	return get[api.Trigger](ctx, c, trigger(workflowID, nodeID))
+}
+
+// PatchTrigger changes what patch names: members of an api.TriggerSettings.
+func (c *Client) PatchTrigger(ctx context.Context, workflowID, nodeID string, patch Patch) (api.Trigger, error) {
+	return send[api.Trigger](ctx, c, http.MethodPatch, trigger(workflowID, nodeID), patch)
 }
 
 // SetSamplePayload configures a node's sample payload: one JSON text.
@@ -390,11 +435,20 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if c.key != "" {
 		request.Header.Set("Idempotency-Key", c.key)
 	}
+	if c.ifMatch != "" {
+		request.Header.Set("If-Match", c.ifMatch)
+	}
+	if c.ifNoneMatch != "" && method == http.MethodPut {
+		request.Header.Set("If-None-Match", c.ifNoneMatch)
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, noConnection("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
 	}
 	if response.StatusCode/100 == 2 {
+		if c.etag != nil {
+			*c.etag = response.Header.Get("ETag")
+		}
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()

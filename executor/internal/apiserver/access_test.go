@@ -55,6 +55,9 @@ var operations = map[string]operation{
 	"list-accounts":    {operate.Viewer, nothing, "", ""},
 	"get-account":      {operate.Viewer, anAccount, "", ""},
 	"put-account":      {operate.Admin, anAccount, `{"name":"ACCOUNT Inc.","plan":"pro"}`, ""},
+	"patch-account":    {operate.Admin, anAccount, `{"name":"ACCOUNT Ltd."}`, ""},
+	"patch-workflow":   {operate.Editor, aWorkflow, `{"name":"ACCOUNT's own"}`, ""},
+	"patch-trigger":    {operate.Editor, aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
 	"check-public-url": {operate.Viewer, nothing, "", ""},
 
 	"list-workflows":      {operate.Viewer, nothing, "", ""},

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,32 +25,82 @@ func (s *server) routeAccounts(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *Listing) (api.List[api.Account], error) {
 		return s.Operate.Accounts(ctx, by, in.AccountID, in.page())
 	})
-	register(to, call{
+	route(to, call{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, by operate.Caller, in *AccountID) (api.Account, error) {
-		return s.Operate.Account(ctx, by, in.ID)
+	}, func(ctx context.Context, by operate.Caller, in *AccountID) (*taggedAccount, error) {
+		a, err := s.Operate.Account(ctx, by, in.ID)
+		return tagged(http.StatusOK, a), err
 	})
-	registerPut(to, call{
+	s.routeAccountChanges(to)
+}
+
+// routeAccountChanges are the calls that change an account.
+func (s *server) routeAccountChanges(to huma.API) {
+	route(to, call{
 		method: http.MethodPut, path: "/accounts/{id}", id: "put-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Create or replace an account",
 		description: "A change of plan takes effect at once. Past the new plan's limit, the workflows that were activated " +
-			"first keep working; when one of them is deactivated, the next moves up.",
-		codes: []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
+			"first keep working; when one of them is deactivated, the next moves up. With the `ETag` of an earlier answer as `If-Match`, only that " +
+			"version is replaced; with `If-None-Match: *`, none is.",
+		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
-		AccountID
+		AccountChange
+		OnlyNew
 		Body api.PutAccount
 	},
-	) (operate.PutResult[api.Account], error) {
-		return s.Operate.PutAccount(ctx, by, in.ID, in.Body)
+	) (*taggedAccount, error) {
+		put, err := s.Operate.PutAccount(ctx, by, in.ID, in.Body, in.IfNoneMatch != "")
+		return tagged(statusOf(put.Created), put.Value), err
+	})
+	account := newPatcher[api.PutAccount](to)
+	routePatch[api.PutAccount](to, call{
+		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.Admin,
+		summary: "Change an account", description: "A change of plan takes effect at once.",
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		AccountChange
+		patchBody
+	},
+	) (*taggedAccount, error) {
+		a, err := s.Operate.PatchAccount(ctx, by, in.ID, account.apply(in.RawBody))
+		return tagged(http.StatusOK, a), err
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: "/accounts/{id}", id: "delete-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Delete an account", description: "One that has no workflows and no keys. The records of its executions stay.",
 		codes: []string{api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed},
-	}, func(ctx context.Context, by operate.Caller, in *AccountID) error {
+	}, func(ctx context.Context, by operate.Caller, in *AccountChange) error {
 		return s.Operate.DeleteAccount(ctx, by, in.ID)
 	})
+}
+
+// AccountChange is the path of an account that a call changes.
+type AccountChange struct {
+	AccountID
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version of the account is changed."`
+}
+
+func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
+	if c.IfMatch == "" {
+		return ctx, nil
+	}
+	tag, ok := strings.CutPrefix(strings.TrimSuffix(c.IfMatch, `"`), `"`)
+	if !ok || tag == "" {
+		return ctx, invalid(api.FieldError{Field: "If-Match", Problem: "must be one ETag of this account, as an earlier answer had it"})
+	}
+	return operate.IfAccountHas(ctx, tag), nil
+}
+
+// taggedAccount is an answer by which a later call can say which version it changes.
+type taggedAccount struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Of this version of the account, for If-Match."`
+	Body   api.Account
+}
+
+func tagged(status int, a api.Account) *taggedAccount {
+	return &taggedAccount{status, `"` + operate.TagOfAccount(a) + `"`, a}
 }
 
 // AccountID is the path of an account.

@@ -28,6 +28,7 @@ func New(c Config) http.Handler {
 	if c.KeepAlive == 0 {
 		c.KeepAlive = defaultKeepAlive
 	}
+	setUpHuma()
 	s := &server{Config: c}
 	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
 }

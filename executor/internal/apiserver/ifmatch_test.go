@@ -97,7 +97,7 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 			t.Errorf("%s: %d %s", e.id, done.status, done.body)
 		}
 	}
-	if changing != 9 {
+	if changing != 11 {
 		t.Errorf("%d calls change a workflow", changing)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
@@ -83,7 +84,7 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeChangedSince: {
 		status: http.StatusPreconditionFailed, title: "Changed since",
-		detail: "The workflow is not the one any more that If-Match names, or it exists already and If-None-Match is *. Read it again, and decide anew.",
+		detail: "It is not the version any more that If-Match names, or it exists already and If-None-Match is *. Read it again, and decide anew.",
 	},
 	api.CodeNotFinished: {
 		status: http.StatusConflict, title: "Not finished",
@@ -185,15 +186,16 @@ func invalid(fields ...api.FieldError) *problem {
 	return newProblem(api.CodeInvalid, strings.Join(said, "; "), fields...)
 }
 
-// huma knows how to make an error only by these variables.
-func init() {
+// setUpHuma sets the variables of package huma that say how an error is made, which are the same for all APIs of a
+// process. It is called before the first call is registered.
+var setUpHuma = sync.OnceFunc(func() {
 	huma.ErrorFormatter = sprintf
 	huma.ValidateStrictCasing = true // AccountID is an unknown field
 	huma.NewErrorWithContext = problemOfHuma
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		return problemOfHuma(nil, status, message, errs...)
 	}
-}
+})
 
 // sprintf is fmt.Sprintf with numbers as people write them: 1000000, not 1e+06.
 func sprintf(format string, args ...any) string {

@@ -21,6 +21,19 @@ func (s *server) routeTriggers(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *TriggerID) (api.Trigger, error) {
 		return s.Operate.Trigger(ctx, by, in.ID, in.NodeID)
 	})
+	settings := newPatcher[api.TriggerSettings](to, "samplePayload")
+	type output struct{ Body api.Trigger }
+	routePatch[api.TriggerSettings](to, call{
+		path: triggerPath, id: "patch-trigger", tag: tagTriggers, summary: "Change a trigger node's settings",
+		description: "`If-Match` takes the `ETag` of its workflow.",
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		TriggerChange
+		patchBody
+	},
+	) (*output, error) {
+		t, err := s.Operate.PatchTrigger(ctx, by, in.ID, in.NodeID, settings.apply(in.RawBody))
+		return &output{t}, err
+	})
 	register(to, call{
 		method: http.MethodPut, path: triggerPath + "/sample-payload", id: "put-sample-payload", tag: tagTriggers,
 		summary: "Set the sample payload", description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",

@@ -41,14 +41,25 @@ func (s *server) routeWorkflows(to huma.API) {
 		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
-		WorkflowID
-		OnlyIf
-		IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only a new workflow is created, none is replaced."`
-		Body        api.PutWorkflow
+		WorkflowChange
+		OnlyNew
+		Body api.PutWorkflow
 	},
 	) (*taggedWorkflow, error) {
 		put, err := s.Operate.PutWorkflow(ctx, by, in.ID, in.Body, in.IfNoneMatch != "")
 		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
+	})
+	workflow := newPatcher[api.PutWorkflow](to)
+	routePatch[api.PutWorkflow](to, call{
+		path: "/workflows/{id}", id: "patch-workflow", tag: tagWorkflows, summary: "Change a workflow",
+		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and its sample payload, one that is left out is deleted.",
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		WorkflowChange
+		patchBody
+	},
+	) (*taggedWorkflow, error) {
+		w, err := s.Operate.PatchWorkflow(ctx, by, in.ID, workflow.apply(in.RawBody))
+		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
 	registerBare(to, call{
 		method: http.MethodDelete, path: "/workflows/{id}", id: "delete-workflow", tag: tagWorkflows,
@@ -96,6 +107,11 @@ type WorkflowChange struct {
 // OnlyIf is the condition of a call that changes a workflow.
 type OnlyIf struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer: only that version of the workflow is changed."`
+}
+
+// OnlyNew is the condition of a call that replaces nothing.
+type OnlyNew struct {
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only a new one is created, none is replaced."`
 }
 
 // conditional is what the input of a call is with an OnlyIf in it. route asks it.

@@ -185,11 +185,6 @@ func (c *Console) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func isNotFound(err error) bool { return hasCode(err, api.CodeNotFound) }
+func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
-func isInvalid(err error) bool { return hasCode(err, api.CodeInvalid) }
-
-func hasCode(err error, code string) bool {
-	refused, is := errors.AsType[*operate.Error](err)
-	return is && refused.Code == code
-}
+func isInvalid(err error) bool { return api.IsCode(err, api.CodeInvalid) }

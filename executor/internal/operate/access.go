@@ -116,12 +116,16 @@ func ofNewWorkflow(id, accountID string) subject {
 			return notFound("workflow", id, "")
 		}
 		if accountID != by.AccountID {
-			return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{
-				Field: "accountId", Problem: fmt.Sprintf("there is no account %q; create it first", accountID),
-			}}}
+			return noAccountToPutInto(accountID)
 		}
 		return nil
 	}
+}
+
+func noAccountToPutInto(id string) error {
+	return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{
+		Field: "accountId", Problem: fmt.Sprintf("there is no account %q; create it first", id),
+	}}}
 }
 
 // ofExecution: the call is about one execution.

@@ -2,6 +2,9 @@ package operate
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"time"
 
@@ -95,8 +98,47 @@ type PutResult[T any] struct {
 	Created bool // it is new
 }
 
-// PutAccount creates an account or replaces it.
-func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount) (PutResult[api.Account], error) {
+// TagOfAccount returns a text that differs for accounts that differ.
+func TagOfAccount(a api.Account) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d", a.ID, a.Name, a.Plan, a.CreatedAt.UnixMicro()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// IfAccountHas limits the changes of a context to the version of an account with a tag; another one is
+// api.CodeChangedSince. "": any version.
+func IfAccountHas(ctx context.Context, tag string) context.Context {
+	if tag == "" {
+		return ctx
+	}
+	return edit.IfAccount(ctx, func(a *registry.Account) bool { return a != nil && TagOfAccount(accountOf(a)) == tag })
+}
+
+// PatchAccount changes an account. patch gets what an operator has set, and changes it; it may be called more than once.
+func (s *Service) PatchAccount(ctx context.Context, by Caller, id string, patch func(*api.PutAccount) error) (api.Account, error) {
+	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Account, err error) {
+		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
+			put := api.PutAccount{Name: *name, Plan: *plan}
+			if err := patch(&put); err != nil {
+				return err
+			}
+			if put.Plan == "" {
+				return &edit.InvalidError{Field: "plan", Problem: "is required"}
+			}
+			*name, *plan = put.Name, put.Plan
+			return nil
+		})
+		if err != nil {
+			return none, err
+		}
+		return accountOf(a), nil
+	})
+}
+
+// PutAccount creates an account or, unless it must be new, replaces it.
+func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.PutAccount, mustBeNew bool) (PutResult[api.Account], error) {
+	if mustBeNew {
+		ctx = edit.IfAccount(ctx, func(a *registry.Account) bool { return a == nil })
+	}
 	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Account], err error) {
 		plan, err := s.planToPut(id, put.Plan)
 		if err != nil {

@@ -28,6 +28,9 @@ type Error struct {
 	Cause error
 }
 
+// ErrorCode returns the code, for api.IsCode.
+func (e *Error) ErrorCode() string { return e.Code }
+
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Cause.Error()

@@ -20,6 +20,7 @@ var mayCall = map[string]operate.Role{
 
 	"AddSenderSecret": operate.Editor, "PutSender": operate.Editor, "RemoveSender": operate.Editor, "RemoveSenderSecret": operate.Editor,
 	"Activate": operate.Editor, "Deactivate": operate.Editor, "DeleteWorkflow": operate.Editor, "PutWorkflow": operate.Editor,
+	"PatchWorkflow": operate.Editor, "PatchTrigger": operate.Editor, "PatchAccount": operate.Admin,
 	"RequeueExecution": operate.Editor, "RerunExecution": operate.Editor, "RerunTrigger": operate.Editor, "RotateToken": operate.Editor,
 	"SetSamplePayload": operate.Editor, "SendTest": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
 	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,

@@ -2,6 +2,8 @@ package operate
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +53,34 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 		return none, err
 	}
 	return s.triggerOnWire(info, seen), nil
+}
+
+// PatchTrigger changes the settings of a trigger node. patch gets what an operator has set, without the
+// sample payload, and changes it; it may be called more than once.
+func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeID string, patch func(*api.TriggerSettings) error) (api.Trigger, error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
+		_, err = s.config.Editor.ChangeWorkflow(ctx, workflowID, func(spec *edit.WorkflowSpec) error {
+			spec.Within = by.AccountID
+			i := slices.IndexFunc(spec.Triggers, func(t edit.TriggerSpec) bool { return t.NodeID == nodeID })
+			if i < 0 {
+				return &edit.NotFoundError{What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
+			}
+			node := &spec.Triggers[i]
+			settings := api.TriggerSettings{Name: node.Name}
+			if err := patch(&settings); err != nil {
+				return err
+			}
+			node.Name = settings.Name
+			if settings.SamplePayload != nil {
+				node.SamplePayload = settings.SamplePayload
+			}
+			return nil
+		})
+		if err != nil {
+			return none, err
+		}
+		return s.trigger(ctx, workflowID, nodeID)
+	})
 }
 
 // SetSamplePayload configures a node's sample payload: one JSON text.

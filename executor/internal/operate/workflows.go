@@ -129,11 +129,21 @@ func IfUpdatedAt(ctx context.Context, at time.Time) context.Context { return edi
 
 // PutWorkflow creates a workflow, inactive, or, unless it must be new, replaces it.
 func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, mustBeNew bool) (PutResult[api.Workflow], error) {
-	spec := edit.WorkflowSpec{
-		ID: id, AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit),
-		Within: by.AccountID, // another caller may create it meanwhile
-		IfNew:  mustBeNew,
-	}
+	spec := specOf(put)
+	spec.ID, spec.IfNew = id, mustBeNew
+	spec.Within = by.AccountID // another caller may create it meanwhile
+	return change(ctx, s, by, needs(Editor, ofNewWorkflow(id, put.AccountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+		w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
+		if err != nil {
+			return none, err
+		}
+		return PutResult[api.Workflow]{s.workflowOf(w), created}, nil
+	})
+}
+
+// specOf returns what the registry is to hold.
+func specOf(put api.PutWorkflow) edit.WorkflowSpec {
+	spec := edit.WorkflowSpec{AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit)}
 	for _, t := range put.Triggers {
 		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
@@ -141,12 +151,42 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 		}
 		spec.Triggers = append(spec.Triggers, trigger)
 	}
-	return change(ctx, s, by, needs(Editor, ofNewWorkflow(id, put.AccountID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Workflow], err error) {
-		w, created, err := s.config.Editor.PutWorkflow(ctx, spec)
+	return spec
+}
+
+// putOf is the reverse of specOf.
+func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
+	put := api.PutWorkflow{AccountID: spec.AccountID, Name: spec.Name, Queue: spec.Queue}
+	if spec.RateLimit != nil {
+		limit := rateLimitOf(*spec.RateLimit)
+		put.RateLimit = &limit
+	}
+	for _, t := range spec.Triggers {
+		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name})
+	}
+	return put
+}
+
+// PatchWorkflow changes a workflow. patch gets what an operator has set, without the sample payloads, and
+// changes it; it may be called more than once.
+func (s *Service) PatchWorkflow(ctx context.Context, by Caller, id string, patch func(*api.PutWorkflow) error) (api.Workflow, error) {
+	return change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
+		w, err := s.config.Editor.ChangeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
+			put := putOf(spec)
+			if err := patch(&put); err != nil {
+				return err
+			}
+			if !by.sees(put.AccountID) {
+				return noAccountToPutInto(put.AccountID)
+			}
+			*spec = specOf(put)
+			spec.Within = by.AccountID
+			return nil
+		})
 		if err != nil {
 			return none, err
 		}
-		return PutResult[api.Workflow]{s.workflowOf(w), created}, nil
+		return s.workflowOf(w), nil
 	})
 }
 

@@ -30,7 +30,7 @@ const ready = "ready"
 const processTimeout = 30 * time.Second
 
 // servesIfAsked is set once the test binary can be a server process.
-var servesIfAsked atomic.Bool //nolint:gochecknoglobals // like the process, of which there is one
+var servesIfAsked atomic.Bool
 
 // Main runs the tests of a package in which server processes are started, for its TestMain. In a server
 // process it is the server, and does not return.

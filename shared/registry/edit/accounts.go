@@ -27,14 +27,38 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 
 // PutAccount creates an account or replaces it, and says whether it is new. A change of plan is in force when it returns.
 func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *registry.Account, created bool, err error) {
-	if err := errors.Join(checkID("id", id), checkText("name", name)); err != nil {
-		return nil, false, err
-	}
+	return e.replaceAccount(ctx, id, func(*registry.Account) (string, string, error) { return name, plan, nil })
+}
+
+// ChangeAccount replaces an account that exists with what modify makes of its name and plan, in one step:
+// nothing that another call has stored is lost. modify is called again if the account changes meanwhile.
+func (e *Editor) ChangeAccount(ctx context.Context, id string, modify func(name, plan *string) error) (*registry.Account, error) {
+	a, _, err := e.replaceAccount(ctx, id, func(have *registry.Account) (name, plan string, err error) {
+		if have == nil {
+			return "", "", noAccount(id)
+		}
+		name, plan = have.Name, have.Plan
+		return name, plan, modify(&name, &plan)
+	})
+	return a, err
+}
+
+func noAccount(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
+
+// replaceAccount creates or replaces an account. wanted returns what it shall be; it gets what it is, or nil.
+func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have *registry.Account) (name, plan string, err error)) (a *registry.Account, created bool, err error) {
 	err = e.change(ctx, func() (uint64, error) {
+		have, exists := e.directory.Account(id)
+		name, plan, err := wanted(have.Record)
+		if err != nil {
+			return 0, err
+		}
+		if err := errors.Join(checkID("id", id), checkText("name", name)); err != nil {
+			return 0, err
+		}
 		if !e.knowsPlan(plan) {
 			return 0, &InvalidError{"plan", fmt.Sprintf("there is no plan %q", plan)}
 		}
-		have, exists := e.directory.Account(id)
 		created = !exists
 		if exists {
 			own := *have.Record
@@ -45,6 +69,9 @@ func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *regi
 		a.Name, a.Plan = name, plan
 		if exists && registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
+		}
+		if err := accountHolds(ctx, have.Record); err != nil {
+			return 0, err
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+id, a, have.Revision)
 	})
@@ -59,9 +86,12 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		have, exists := e.directory.Account(id)
 		switch {
 		case !exists:
-			return 0, &NotFoundError{fmt.Sprintf("account %q", id)}
+			return 0, noAccount(id)
 		case e.directory.used(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
+		}
+		if err := accountHolds(ctx, have.Record); err != nil {
+			return 0, err
 		}
 		deleted = have.Record
 		return e.remove(ctx, registry.AccountPrefix+id, have.Revision)

@@ -29,8 +29,8 @@ var ErrNotInPlan = errors.New("the plan has no webhook triggers")
 // ErrAccountNotEmpty means that an account has workflows or keys, and so is not deleted.
 var ErrAccountNotEmpty = errors.New("it has workflows or keys")
 
-// ErrChangedSince means that a workflow is not the version any more that was to be changed.
-var ErrChangedSince = errors.New("the workflow was changed meanwhile")
+// ErrChangedSince means that a workflow or an account is not the version any more that was to be changed.
+var ErrChangedSince = errors.New("it was changed meanwhile")
 
 // ErrTooManyTokens means that a node has the maximum number of valid tokens.
 var ErrTooManyTokens = errors.New("too many old tokens still work")

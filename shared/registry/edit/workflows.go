@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
@@ -30,6 +31,22 @@ type versionKey struct{}
 // that finds the workflow already as it shall be is no error, so it can be repeated. The zero time: any version is changed.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, versionKey{}, at)
+}
+
+type ifAccountKey struct{}
+
+// IfAccount makes changes of an account fail with ErrChangedSince unless holds reports true of the account as
+// it is; it gets nil if there is none. A change that finds the account already as it shall be is no error.
+func IfAccount(ctx context.Context, holds func(*registry.Account) bool) context.Context {
+	return context.WithValue(ctx, ifAccountKey{}, holds)
+}
+
+// accountHolds checks an account that is about to be changed against IfAccount. nil: there is none.
+func accountHolds(ctx context.Context, a *registry.Account) error {
+	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) bool); ok && !holds(a) {
+		return ErrChangedSince
+	}
+	return nil
 }
 
 // unchanged checks a workflow that is about to be changed against IfUpdatedAt. nil: there is none.
@@ -84,14 +101,58 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 	if err := spec.check(); err != nil {
 		return nil, false, err
 	}
+	return e.replace(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) { return spec, nil })
+}
+
+// ChangeWorkflow replaces a workflow that exists with what modify makes of it, in one step: nothing that
+// another call has stored is lost. modify is called again if the workflow changes meanwhile.
+func (e *Editor) ChangeWorkflow(ctx context.Context, id string, modify func(*WorkflowSpec) error) (*registry.Workflow, error) {
+	w, _, err := e.replace(ctx, id, func(have *registry.Workflow) (spec WorkflowSpec, err error) {
+		if have == nil {
+			return spec, noWorkflow(id)
+		}
+		spec = specOf(have)
+		if err := modify(&spec); err != nil {
+			return spec, err
+		}
+		spec.ID = id
+		return spec, spec.check()
+	})
+	return w, err
+}
+
+// specOf returns the part of a workflow that an operator sets.
+func specOf(w *registry.Workflow) WorkflowSpec {
+	spec := WorkflowSpec{ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue}
+	if w.RateLimit != (registry.RateLimit{}) {
+		limit := w.RateLimit
+		spec.RateLimit = &limit
+	}
+	for _, t := range w.Triggers {
+		spec.Triggers = append(spec.Triggers, TriggerSpec{NodeID: t.NodeID, Name: t.Name})
+	}
+	return spec
+}
+
+// hasSamples reports whether a sample payload is given, which is stored on its own, before the workflow.
+func (s *WorkflowSpec) hasSamples() bool {
+	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool { return t.SamplePayload != nil })
+}
+
+// replace creates or replaces a workflow. wanted returns what it shall be; it gets what it is, or nil.
+func (e *Editor) replace(ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error)) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
 	err = e.change(ctx, func() (uint64, error) {
 		var added []secretsOf
-		account, exists := e.directory.Account(spec.AccountID)
-		if !exists {
+		have, exists := e.directory.Workflow(id)
+		spec, err := wanted(have.Record)
+		if err != nil {
+			return 0, err
+		}
+		account, accountExists := e.directory.Account(spec.AccountID)
+		if !accountExists {
 			return 0, noSuchAccount(spec.AccountID)
 		}
-		have, exists := e.directory.Workflow(spec.ID)
 		created = !exists
 		if exists && spec.Within != "" && have.Record.AccountID != spec.Within {
 			return 0, noWorkflow(spec.ID)
@@ -113,6 +174,9 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 		if spec.RateLimit != nil {
 			w.RateLimit = *spec.RateLimit
 		}
+		if err := unchanged(ctx, have.Record); err != nil && spec.hasSamples() {
+			return 0, err
+		}
 		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
 			return 0, err
 		}
@@ -127,13 +191,13 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = e.now()
-		revision, err := e.put(ctx, e.registry, registry.WorkflowPrefix+spec.ID, w, have.Revision)
+		revision, err := e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
 		if err != nil {
 			return 0, err
 		}
-		return revision, e.secure(ctx, spec.ID, added)
+		return revision, e.secure(ctx, id, added)
 	})
-	if err = e.forget(ctx, spec.ID, dropped, err); err == nil {
+	if err = e.forget(ctx, id, dropped, err); err == nil {
 		err = e.checkOwner(ctx, w, created)
 	}
 	return w, created, err

@@ -2,6 +2,9 @@ package runnertest_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,9 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// A runner's own test: a real NATS server, an execution, the output.
-func TestExample(t *testing.T) {
-	t.Parallel()
+// A test of a runner: a real NATS server, an execution, the output.
+func Example() {
+	t, done := exampleTest() // in a test: the test's own t
+	defer done()
+
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	shout := func(_ context.Context, e runner.Execution) (any, error) {
@@ -21,7 +26,40 @@ func TestExample(t *testing.T) {
 	go func() { _ = runner.Run(t.Context(), nc, runner.Options{Group: "shouters"}, shout) }()
 
 	id := ingress.Start(t, runnertest.Post{Body: "hello"})
-	if got := ingress.Await(t, id); string(got.Output) != `{"shouted":"HELLO"}` {
-		t.Errorf("%+v", got)
+	end := ingress.Await(t, id)
+	fmt.Fprintln(os.Stdout, end.Status, string(end.Output))
+	// Output: succeeded {"shouted":"HELLO"}
+}
+
+// exampleTest stands in for the *testing.T that an example does not have.
+func exampleTest() (t testing.TB, done func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &exampleTB{ctx: ctx, cleanups: []func(){cancel}}
+	return e, func() {
+		for _, f := range slices.Backward(e.cleanups) {
+			f()
+		}
 	}
+}
+
+type exampleTB struct {
+	testing.TB // nil: what is not below is not used
+	ctx        context.Context
+	cleanups   []func()
+}
+
+func (e *exampleTB) Helper()                           {}
+func (e *exampleTB) Name() string                      { return "Example" }
+func (e *exampleTB) Context() context.Context          { return e.ctx }
+func (e *exampleTB) Cleanup(f func())                  { e.cleanups = append(e.cleanups, f) }
+func (e *exampleTB) Fatal(args ...any)                 { panic(args) }
+func (e *exampleTB) Fatalf(format string, args ...any) { panic([]any{format, args}) }
+
+func (e *exampleTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "runnertest")
+	if err != nil {
+		panic(err)
+	}
+	e.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }

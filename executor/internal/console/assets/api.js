@@ -22,7 +22,8 @@ export async function unchanged(work) {
   return calm && before === changes;
 }
 
-// call returns the answer's JSON, undefined if it has none, or throws a Problem. tag: only that version is changed.
+// call returns the answer's JSON, undefined if it has none, or throws a Problem. tag: only that version is changed;
+// isNew: nothing is replaced.
 export async function call(method, path, body, tag) {
   if (method === "GET") {
     return ask(method, path);
@@ -39,12 +40,17 @@ export async function call(method, path, body, tag) {
 
 const tags = new WeakMap();
 
+// isNew, in place of a tag, lets a PUT create, and replace nothing.
+export const isNew = Symbol("new");
+
 // tagOf is the version of the workflow that call has answered with.
 export const tagOf = (answer) => tags.get(answer);
 
 async function ask(method, path, body, tag) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  if (tag) {
+  if (tag === isNew) {
+    headers["If-None-Match"] = "*";
+  } else if (tag) {
     headers["If-Match"] = tag;
   }
   let response;

@@ -1,5 +1,5 @@
 // Forms that create accounts and workflows, and change plans.
-import { busy, call, send, signIn } from "./api.js";
+import { busy, isNew, send, signIn } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { goOn } from "./done.js";
 import { fail } from "./failures.js";
@@ -10,16 +10,14 @@ export function watchForms() {
   }
   on("[data-create-workflow]", async (values) => {
     const path = "/api/v1/workflows/" + encodeURIComponent(values.id);
-    await mustBeNew(path, `There is a workflow “${values.id}” already. Choose another ID.`);
-    await send("PUT", path, {
+    await create(path, {
       accountId: values.account, name: values.name, queue: values.queue || undefined, triggers: [{ nodeId: values.node, name: "Webhook" }],
-    });
+    }, `There is a workflow “${values.id}” already. Choose another ID.`);
     goOn("/workflows/" + encodeURIComponent(values.id), `“${values.name}” is created. It is inactive: try it with Send test, or activate it.`);
   });
   on("[data-create-account]", async (values) => {
     const path = "/api/v1/accounts/" + encodeURIComponent(values.id);
-    await mustBeNew(path, `There is an account “${values.id}” already. Choose another ID.`);
-    await send("PUT", path, { name: values.name, plan: values.plan });
+    await create(path, { name: values.name, plan: values.plan }, `There is an account “${values.id}” already. Choose another ID.`);
     goOn("/accounts", `“${values.name}” is created.`);
   });
   on("[data-change-plan]", async (values, form) => {
@@ -28,7 +26,7 @@ export function watchForms() {
       form.reset();
       return;
     }
-    await send("PUT", "/api/v1/accounts/" + encodeURIComponent(account), { name: form.dataset.name, plan: values.plan });
+    await send("PATCH", "/api/v1/accounts/" + encodeURIComponent(account), { plan: values.plan });
     goOn(location.pathname + location.search, `“${form.dataset.name}” is on the plan ${values.plan} now.`);
   });
 }
@@ -65,17 +63,13 @@ function on(selector, submit) {
   }
 }
 
-// mustBeNew keeps a PUT from replacing what is there.
-async function mustBeNew(path, message) {
+// create puts what is not there yet. message says that the ID is taken.
+async function create(path, value, message) {
   try {
-    await call("GET", path);
+    await send("PUT", path, value, isNew);
   } catch (problem) {
-    if (problem.status === 404) {
-      return;
-    }
-    throw problem;
+    throw problem.code === "changed_since" ? new Error(message) : problem;
   }
-  throw new Error(message);
 }
 
 // suggest fills in an ID made of the name, until somebody writes another.

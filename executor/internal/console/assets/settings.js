@@ -32,8 +32,8 @@ const settings = ({ name, queue, requests, seconds }) => [
   { what: "rate limit", fields: [requests, seconds], of: (w) => [w.rateLimit?.requests ?? "", w.rateLimit?.windowSeconds ?? ""] },
 ];
 
-// save puts the whole workflow: what is not in the form, or was not changed in it, as it is
-// now, for somebody else may have changed it meanwhile. What both have changed is saved at the second try.
+// save patches what was changed in the form: nothing else is touched, for somebody else may have changed it
+// meanwhile. What both have changed is saved at the second try.
 async function save(form) {
   const { name, queue, requests, seconds } = form.elements;
   if ((requests.value === "") !== (seconds.value === "")) {
@@ -44,15 +44,13 @@ async function save(form) {
   const all = settings(form.elements);
   refuseConflicts(all, have);
   const [newName, newQueue, newRate] = all.map(edited);
-  const own = requests.value === "" ? undefined : { requests: Number(requests.value), windowSeconds: Number(seconds.value) };
+  const own = requests.value === "" ? null : { requests: Number(requests.value), windowSeconds: Number(seconds.value) };
   let now;
   try {
-    now = await send("PUT", path, {
-      accountId: have.accountId,
-      name: newName ? name.value : have.name,
-      queue: newQueue ? queue.value : have.queue,
-      rateLimit: newRate ? own : have.rateLimit,
-      triggers: have.triggers,
+    now = await send("PATCH", path, {
+      name: newName ? name.value : undefined,
+      queue: newQueue ? queue.value : undefined,
+      rateLimit: newRate ? own : undefined,
     }, tagOf(have));
   } catch (problem) {
     if (problem.code === "changed_since") { // a moment ago

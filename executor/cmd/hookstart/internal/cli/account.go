@@ -29,21 +29,20 @@ type accountPut struct {
 }
 
 func (v *accountPut) Run(s *session) error {
-	put := api.PutAccount{Name: v.Name, Plan: v.Plan}
-	if v.Name == "" || v.Plan == "" {
-		have, err := s.client.Account(s.ctx, v.Account)
-		switch {
-		case err == nil:
-			put.Name, put.Plan = cmp.Or(put.Name, have.Name), cmp.Or(put.Plan, have.Plan)
-		case !isNotFound(err):
-			return err
-		default:
-			put.Name = cmp.Or(v.Name, v.Account)
-		}
+	patch := apiclient.Patch{}
+	if v.Name != "" {
+		patch["name"] = v.Name
 	}
-	a, err := s.client.PutAccount(s.ctx, v.Account, put)
+	if v.Plan != "" {
+		patch["plan"] = v.Plan
+	}
+	a, err := s.client.PatchAccount(s.ctx, v.Account, patch)
+	if isNotFound(err) {
+		put := api.PutAccount{Name: cmp.Or(v.Name, v.Account), Plan: v.Plan}
+		a, err = s.client.IfNew().PutAccount(s.ctx, v.Account, put)
+	}
 	if err != nil {
-		if isProblem(err, api.CodeInvalid) {
+		if api.IsCode(err, api.CodeInvalid) {
 			return &hintError{err, "hookstart plan list; hookstart account put --help"}
 		}
 		return err
@@ -114,7 +113,7 @@ type accountDelete struct{ accountArg }
 
 func (v *accountDelete) Run(s *session) error {
 	err := s.client.DeleteAccount(s.ctx, v.Account)
-	if isProblem(err, api.CodeAccountNotEmpty) {
+	if api.IsCode(err, api.CodeAccountNotEmpty) {
 		return &hintError{err, "hookstart workflow list --account " + v.Account + "; hookstart key list --account " + v.Account}
 	}
 	return s.done(err, "%s is deleted", v.Account)

@@ -151,7 +151,7 @@ func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 		}
 		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
 	})
-	if isProblem(err, api.CodeInvalid) { // its plan is not in the catalog of this installation: said by the executor, too
+	if api.IsCode(err, api.CodeInvalid) { // its plan is not in the catalog of this installation: said by the executor, too
 		return nil
 	}
 	return err

@@ -111,7 +111,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	before, _ := s.client.Execution(s.ctx, id) // what is none cannot be requeued, either, and that says why
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {
-	case isProblem(err, api.CodeNotFailed):
+	case api.IsCode(err, api.CodeNotFailed):
 		return &hintError{err, "hookstart dead-letter list; execution rerun starts any one again, on the sample payload"}
 	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
 		return s.done(err, "%s is recorded, from %s", started.ExecutionID, id)

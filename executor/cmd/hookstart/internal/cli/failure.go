@@ -29,13 +29,7 @@ type hintError struct {
 
 func (e *hintError) Unwrap() error { return e.error }
 
-// isProblem reports whether the API has refused a call with a code.
-func isProblem(err error, code string) bool {
-	p, is := errors.AsType[*api.Problem](err)
-	return is && p.Code == code
-}
-
-func isNotFound(err error) bool { return isProblem(err, api.CodeNotFound) }
+func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
 // parseFailure is what kong says, with where to read on.
 func parseFailure(err error) error {
@@ -134,6 +128,8 @@ func hintFor(p *api.Problem, command string) string {
 		return "hookstart plan list; hookstart account put ACCOUNT --plan PLAN changes it"
 	case p.Code == api.CodeSecretsKeyMissing:
 		return "hookstart admin secrets-key makes a key; --secrets-key-file gives it to executors and ingresses"
+	case p.Code == api.CodeChangedSince:
+		return "somebody has changed it at the same moment: look at it, and run this again"
 	case p.Code == api.CodeInvalid:
 		return helpOf(command)
 	case p.Retryable && p.RetryAfter > 0:

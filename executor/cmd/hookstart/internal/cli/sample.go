@@ -74,7 +74,7 @@ func isSet(value json.RawMessage) bool {
 
 // sampleHint adds to a refusal for want of a sample payload how to set one.
 func sampleHint(err error, workflowID, nodeID string) error {
-	if isProblem(err, api.CodeSamplePayloadMissing) {
+	if api.IsCode(err, api.CodeSamplePayloadMissing) {
 		return &hintError{err, fmt.Sprintf("hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}
 	}
 	return err

@@ -103,7 +103,7 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 		test.Headers[name] = append(test.Headers[name], value)
 	}
 	sent, err := s.client.SendTest(s.ctx, v.Workflow, t.NodeID, test)
-	if isProblem(err, api.CodeSenderCannotSign) {
+	if api.IsCode(err, api.CodeSenderCannotSign) {
 		return &hintError{err, "hookstart trigger rerun " + v.Workflow + " " + t.NodeID}
 	}
 	if err != nil {

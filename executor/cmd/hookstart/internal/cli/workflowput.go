@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type workflowPut struct {
@@ -37,30 +38,75 @@ func (v *workflowPut) Run(s *session) error {
 
 func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	if v.File != "" {
-		text, err := v.fromFile(s)
+		text, updatedAt, err := v.fromFile(s)
 		if err != nil {
 			return api.Workflow{}, err
 		}
-		return s.client.PutWorkflowJSON(s.ctx, v.Workflow, text)
+		if updatedAt.IsZero() {
+			return s.client.PutWorkflowJSON(s.ctx, v.Workflow, text)
+		}
+		return v.replaceVersion(s, text, updatedAt)
 	}
-	have, err := s.client.Workflow(s.ctx, v.Workflow)
+	var tag string
+	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
 	switch {
 	case err == nil:
+		return v.change(s, have, tag)
 	case !isNotFound(err):
 		return api.Workflow{}, err
 	case v.Account == "":
 		return api.Workflow{}, &usageError{fmt.Sprintf("there is no workflow %q yet: a new one needs --account", v.Workflow), "hookstart account list"}
-	default:
-		have = api.Workflow{Name: v.Workflow, Triggers: []api.WorkflowTrigger{{NodeID: "webhook", Name: "Webhook"}}}
 	}
 	put := api.PutWorkflow{
-		AccountID: cmp.Or(v.Account, have.AccountID), Name: cmp.Or(v.Name, have.Name), Queue: cmp.Or(v.Queue, have.Queue),
-		Triggers: v.triggers(have.Triggers),
+		AccountID: v.Account, Name: cmp.Or(v.Name, v.Workflow), Queue: v.Queue,
+		Triggers: v.triggers([]api.WorkflowTrigger{{NodeID: "webhook", Name: "Webhook"}}),
 	}
-	if put.RateLimit, err = v.rateLimit(have.RateLimit); err != nil {
+	if put.RateLimit, err = v.rateLimit(nil); err != nil {
 		return api.Workflow{}, err
 	}
-	return s.client.PutWorkflow(s.ctx, v.Workflow, put)
+	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
+}
+
+// change changes what the flags name. Nodes are replaced as a whole, so only the version that was read is changed then.
+func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Workflow, error) {
+	patch := apiclient.Patch{}
+	for member, value := range map[string]string{"accountId": v.Account, "name": v.Name, "queue": v.Queue} {
+		if value != "" {
+			patch[member] = value
+		}
+	}
+	if v.RateRequests != nil || v.RateWindow.seconds != 0 {
+		limit, err := v.rateLimit(have.RateLimit)
+		if err != nil {
+			return api.Workflow{}, err
+		}
+		patch["rateLimit"] = limit
+	}
+	if len(v.Trigger) == 0 {
+		return s.client.PatchWorkflow(s.ctx, v.Workflow, patch)
+	}
+	patch["triggers"] = v.triggers(have.Triggers)
+	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
+}
+
+// replaceVersion replaces the workflow as it was at a time: a file that workflow get has shown must not undo what
+// was changed since.
+func (v *workflowPut) replaceVersion(s *session, text []byte, updatedAt time.Time) (none api.Workflow, err error) {
+	var tag string
+	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
+	if isNotFound(err) { // it was deleted, or the file comes from another installation
+		return s.client.IfNew().PutWorkflowJSON(s.ctx, v.Workflow, text)
+	}
+	if err != nil {
+		return none, err
+	}
+	if !have.UpdatedAt.Equal(updatedAt) {
+		return none, &usageError{
+			fmt.Sprintf("workflow %s was changed at %s, after --file was written", v.Workflow, have.UpdatedAt.Format(time.RFC3339)),
+			"get it again, or remove updatedAt from the file to replace it all the same",
+		}
+	}
+	return s.client.IfMatch(tag).PutWorkflowJSON(s.ctx, v.Workflow, text)
 }
 
 // triggers are the nodes that the flags name, else the current ones. Nodes that stay keep their names.
@@ -106,28 +152,33 @@ var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt
 
 const oneIsShown = "hookstart workflow get demo -o json shows one"
 
-// fromFile reads a workflow. What workflow get shows can be given back.
-func (v *workflowPut) fromFile(s *session) ([]byte, error) {
+// fromFile reads a workflow, and the time of the version that the file shows; zero if it has none. What workflow get
+// shows can be given back.
+func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil || v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
-		return nil, &usageError{"--file says it all: it goes with no other flag of this verb", "hookstart workflow put --help"}
+		return nil, updatedAt, &usageError{"--file says it all: it goes with no other flag of this verb", "hookstart workflow put --help"}
 	}
-	text, err := s.readFile("--file", v.File)
+	text, err = s.readFile("--file", v.File)
 	if err != nil {
-		return nil, err
+		return nil, updatedAt, err
 	}
 	if err := mustBeJSON("--file", text, oneIsShown); err != nil {
-		return nil, err
+		return nil, updatedAt, err
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return nil, &usageError{"--file is not a JSON object: " + err.Error(), oneIsShown}
+		return nil, updatedAt, &usageError{"--file is not a JSON object: " + err.Error(), oneIsShown}
 	}
 	var id string
 	if given, has := members["id"]; has && (json.Unmarshal(given, &id) != nil || id != v.Workflow) {
-		return nil, &usageError{fmt.Sprintf("--file is about the workflow %s, not %q", given, v.Workflow), "remove its id to copy it"}
+		return nil, updatedAt, &usageError{fmt.Sprintf("--file is about the workflow %s, not %q", given, v.Workflow), "remove its id to copy it"}
+	}
+	if given, has := members["updatedAt"]; has && json.Unmarshal(given, &updatedAt) != nil {
+		return nil, updatedAt, &usageError{fmt.Sprintf("--file: updatedAt is %s, and not a time", given), oneIsShown}
 	}
 	for _, name := range readOnly {
 		delete(members, name)
 	}
-	return json.Marshal(members)
+	text, err = json.Marshal(members)
+	return text, updatedAt, err
 }

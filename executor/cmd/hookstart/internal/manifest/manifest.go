@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -52,6 +53,9 @@ type Workflow struct {
 	Active    *bool      `json:"active,omitempty" yaml:"active,omitempty"`
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
+
+	// updatedAt is when the workflow was changed last, if the document shows one of an installation.
+	updatedAt time.Time
 }
 
 // RateLimit is a workflow's own.

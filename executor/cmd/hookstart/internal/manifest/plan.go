@@ -124,9 +124,27 @@ func (a Account) step(before Account, exists bool) *Step {
 		a.Plan = before.Plan
 	}
 	return difference(a.key(), exists, before.fields(), a.fields(), func(ctx context.Context, client *apiclient.Client) error {
-		_, err := client.PutAccount(ctx, a.ID, api.PutAccount{Name: a.Name, Plan: a.Plan})
+		if !exists {
+			_, err := client.IfNew().PutAccount(ctx, a.ID, api.PutAccount{Name: a.Name, Plan: a.Plan})
+			return err
+		}
+		var tag string
+		now, err := client.WithETag(&tag).Account(ctx, a.ID)
+		if err != nil {
+			return err
+		}
+		if now.Name != before.Name || now.Plan != before.Plan {
+			return errChanged(a.key())
+		}
+		_, err = client.IfMatch(tag).PatchAccount(ctx, a.ID, apiclient.Patch{"name": a.Name, "plan": a.Plan})
 		return err
 	})
+}
+
+// errChanged is a change by somebody else since the installation was read: what was shown is not the whole
+// difference any more.
+func errChanged(key string) error {
+	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with --dry-run, then run apply again", key)
 }
 
 func (a Account) fields() fields {
@@ -146,7 +164,19 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 		}
 	}
 	return difference(w.key(), exists, before.fields(), w.fields(), func(ctx context.Context, client *apiclient.Client) error {
-		_, err := client.PutWorkflow(ctx, w.ID, w.put())
+		if !exists {
+			_, err := client.IfNew().PutWorkflow(ctx, w.ID, w.put())
+			return err
+		}
+		var tag string
+		now, err := client.WithETag(&tag).Workflow(ctx, w.ID)
+		if err != nil {
+			return err
+		}
+		if !now.UpdatedAt.Equal(before.updatedAt) {
+			return errChanged(w.key())
+		}
+		_, err = client.IfMatch(tag).PutWorkflow(ctx, w.ID, w.put())
 		return err
 	})
 }
@@ -239,7 +269,7 @@ func pruned(have, want *Set) (steps []Step) {
 		if _, stays := senders[s.key()]; !stays && workflowStays {
 			remove(s.key(), func(ctx context.Context, client *apiclient.Client) error {
 				err := client.DeleteSender(ctx, s.WorkflowID, s.NodeID)
-				if problem, is := errors.AsType[*api.Problem](err); is && problem.Code == api.CodeNotFound {
+				if api.IsCode(err, api.CodeNotFound) {
 					return nil // its node is gone already
 				}
 				return err

@@ -40,7 +40,7 @@ func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 }
 
 func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.Workflow, presets []api.SenderPreset) error {
-	document := Workflow{Kind: KindWorkflow, ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Active: &w.Active}
+	document := Workflow{Kind: KindWorkflow, ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Active: &w.Active, updatedAt: w.UpdatedAt}
 	if w.RateLimit != nil {
 		document.RateLimit = &RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
 	}

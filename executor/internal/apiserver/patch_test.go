@@ -1,0 +1,127 @@
+package apiserver_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+)
+
+func (r *rig) patch(path, body string, change ...func(*http.Request)) answer {
+	r.t.Helper()
+	return r.call(http.MethodPatch, path, body, change...)
+}
+
+// What a patch does not name stays, null takes away, objects are merged, and lists are replaced.
+func TestAPatchChangesWhatItNames(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.account("other", "free")
+	r.put("/workflows/wf", `{"accountId":"acme","name":"orders","queue":"fast","rateLimit":{"requests":5,"windowSeconds":10},`+
+		`"triggers":[{"nodeId":"a","name":"A","samplePayload":{"kept":1}},{"nodeId":"b"}]}`).is(201)
+	token := r.trigger("wf", "a").Token
+	for _, c := range []struct{ patch, want string }{
+		{`{}`, "acme orders fast 5/10 a=A b="},
+		{`{"name":"more"}`, "acme more fast 5/10 a=A b="},
+		{`{"rateLimit":{"requests":7}}`, "acme more fast 7/10 a=A b="},
+		{`{"queue":null,"rateLimit":null}`, "acme more default - a=A b="},
+		{`{"rateLimit":{"requests":1,"windowSeconds":2},"accountId":"other"}`, "other more default 1/2 a=A b="},
+		{`{"triggers":[{"nodeId":"a","name":"first"},{"nodeId":"c"}]}`, "other more default 1/2 a=first c="},
+	} {
+		w := decode[api.Workflow](r.patch("/workflows/wf", c.patch).is(200))
+		if got := inShort(w); got != c.want {
+			t.Errorf("%s: %s, want %s", c.patch, got, c.want)
+		}
+	}
+	node := r.trigger("wf", "a")
+	if node.Token != token || string(node.SamplePayload) != `{"kept":1}` {
+		t.Errorf("the node that stays has another token or payload: %+v", node)
+	}
+	// A sample payload is replaced as a whole, and a null in it is a value.
+	for _, c := range []struct{ patch, name, sample string }{
+		{`{"name":"renamed"}`, "renamed", `{"kept":1}`},
+		{`{"samplePayload":{"new":null}}`, "renamed", `{"new":null}`},
+		{`{"name":null,"samplePayload":[1e400]}`, "", `[1e400]`},
+	} {
+		got := decode[api.Trigger](r.patch("/workflows/wf/triggers/a", c.patch).is(200))
+		if got.Name != c.name || string(got.SamplePayload) != c.sample || got.Token != token {
+			t.Errorf("%s: %+v", c.patch, got)
+		}
+	}
+	if w := decode[api.Workflow](r.get("/workflows/wf").is(200)); inShort(w) != "other more default 1/2 a= c=" {
+		t.Errorf("a patch of a node has changed its workflow: %s", inShort(w))
+	}
+	a := decode[api.Account](r.patch("/accounts/acme", `{"plan":"pro"}`).is(200))
+	b := decode[api.Account](r.patch("/accounts/acme", `{"name":"Acme"}`).is(200))
+	if a.Plan != "pro" || b.Plan != "pro" || b.Name != "Acme" {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
+// inShort is what an operator sets of a workflow.
+func inShort(w api.Workflow) string {
+	limit := "-"
+	if w.RateLimit != nil {
+		limit = fmt.Sprintf("%d/%d", w.RateLimit.Requests, w.RateLimit.WindowSeconds)
+	}
+	text := fmt.Sprintf("%s %s %s %s", w.AccountID, w.Name, w.Queue, limit)
+	for _, t := range w.Triggers {
+		text += " " + t.NodeID + "=" + t.Name
+	}
+	return text
+}
+
+func TestABadPatchChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	before := r.get("/workflows/wf").is(200)
+	for _, c := range []struct{ path, patch, field, problem string }{
+		{"/workflows/wf", `{"nmae":"x"}`, "nmae", "unexpected property"},
+		{"/workflows/wf", `{"active":true}`, "active", "unexpected property"},
+		{"/workflows/wf", `{"name":null}`, "name", "is required"},
+		{"/workflows/wf", `{"name":7}`, "name", "expected string"},
+		{"/workflows/wf", `{"rateLimit":{"requests":1}}`, "rateLimit.windowSeconds", "is required"},
+		{"/workflows/wf", `{"triggers":[]}`, "triggers", ""},
+		{"/workflows/wf", `{"triggers":[{"nodeId":"a/b"}]}`, "triggers[0].nodeId", "1 to 64"},
+		{"/workflows/wf", `{"accountId":"nobody"}`, "accountId", "no account"},
+		{"/workflows/wf", `[]`, "body", "JSON object"},
+		{"/workflows/wf", `{"name":"a"`, "body", ""},
+		{"/workflows/wf", `null`, "body", "JSON object"},
+		{"/workflows/wf/triggers/node", `{"filter":{}}`, "filter", "unexpected property"},
+		{"/workflows/wf/triggers/node", `{"name":"` + strings.Repeat("x", 201) + `"}`, "name", "200"},
+		{"/accounts/acme", `{"plan":null}`, "plan", "is required"},
+		{"/accounts/acme", `{"plan":"none such"}`, "plan", "no plan"},
+		{"/accounts/acme", `{"id":"x"}`, "id", "unexpected property"},
+	} {
+		r.wantInvalid(r.patch(c.path, c.patch), c.field, c.problem)
+	}
+	if after := r.get("/workflows/wf").is(200); after.header.Get("ETag") != before.header.Get("ETag") {
+		t.Error("the workflow was changed")
+	}
+	for _, path := range []string{"/workflows/none", "/workflows/none/triggers/node", "/workflows/wf/triggers/none", "/accounts/none"} {
+		r.patch(path, `{"name":"x"}`).refused(404, api.CodeNotFound)
+	}
+}
+
+// With If-Match, an account is changed as it was read; with If-None-Match, none is replaced.
+func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	ifNew := func(r *http.Request) { r.Header.Set("If-None-Match", "*") }
+	first := r.call(http.MethodPut, "/accounts/acme", `{"name":"first","plan":"free"}`, ifNew).is(201).header.Get("ETag")
+	r.call(http.MethodPut, "/accounts/acme", `{"name":"another","plan":"free"}`, ifNew).refused(412, api.CodeChangedSince)
+	if got := r.get("/accounts/acme").is(200).header.Get("ETag"); got == "" || got != first {
+		t.Errorf("read %s, stored %s", got, first)
+	}
+	second := r.patch("/accounts/acme", `{"plan":"pro"}`, ifMatch(first)).is(200).header.Get("ETag")
+	r.patch("/accounts/acme", `{"name":"third"}`, ifMatch(first)).refused(412, api.CodeChangedSince)
+	r.call(http.MethodPut, "/accounts/acme", `{"name":"third"}`, ifMatch(first)).refused(412, api.CodeChangedSince)
+	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(first)).refused(412, api.CodeChangedSince)
+	r.wantInvalid(r.patch("/accounts/acme", `{"name":"third"}`, ifMatch("*")), "If-Match", "")
+	r.call(http.MethodDelete, "/accounts/acme", "", ifMatch(second)).is(204)
+}
