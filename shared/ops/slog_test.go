@@ -3,7 +3,6 @@ package ops_test
 import (
 	"bytes"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
