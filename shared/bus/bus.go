@@ -17,33 +17,36 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Options say how to connect.
+// Options configures a connection.
 type Options struct {
 	// URL is a comma-separated list of servers.
 	URL string
-	// Name shows in the server's list of connections.
+	// Name is shown in the server's list of connections.
 	Name string
-	// Timeout is how long the first connection is waited for. After it, reconnecting goes on for ever.
+	// Timeout bounds the wait for the first connection. Later reconnects are attempted for ever.
 	Timeout time.Duration
-	// CredsFile is a file with credentials: an NKey's seed, or a JWT and a seed. Empty: none.
+	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means none.
 	CredsFile string
-	// CAFile is a file with the certificate authority of the servers; empty: the system's.
+	// CAFile is a file with the certificate authority of the servers. "" means the system's.
 	CAFile string
-	// Extra are further options, such as nats.InProcessServer.
+	// Extra holds further options, such as nats.InProcessServer.
 	Extra []nats.Option
-	// Log gets what happens to the connection later. Required.
+	// Log receives later events of the connection. Required.
 	Log logrus.FieldLogger
-	// Closed is called once if the connection is closed for good by something else than its Close: it reconnects no more,
-	// and the program has to be started anew. The error says why. nil: only the log says so.
+	// Closed is called once if the connection is closed for good other than by its Close method: it
+	// does not reconnect any more, and the program has to be started anew. The error is the reason.
+	// nil means that the event is only logged.
 	Closed func(error)
 }
 
-// ErrClosed means that a connection is closed for good, by something else than its Close.
+// ErrClosed means that a connection is closed for good, other than by its Close method.
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
-// Connect waits for a server and connects to it. The connection reconnects for ever, without a buffer for messages meanwhile: one
-// whose sender was told "no" would be stored after the reconnect. There is one exception: at an error of the server that nats.go
-// does not know, such as a violation of a max_payload that was lowered, nats.go closes the connection for good. See Options.Closed.
+// Connect waits for a server and connects to it. The connection reconnects for ever, and does not
+// buffer messages meanwhile: a message whose sender was told "no" would be stored after the
+// reconnect. There is one exception: if the server reports an error that nats.go does not know,
+// such as a violation of a max_payload that was lowered, nats.go closes the connection for good.
+// See Options.Closed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
@@ -53,7 +56,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(o.Name),
 		nats.MaxReconnects(-1),
-		// Without it, a connection that is refused twice is closed for good, even if credentials are unknown for a moment only.
+		// Without this option a connection that is refused twice is closed for good, even if credentials
+		// are unknown only for a moment.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
@@ -100,7 +104,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 }
 
-// closed reports that the connection was closed by something else than its Close.
+// closed reports that the connection was closed other than by its Close method.
 func (o *Options) closed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {
@@ -112,8 +116,9 @@ func (o *Options) closed(nc *nats.Conn) {
 	}
 }
 
-// A server whose host is lost closes no connection: it is given up after the third ping in a
-// row that has no answer, 2 to 3 seconds after its last word. A ping costs 6 bytes each way.
+// A server whose host is lost does not close its connections. The connection is given up after the
+// third ping in a row without an answer, 2 to 3 seconds after the server's last message. A ping
+// costs 6 bytes each way.
 const (
 	pingEvery = time.Second
 	maxPings  = 2
@@ -122,7 +127,7 @@ const (
 // retryEvery is the pause between two attempts to connect.
 const retryEvery = 250 * time.Millisecond
 
-// credentials reads a file of either kind.
+// credentials reads a credentials file of either kind.
 func credentials(file string) (nats.Option, error) {
 	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
 	if err != nil {
@@ -138,7 +143,8 @@ func credentials(file string) (nats.Option, error) {
 	return option, nil
 }
 
-// checkCA says what is wrong with a file of certificates: the connection would be tried again and again.
+// checkCA returns an error if a file has no usable certificates. Otherwise the connection would be
+// attempted again and again.
 func checkCA(file string) error {
 	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
 	if err != nil {
@@ -150,7 +156,7 @@ func checkCA(file string) error {
 	return nil
 }
 
-// checkURLs says what can be no URL of a server, however long it is waited for.
+// checkURLs returns an error for a URL that cannot be a server's, so that it is not waited for.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go, too, takes no notice of a comma too many
 	for one := range strings.SplitSeq(urls, ",") {
@@ -170,7 +176,7 @@ func checkURLs(urls string) error {
 	return nil
 }
 
-// Redact is a list of NATS URLs without the names, passwords and tokens in them.
+// Redact returns a list of NATS URLs without the user names, passwords and tokens in them.
 func Redact(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, one := range list {

@@ -42,7 +42,8 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// A server that accepts and says nothing takes longer than Timeout: then that was the last try.
+// A server that accepts a connection and sends nothing takes longer than Timeout, so that was the
+// last attempt.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +67,7 @@ func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	}
 }
 
-// Files that are not what they should be are told at once, without a server to try.
+// Files with a wrong content are reported at once, without an attempt to connect.
 func TestBadFilesAreNotWaitedFor(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -89,7 +90,7 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// What was published while the server was away must not turn up later.
+// A message that was published while the server was away must not be stored later.
 func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
@@ -113,8 +114,8 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	}
 }
 
-// An error of the server that nats.go does not know closes a connection for good: that is said once, with the reason, and
-// readiness says so. Its own Close says nothing.
+// A server error that nats.go does not know closes a connection for good. That is reported once
+// with the reason, and readiness says so. The connection's own Close is not reported.
 func TestClosedForGood(t *testing.T) {
 	server := natstest.Start(t)
 	closed := make(chan error, 2)
@@ -159,7 +160,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A host that is lost closes no connection: that it does not answer must be enough to go to
+// A host that is lost does not close its connections. The missing answers must suffice to go to
 // another server.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check asks whether the server answers. A connection that hangs looks well until some pings have no answer.
+// Check returns a check that asks the server for an answer. A connection that hangs looks healthy
+// until some pings have had no answer.
 func Check(part string, nc *nats.Conn) ops.Check {
 	return ops.Check{Part: part, Ask: func(ctx context.Context) error {
 		if nc.IsClosed() {

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register shows a component's connection in its metrics.
+// Register registers the metrics of a component's connection.
 func Register(r prometheus.Registerer, component string, nc *nats.Conn) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

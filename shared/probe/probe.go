@@ -1,8 +1,9 @@
-// Package probe is how an executor finds out whether a URL leads to an ingress of its installation: by a header on a request that
-// starts nothing, and one on the usual answer.
+// Package probe lets an executor find out whether a URL leads to an ingress of its own
+// installation: by a header on a request that starts nothing, and a header on the usual answer.
 //
-// Each ingress makes a key and tells it to the executors over NATS. It signs questions and answers: only an executor can ask, only an
-// ingress of this installation can answer, and strangers see nothing of this.
+// Each ingress makes a key and sends it to the executors over NATS. Questions and answers are
+// signed with it. So only an executor can ask, only an ingress of this installation can answer, and
+// strangers see nothing of it.
 package probe
 
 import (
@@ -15,31 +16,33 @@ import (
 	"sync"
 )
 
-// Header has the question in a request, and the answer in its answer.
+// Header is the name of the header with the question in a request, and with the answer in its
+// response.
 const Header = "Hookstart-Probe"
 
-// maxKeys is how many ingresses are asked at once: the one that the URL leads to answers. With more of them, ask again.
+// maxKeys is the maximum number of ingresses that one question addresses; the one to which the URL
+// leads answers. If there are more ingresses, ask again.
 const maxKeys = 50
 
-// NewKey is a key for one ingress.
+// NewKey returns a new key for one ingress.
 func NewKey() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: crypto/rand says so
 	return key
 }
 
-// Question asks those who have one of the keys. It may be asked once.
+// Question is a question to the holders of any of some keys. It may be asked once.
 type Question struct {
 	nonce string
 	keys  [][]byte
 }
 
-// Ask makes a new question for the holders of any of the keys.
+// Ask returns a new question to the holders of any of the keys.
 func Ask(keys [][]byte) Question {
 	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
 }
 
-// Header is the question as it is sent.
+// Header returns the value of the header with the question.
 func (q Question) Header() string {
 	parts := []string{q.nonce}
 	for _, key := range q.keys {
@@ -53,7 +56,7 @@ func (q Question) AnsweredBy(answer string) bool {
 	return slices.ContainsFunc(q.keys, func(key []byte) bool { return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce))) })
 }
 
-// Answerer answers an ingress's questions. It is safe for concurrent use.
+// Answerer answers the questions to one ingress. It is safe for concurrent use.
 type Answerer struct {
 	key []byte
 
@@ -68,10 +71,11 @@ const remembered = 1000
 // NewAnswerer returns an Answerer for questions that are signed with the key.
 func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
 
-// longest is the length of a question to maxKeys.
+// longest is the length of a question to maxKeys ingresses.
 const longest = 2 << 10
 
-// Answer answers a question; "" if it is malformed, was not asked with this ingress's key, or was asked before.
+// Answer returns the answer to a question, or "" if the question is malformed, was not signed with
+// this ingress's key, or was asked before.
 func (a *Answerer) Answer(question string) string {
 	if question == "" || len(question) > longest {
 		return ""
@@ -100,7 +104,7 @@ func (a *Answerer) first(nonce string) bool {
 	return true
 }
 
-// sign is half an HMAC, which is enough for what is asked once.
+// sign returns half of an HMAC, which is sufficient for a question that is asked once.
 func sign(key []byte, what, nonce string) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(what + " " + nonce))

@@ -1,5 +1,5 @@
-// Package service is what an ingress and an executor have in common as services: log, metrics, readiness, traces, a
-// listener with or without TLS, a connection to NATS, and how they end.
+// Package service implements what an ingress and an executor have in common: log, metrics,
+// readiness, traces, a listener with or without TLS, a connection to NATS, and an orderly end.
 package service
 
 import (
@@ -21,7 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures a service. Its fields are those of the services' configurations.
+// Config configures a service. Its fields have the meaning of the fields with the same names in the
+// services' configurations.
 type Config struct {
 	Name   string // "ingress" or "executor": in logs, metrics and readiness
 	Serves string // for people, like "the webhook endpoint"
@@ -52,8 +53,9 @@ type Service struct {
 	closed   chan error // gets why the connection to NATS was closed for good
 }
 
-// Run begins a service and calls run, which connects it and serves until its context ends. All parts have stopped when
-// Run returns. Its error is nil when ctx has ended: that the caller ended it while it waited at the start is no failure.
+// Run begins a service and calls run, which connects it and serves until its context ends. All
+// parts have stopped when Run returns. Run returns nil if ctx has ended: that the caller ended the
+// service while it was starting is not a failure.
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()
@@ -67,7 +69,8 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 	return err
 }
 
-// begin listens first: a port in use is reported at once. Requests are served when everything is ready.
+// begin listens before anything else, so that a port in use is reported at once. Requests are
+// served when everything is ready.
 func (s *Service) begin(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
@@ -93,8 +96,8 @@ func (s *Service) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// Connect connects to NATS, for which it waits until ctx ends. If the connection is closed for good later, Serve returns:
-// a supervisor starts the program anew.
+// Connect connects to NATS and waits for that until ctx ends. If the connection is closed for good
+// later, Serve returns, so that a supervisor starts the program anew.
 func (s *Service) Connect(ctx context.Context) (err error) {
 	c := s.config
 	s.closed = make(chan error, 1)
@@ -113,10 +116,10 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// Serve serves requests, says that the service is ready, and returns when ctx ends, the server with an error, or the
-// connection to NATS for good. Then
-// requests in flight have finished, for which they have ShutdownGrace, and all parts have stopped. about is added to the
-// log line that says so; ready may be nil.
+// Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
+// server fails, or when the connection to NATS is closed for good. By then requests in flight have
+// finished, for which they have ShutdownGrace, and all parts have stopped. about is added to the
+// announcement in the log. ready may be nil.
 func (s *Service) Serve(ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(addr, opsAddr string)) error {
 	s.Add(s.Ops.Watch(ctx, s.Log, checks...))
 	s.Start(ctx, s.watchConnection)

@@ -1,10 +1,13 @@
-// Package tracing is the form of hookstart's spans, and how a span travels in a message: in its header traceparent. It links
-// OpenTelemetry's API only; shared/otlp sends spans.
+// Package tracing defines the form of hookstart's spans, and how a span travels in a message: in
+// its header traceparent. It links only OpenTelemetry's API.
 //
 // # What a span says
 //
-// Names and attributes are those of OpenTelemetry's semantic conventions; others begin with hookstart. Span names are as many as kinds
-// of messages and methods. No span has what a stranger chose or what is secret: no URL, path or query (the token is there), no
+// Names and attributes are those of OpenTelemetry's semantic conventions; others begin with
+// hookstart. There are as many span names as kinds of messages and methods. No span contains
+// secrets or anything that a stranger chose: no URL, path or query (which contains the token), no
+// header, no body, no output. IDs of workflows and executions become attributes once they are known
+// to be such.
 // header, no body, no output. IDs of workflows and executions are attributes once they are known to be such.
 package tracing
 
@@ -19,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The attributes of our own.
+// The attributes that the semantic conventions do not define.
 const (
 	WorkflowID   = attribute.Key("hookstart.workflow.id")
 	NodeID       = attribute.Key("hookstart.node.id")
@@ -29,10 +32,11 @@ const (
 	Attempt      = attribute.Key("hookstart.attempt")
 )
 
-// system is where messages are.
+// system is the messaging system.
 var system = semconv.MessagingSystemKey.String("nats")
 
-// Tracer is that of one of our packages, or nil when there is no provider: tracing is off.
+// Tracer returns the tracer of one of hookstart's packages, or nil if there is no provider, which
+// means that tracing is off.
 func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	if provider == nil {
 		return nil
@@ -40,7 +44,7 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	return provider.Tracer("github.com/hookstart/hookstart/"+folder, trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-// traceparent carries a span for OpenTelemetry's propagator: the header of that name, and no other.
+// traceparent is a carrier for OpenTelemetry's propagator that has only the header traceparent.
 type traceparent string
 
 func (t *traceparent) Get(name string) string {
@@ -58,19 +62,20 @@ func (t *traceparent) Set(name, value string) {
 
 func (t *traceparent) Keys() []string { return []string{"traceparent"} }
 
-// WithParent puts the span of a traceparent into ctx, as another process's. An invalid traceparent changes nothing.
+// WithParent returns a context with the span of a traceparent as a remote parent. It returns ctx if
+// the traceparent is invalid.
 func WithParent(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, (*traceparent)(&text))
 }
 
-// Traceparent names the span of ctx for another process; "" when there is none.
+// Traceparent returns the traceparent of the span in ctx, or "" if there is none.
 func Traceparent(ctx context.Context) string {
 	var carrier traceparent
 	propagation.TraceContext{}.Inject(ctx, &carrier)
 	return string(carrier)
 }
 
-// StartSend begins the span of putting a message into the stream. The message carries it.
+// StartSend begins the span of publishing a message to the stream. The message carries it.
 func StartSend(ctx context.Context, tracer trace.Tracer, subject, executionID string) (context.Context, trace.Span) {
 	return tracer.Start(ctx, "publish "+template(subject), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		system, semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend,
@@ -79,7 +84,8 @@ func StartSend(ctx context.Context, tracer trace.Tracer, subject, executionID st
 	))
 }
 
-// StartProcess begins the span of processing a message, below the message's. The span's name begins with operation.
+// StartProcess begins the span of processing a message, as a child of the message's span. The
+// span's name begins with operation.
 func StartProcess(ctx context.Context, tracer trace.Tracer, operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return tracer.Start(WithParent(ctx, parent), operation+" "+template(subject), append(options,
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -89,7 +95,8 @@ func StartProcess(ctx context.Context, tracer trace.Tracer, operation, consumer,
 		))...)
 }
 
-// StartBatch begins the span of processing many messages, in no message's trace; links names their spans.
+// StartBatch begins the span of processing many messages. It belongs to no message's trace; links
+// refer to their spans.
 func StartBatch(ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int, links []trace.Link, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	return tracer.Start(ctx, operation+" "+stream, append(options, trace.WithNewRoot(), trace.WithLinks(links...),
 		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -99,14 +106,16 @@ func StartBatch(ctx context.Context, tracer trace.Tracer, operation, stream, con
 		))...)
 }
 
-// Fail marks a span as failed. kind is one of few; why is for people, cut to its first line, without a panic's stack.
+// Fail marks a span as failed. kind is one of few values; why is for people, cut to its first line,
+// without the stack of a panic.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 }
 
-// template is a subject with names for its IDs: executions.start.{queue}.{workflowId}.{nodeId}.
+// template returns a subject with names in place of its IDs:
+// executions.start.{queue}.{workflowId}.{nodeId}.
 func template(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
 	kind, _, _ := strings.Cut(rest, ".")

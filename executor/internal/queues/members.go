@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// forgetMember is when a runner that says nothing is taken for gone: a killed one says nothing.
+	// forgetMember is the time after which a silent runner is taken for gone: a killed one sends
+	// nothing.
 	forgetMember = 4 * stream.RunnerHeartbeat
-	// maxMembers bounds the members of a group, maxGroups the groups: a program on NATS can make names up.
+	// maxMembers bounds the members of a group, maxGroups the number of groups: a program on NATS can
+	// invent names.
 	maxMembers = 1_000
 	maxGroups  = 10_000
 )
 
-// members remembers which runners said that they are there.
+// members remembers which runners have announced themselves.
 type members struct {
 	mu     sync.Mutex
 	groups map[stream.RunnerGroup]*heard
@@ -28,7 +30,7 @@ type heard struct {
 	members map[string]time.Time
 }
 
-// hear notes a runner's message.
+// hear handles a runner's announcement.
 func (m *members) hear(msg *nats.Msg) {
 	group, instance, is := stream.ParsePresence(msg.Subject)
 	if !is {
@@ -55,7 +57,8 @@ func (m *members) hear(msg *nats.Msg) {
 	}
 }
 
-// of says how many members of a group are there, and when one was heard last; zero: never.
+// of returns the number of members of a group and the time of the last announcement, or zero if
+// there was none.
 func (m *members) of(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

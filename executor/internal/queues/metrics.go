@@ -12,7 +12,8 @@ import (
 
 const (
 	lookEvery = 5 * time.Second
-	// maxSeries bounds the queues with metrics, whose names come from whoever may change a workflow.
+	// maxSeries bounds the number of queues with metrics, because every caller who may change a
+	// workflow can invent a queue.
 	maxSeries = 1_000
 )
 
@@ -27,7 +28,7 @@ var (
 		"Runners of each group that are there; no group: the queue has none.", []string{"queue", "group"}, nil)
 )
 
-// Run looks at the queues every few seconds, until the context ends.
+// Run inspects the queues every few seconds until the context ends.
 func (w *Watch) Run(ctx context.Context) {
 	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) }) // whoever asks is told; an outage of NATS is said elsewhere
 }
@@ -39,7 +40,7 @@ func (w *Watch) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. The default queue is always there.
+// Collect implements prometheus.Collector. The default queue is always included.
 func (w *Watch) Collect(to chan<- prometheus.Metric) {
 	queues, _ := w.Last()
 	now := time.Now()

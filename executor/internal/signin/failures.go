@@ -11,28 +11,32 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Where somebody tried to sign in: the values of the metric's label.
+// The places where a sign-in can fail: the values of the metric's label.
 const (
 	AtAPI     = "api"
 	AtConsole = "console"
 )
 
 const (
-	// freeTries is how many failures of one source are answered at once: people mistype, clients have old tokens.
+	// freeTries is the number of failures from one source that are answered at once: people mistype,
+	// and clients have old tokens.
 	freeTries = 20
-	// firstPause is what the next failure waits. It doubles with each one, up to longestPause.
+	// firstPause is the delay of the next failure. It doubles with each further one, up to
+	// longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 3 * time.Second
-	// forgetAfter is how long after its last failure a source begins anew.
+	// forgetAfter is the time after its last failure after which a source starts anew.
 	forgetAfter = 10 * time.Minute
-	// maxSources is how many sources are remembered.
+	// maxSources is the number of sources that are remembered.
 	maxSources = 10_000
-	// maxWaiting is how many failures wait at the same time: each holds a connection.
+	// maxWaiting is the number of failures that are delayed at the same time: each of them holds a
+	// connection.
 	maxWaiting = 1_000
 )
 
-// Failures counts failed sign-ins, and delays their answers, the longer the more of them came from one address. The right token
-// is accepted at once, also from that address, so that nobody can lock an operator out. It is safe for concurrent use.
+// Failures counts failed sign-ins and delays their answers; the more failures come from one
+// address, the longer the delay. The right token is accepted at once, also from that address, so
+// that an attacker cannot lock an operator out. It is safe for concurrent use.
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
@@ -48,7 +52,7 @@ type source struct {
 	last     time.Time
 }
 
-// NewFailures registers its metric.
+// NewFailures returns a Failures and registers its metric.
 func NewFailures(metrics prometheus.Registerer) *Failures {
 	f := &Failures{
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -64,8 +68,9 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	return f
 }
 
-// Failed counts a failure, and returns when it may be answered. remote is the peer of the connection, ADDRESS:PORT. Headers with
-// an address are ignored, because an attacker can forge them; so behind a proxy, all failures share one delay.
+// Failed counts a failure and returns when it may be answered. remote is the peer of the
+// connection, ADDRESS:PORT. Headers with an address are ignored, because an attacker can forge
+// them, so behind a proxy all failures share one delay.
 func (f *Failures) Failed(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.note(sourceOf(remote))
@@ -76,7 +81,8 @@ func (f *Failures) Failed(ctx context.Context, at, remote string) {
 	f.pause(ctx, d)
 }
 
-// note says how long a failure has to wait. done must be called if it has to.
+// note counts a failure and returns how long it has to wait. If wait is true, done must be called
+// afterwards.
 func (f *Failures) note(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()
@@ -106,7 +112,8 @@ func (f *Failures) done() {
 	f.waiting--
 }
 
-// makeRoom keeps the table within its bound: it forgets old sources, else any one. It is called with mu held.
+// makeRoom keeps the table within its bound: it removes old sources or, if there are none, any
+// source. The caller holds mu.
 func (f *Failures) makeRoom(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
@@ -124,7 +131,8 @@ func (f *Failures) makeRoom(now time.Time) {
 	}
 }
 
-// sourceOf is an IPv4 address, or the /64 of an IPv6 address, which one subscriber has. All invalid ones are one source.
+// sourceOf returns an IPv4 address, or the /64 of an IPv6 address, which belongs to one subscriber.
+// All invalid addresses are one source.
 func sourceOf(remote string) netip.Prefix {
 	addrPort, err := netip.ParseAddrPort(remote)
 	if err != nil {

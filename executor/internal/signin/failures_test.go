@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// clock makes Failures wait without waiting.
+// clock makes Failures record its delays in place of waiting.
 func clock(f *Failures) (now *time.Time, waited *[]time.Duration) {
 	now, waited = new(time.Unix(1_000_000_000, 0)), new([]time.Duration)
 	f.now = func() time.Time { return *now }
@@ -58,7 +58,7 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	}
 }
 
-// Neither the table nor what waits grows without bound.
+// Neither the table of sources nor the number of delayed failures grows without bound.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// Who has a key cannot fill what keeps sign-ins, and hides nobody else's by trying.
+// The owner of a key can neither fill the storage of sign-ins nor hide the sign-ins of others by
+// repeated attempts.
 func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -49,7 +50,8 @@ func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error)
 	return operate.Caller{Kind: operate.Key, ID: id, Role: operate.Viewer}, true, nil
 }
 
-// The session counts for pages of the console alone, also where nothing is changed: there are answers that are shown once.
+// The session is valid only for requests from the console's own pages, also where nothing is
+// changed, because some answers are shown once only.
 func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})

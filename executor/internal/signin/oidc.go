@@ -18,33 +18,33 @@ import (
 )
 
 const (
-	// CallbackPath is where the provider sends the browser back to.
+	// CallbackPath is the path to which the provider redirects the browser.
 	CallbackPath = "/sign-in/callback"
 
 	answerCookie = "hookstart_oidc"
-	// answerWithin is how long somebody may take to sign in at the provider.
+	// answerWithin bounds the time that a person may take to sign in at the provider.
 	answerWithin = 10 * time.Minute
 	answerFor    = "oidc"
 
 	providerTimeout = 10 * time.Second
 )
 
-// OIDCConfig names an identity provider that speaks OpenID Connect.
+// OIDCConfig describes an identity provider that supports OpenID Connect.
 type OIDCConfig struct {
 	Issuer       string
 	ClientID     string
 	ClientSecret string // empty: a public client
 	Roles        []RoleRule
-	// Session is how long a sign-in lasts. Then the provider is asked again, for the user's current groups. Zero:
-	// DefaultSession. At most 12 hours.
+	// Session is the duration of a sign-in. Afterwards the provider is asked again for the user's
+	// current groups. Zero means DefaultSession. The maximum is 12 hours.
 	Session time.Duration
 }
 
-// DefaultSession is how long a sign-in through a provider lasts by default.
+// DefaultSession is the default duration of a sign-in through a provider.
 const DefaultSession = time.Hour
 
-// OIDC signs people in at an identity provider, with the authorization code flow and PKCE. It fetches the provider's
-// configuration at the first sign-in. It is safe for concurrent use.
+// OIDC signs people in at an identity provider with the authorization code flow and PKCE. It
+// fetches the provider's configuration at the first sign-in. It is safe for concurrent use.
 type OIDC struct {
 	config OIDCConfig
 	client *http.Client
@@ -55,10 +55,11 @@ type OIDC struct {
 	until    time.Time // when that is tried again
 }
 
-// tryAgain is how long a provider that does not answer is left alone: strangers may ask for it, and must not pile up.
+// tryAgain is the pause after a provider did not answer: strangers can cause requests to it, which
+// must not pile up.
 const tryAgain = 5 * time.Second
 
-// NewOIDC does not call the provider yet.
+// NewOIDC returns an OIDC. It does not call the provider yet.
 func NewOIDC(c OIDCConfig) *OIDC {
 	if c.Session == 0 {
 		c.Session = DefaultSession
@@ -66,7 +67,8 @@ func NewOIDC(c OIDCConfig) *OIDC {
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
 
-// asked is what the browser keeps while its user is at the provider. Without it, an answer is somebody else's.
+// asked is what the browser keeps in a cookie while its user is at the provider. An answer without
+// it belongs to another browser.
 type asked struct {
 	Ends     int64  `json:"ends"` // Unix seconds
 	State    string `json:"state"`
@@ -75,17 +77,19 @@ type asked struct {
 	Next     string `json:"next"`
 }
 
-// HasOIDC says whether people can sign in at an identity provider.
+// HasOIDC reports whether people can sign in at an identity provider.
 func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 
-// Returns reports whether the request's session began at the provider and has ended: then the browser is sent there again,
-// without a question, and comes back with the user's current claims.
+// Returns reports whether the request's session began at the provider and has expired. Then the
+// browser is sent to the provider again without a question, and comes back with the user's current
+// claims.
 func (s *SignIn) Returns(r *http.Request) bool {
 	of, known := s.sessions.ended(r)
 	return known && of.Kind == operate.User && s.HasOIDC()
 }
 
-// ToProvider begins a sign-in at the provider: the browser must go to the URL. next is where it wants to be after.
+// ToProvider begins a sign-in at the provider and returns the URL to which the browser must go.
+// next is the page to show afterwards.
 func (s *SignIn) ToProvider(w http.ResponseWriter, r *http.Request, next string) (url string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
@@ -101,7 +105,8 @@ func (s *SignIn) ToProvider(w http.ResponseWriter, r *http.Request, next string)
 	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// RefusedError is why a sign-in at the provider failed, for the person who tried. Its cause is for the log.
+// RefusedError is the reason why a sign-in at the provider failed, for the person who tried. Its
+// cause is for the log.
 type RefusedError struct {
 	Detail string
 	cause  error
@@ -112,8 +117,9 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 // Unwrap returns the cause.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// FromProvider reads the provider's answer, and begins a session. next is ToProvider's. A *RefusedError, which waits like a
-// wrong token, means that the answer does not sign in.
+// FromProvider reads the provider's answer and begins a session. next is the argument of
+// ToProvider. A *RefusedError, which is delayed like a wrong token, means that the answer does not
+// sign in.
 func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a asked
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
@@ -141,7 +147,8 @@ func (s *SignIn) FromProvider(w http.ResponseWriter, r *http.Request) (next stri
 	return a.Next, nil
 }
 
-// connect returns the client of the provider. The browser comes back to the address that it has used, if the provider knows it.
+// connect returns the client of the provider. The browser comes back to the address that it has
+// used, if the provider knows that address.
 func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Config, provider *oidc.Provider, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,7 +170,8 @@ func (o *OIDC) connect(ctx context.Context, r *http.Request) (client oauth2.Conf
 	return client, o.provider, nil
 }
 
-// scopes asks for groups where the provider knows of them: others refuse what they do not know.
+// scopes asks for groups if the provider supports that scope: some providers refuse scopes that
+// they do not know.
 func scopes(of *oidc.Provider) []string {
 	var known struct {
 		Scopes []string `json:"scopes_supported"`
@@ -175,7 +183,7 @@ func scopes(of *oidc.Provider) []string {
 	return wanted
 }
 
-// user exchanges the provider's answer for who has signed in.
+// user exchanges the provider's answer for the user who has signed in.
 func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err error) {
 	query := r.URL.Query()
 	if code := query.Get("error"); code != "" {
@@ -201,7 +209,8 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a asked) (of user, err
 	return user{ID: text(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
 
-// notExchanged tells a provider that refuses a code from one that does not answer. Neither error holds the code.
+// notExchanged distinguishes a provider that refuses a code from one that does not answer. Neither
+// error contains the code.
 func notExchanged(err error) error {
 	if refused, is := errors.AsType[*oauth2.RetrieveError](err); is {
 		return &RefusedError{"The identity provider did not accept its own answer. It may have been used before: begin again.", fmt.Errorf("%s %.100q", refused.Response.Status, refused.ErrorCode)}
@@ -209,8 +218,8 @@ func notExchanged(err error) error {
 	return fmt.Errorf("ask the identity provider: %w", err)
 }
 
-// verified returns the claims of an ID token that the provider has issued and signed, for this client and this sign-in, and
-// that has not expired. Claims of the provider's user info are added.
+// verified returns the claims of an ID token that the provider has issued and signed for this
+// client and this sign-in, and that has not expired. It adds claims of the provider's user info.
 func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string) (map[string]any, error) {
 	raw, is := token.Extra("id_token").(string)
 	if !is {
@@ -244,7 +253,8 @@ func (o *OIDC) verified(ctx context.Context, provider *oidc.Provider, token *oau
 	return claims, nil
 }
 
-// addClaims adds the claims that are missing. email_verified is only valid together with the address of the same source.
+// addClaims adds the claims that are missing. email_verified is valid only together with the
+// address from the same source.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]
@@ -258,7 +268,7 @@ func addClaims(to, more map[string]any) {
 	}
 }
 
-// caller is who has signed in, if the rule that let them in is still configured.
+// caller returns the caller for a user, if the rule that admitted the user is still configured.
 func (o *OIDC) caller(of user) (operate.Caller, error) {
 	for _, rule := range o.config.Roles {
 		if rule.String() == of.Rule {
@@ -268,7 +278,8 @@ func (o *OIDC) caller(of user) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// setAnswerCookie is SameSite=Lax: the browser comes back from another site.
+// setAnswerCookie sets a cookie with SameSite=Lax, because the browser comes back from another
+// site.
 func setAnswerCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
 	setCookie(w, r, answerCookie, value, maxAge, http.SameSiteLaxMode)
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// onceLifetime is how long a link signs in: it is printed at the start, and others may read the journal later.
+// onceLifetime is the time for which a link signs in: it is printed at the start, and others may
+// read the journal later.
 const onceLifetime = 10 * time.Minute
 
-// once is a nonce that works one time, and for a while.
+// once is a nonce that works once and for a limited time.
 type once struct {
 	hash [sha256.Size]byte
 	left atomic.Bool
@@ -24,7 +25,7 @@ func newOnce(nonce string) *once {
 	return o
 }
 
-// consume says whether it is the nonce, for the first time and in time.
+// consume reports whether the text is the nonce, for the first time and in time.
 func (o *once) consume(nonce string) bool {
 	given := sha256.Sum256([]byte(nonce))
 	return subtle.ConstantTimeCompare(given[:], o.hash[:]) == 1 && o.now().Before(o.ends) && o.left.CompareAndSwap(true, false)

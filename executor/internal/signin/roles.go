@@ -11,14 +11,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RoleRule gives those who have a claim with a value a role.
+// RoleRule gives a role to users who have a claim with a certain value.
 type RoleRule struct {
 	Claim, Value string
 	Role         operate.Role
 	AccountID    string // "": all accounts
 }
 
-// ParseRoleRule reads a rule like groups=team-a:editor@acme, or email=eve@example.com:admin. The role is after the last colon.
+// ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The
+// role follows the last colon.
 func ParseRoleRule(text string) (r RoleRule, err error) {
 	claim, rest, found := strings.Cut(text, "=")
 	at := strings.LastIndexByte(rest, ':')
@@ -39,7 +40,7 @@ func ParseRoleRule(text string) (r RoleRule, err error) {
 	return r, nil
 }
 
-// String is the rule as ParseRoleRule reads it.
+// String returns the rule in the form that ParseRoleRule parses.
 func (r RoleRule) String() string {
 	text := r.Claim + "=" + r.Value + ":" + string(r.Role)
 	if r.AccountID != "" {
@@ -48,7 +49,7 @@ func (r RoleRule) String() string {
 	return text
 }
 
-// ruleFor is the first rule that claims match.
+// ruleFor returns the first rule that matches claims.
 func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
 	at := slices.IndexFunc(rules, func(r RoleRule) bool { return r.matches(claims) })
 	if at < 0 {
@@ -58,14 +59,14 @@ func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
 }
 
 func (r RoleRule) matches(claims map[string]any) bool {
-	// Anybody may claim an address at some providers.
+	// At some providers a user can claim any address.
 	if r.Claim == "email" && claims["email_verified"] != true {
 		return false
 	}
 	return holds(claimAt(claims, r.Claim), r.Value)
 }
 
-// claimAt finds a claim by its name, or by its path in nested ones: realm_access.roles.
+// claimAt returns a claim by its name, or by its path in nested claims: realm_access.roles.
 func claimAt(claims map[string]any, name string) any {
 	if value, has := claims[name]; has {
 		return value
@@ -78,7 +79,7 @@ func claimAt(claims map[string]any, name string) any {
 	return claimAt(inner, rest)
 }
 
-// holds says whether a claim is a value, or a list that has it.
+// holds reports whether a claim equals a value, or is a list that contains it.
 func holds(claim any, value string) bool {
 	switch claim := claim.(type) {
 	case string:
@@ -92,22 +93,23 @@ func holds(claim any, value string) bool {
 	}
 }
 
-// text is a claim that is a text, else "".
+// text returns claim as a string, or "" if it is not a string.
 func text(claim any) string {
 	value, _ := claim.(string)
 	return value
 }
 
-// maxName bounds what a provider says of a user's name: it is in a cookie.
+// maxName is the maximum length of a user's name from a provider, because it is stored in a cookie.
 const maxName = 100
 
-// nameOf is what a user is called, without what would not be seen, or would change how the text around it is seen.
+// nameOf returns a user's name without invisible characters and without characters that change how
+// the text around it is displayed.
 func nameOf(claims map[string]any) string {
 	name := []rune(visible(cmp.Or(text(claims["name"]), text(claims["preferred_username"]), text(claims["email"]), text(claims["sub"]))))
 	return string(name[:min(len(name), maxName)])
 }
 
-// visible replaces control characters, and those that change the direction of writing.
+// visible replaces control characters, and characters that change the direction of writing.
 func visible(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {

@@ -1,5 +1,6 @@
-// Package manifest keeps an installation in reviewed files: it reads and writes YAML documents of accounts,
-// workflows and senders, and says how an installation differs from them.
+// Package manifest keeps an installation in files that can be reviewed. It reads and writes YAML
+// documents of accounts, workflows and senders, and determines how an installation differs from
+// them.
 package manifest
 
 import (
@@ -24,7 +25,8 @@ const (
 	KindSender   = "Sender"
 )
 
-// Set is what some documents describe, or what an installation has. Each list is in the order of its documents.
+// Set holds documents, or the corresponding state of an installation. Each list is in the order of
+// its documents.
 type Set struct {
 	Accounts  []Account
 	Workflows []Workflow
@@ -47,9 +49,9 @@ type Workflow struct {
 	ID        string `json:"id" yaml:"id"`
 	AccountID string `json:"accountId" yaml:"accountId"`
 	Name      string `json:"name" yaml:"name"`
-	// Queue is "default" if it is left out.
+	// Queue is the workflow's queue. If it is absent, the queue is "default".
 	Queue string `json:"queue,omitempty" yaml:"queue,omitempty"`
-	// Active is nil if it is left out: then it stays as it is.
+	// Active switches the workflow on or off. If it is absent (nil), the switch stays as it is.
 	Active    *bool      `json:"active,omitempty" yaml:"active,omitempty"`
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
@@ -58,7 +60,7 @@ type Workflow struct {
 	updatedAt time.Time
 }
 
-// RateLimit is a workflow's own.
+// RateLimit is the rate limit of a workflow.
 type RateLimit struct {
 	Requests      int64 `json:"requests" yaml:"requests"`
 	WindowSeconds int64 `json:"windowSeconds" yaml:"windowSeconds"`
@@ -68,7 +70,8 @@ type RateLimit struct {
 type Trigger struct {
 	NodeID string `json:"nodeId" yaml:"nodeId"`
 	Name   string `json:"name,omitempty" yaml:"name,omitempty"`
-	// SamplePayload is JSON: as a text, which keeps it to the byte, or as YAML. Left out, it stays as it is.
+	// SamplePayload is a JSON document: as a string, which keeps every byte, or as YAML. If it is
+	// absent, the payload stays as it is.
 	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
 }
 
@@ -79,17 +82,18 @@ type Sender struct {
 	NodeID     string            `json:"nodeId" yaml:"nodeId"`
 	Preset     string            `json:"preset" yaml:"preset"`
 	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
-	// SecretsFrom are names of environment variables with the secrets, the newest first. They are read when the
-	// sender is new at its node; later, secrets are changed by their own call.
+	// SecretsFrom lists environment variables with the secrets, newest first. They are read when the
+	// sender is new at its node; later, secrets are changed by a call of their own.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
-	// SettingsFrom are names of environment variables with secret settings, by setting, which are read as SecretsFrom is.
+	// SettingsFrom maps secret settings to environment variables, which are read like those of
+	// SecretsFrom.
 	SettingsFrom map[string]string `json:"settingsFrom,omitempty" yaml:"settingsFrom,omitempty"`
 }
 
 // Payload is one JSON text.
 type Payload string
 
-// UnmarshalJSON takes a JSON text, or the text of one.
+// UnmarshalJSON accepts a JSON document, or a string that contains one.
 func (p *Payload) UnmarshalJSON(data []byte) error {
 	if data[0] != '"' {
 		*p = Payload(data)
@@ -106,8 +110,8 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Read reads the documents of one file, whose name is for people. Its errors begin with the file and the line, as those of
-// compilers do.
+// Read reads the documents of one file. The name of the file is only used in errors, which begin
+// with the file and the line as those of compilers do.
 func (s *Set) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {
@@ -138,7 +142,8 @@ func (s *Set) Read(file string, from io.Reader) error {
 	}
 }
 
-// At adds the file and the line to an error about the document with a key, if the set has it.
+// At adds the file and the line of the document with a key to an error, if the set has that
+// document.
 func (s *Set) At(key string, err error) error {
 	if at, known := s.places[key]; known {
 		return at.of(err)
@@ -146,13 +151,13 @@ func (s *Set) At(key string, err error) error {
 	return err
 }
 
-// place is where a document is.
+// place is the location of a document.
 type place struct {
 	file string
 	node *yaml.Node
 }
 
-// of adds the place to an error, that of the field which it names, if it names one.
+// of adds the location to an error: that of the field which the error names, or of the document.
 func (p place) of(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsNamed(err) {
@@ -171,7 +176,7 @@ var (
 	lastName   = regexp.MustCompile(`[A-Za-z]+$`)
 )
 
-// fieldsNamed returns the names of fields that an error is about.
+// fieldsNamed returns the names of the fields that an error is about.
 func fieldsNamed(err error) (names []string) {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
 		names = append(names, lastName.FindString(wrong.Field))
@@ -189,7 +194,7 @@ func fieldsNamed(err error) (names []string) {
 	return names
 }
 
-// lineOf returns the line of the first field of a name; 0: there is none.
+// lineOf returns the line of the first field with a name, or 0 if there is none.
 func lineOf(node *yaml.Node, name string) int {
 	for i, child := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {
@@ -202,7 +207,7 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// located moves the line of an error of the YAML package to where the lines of other errors are.
+// located moves the line of an error of the YAML package to the place that it has in other errors.
 func located(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLine.FindStringSubmatchIndex(text)
@@ -212,7 +217,7 @@ func located(file string, err error) error {
 	return fmt.Errorf("%s:%s: %s", file, text[found[2]:found[3]], text[:found[0]]+text[found[1]:])
 }
 
-// add adds a document, and returns its key.
+// add adds a document and returns its key.
 func (s *Set) add(document map[string]any) (key string, err error) {
 	data, err := json.Marshal(document)
 	if err != nil {
@@ -232,7 +237,8 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 	}
 }
 
-// with reads one document into a list, and returns its key. A field that a document of this kind does not have is an error.
+// with decodes one document, adds it to a list and returns its key. A field that documents of this
+// kind do not have is an error.
 func with[T interface{ key() string }](list *[]T, data []byte) (key string, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
@@ -249,7 +255,7 @@ func with[T interface{ key() string }](list *[]T, data []byte) (key string, err 
 	return one.key(), nil
 }
 
-// unreadableError leaves out the name of the package that has read a document.
+// unreadableError removes the name of the YAML package from an error.
 type unreadableError struct{ error }
 
 func (e *unreadableError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }
@@ -260,7 +266,8 @@ func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
 func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
 
-// Schema is where editors find the JSON Schema of the documents. Most take it from a comment at the beginning of a file.
+// Schema is the URL of the JSON Schema of the documents. Most editors take it from a comment at the
+// beginning of a file.
 const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/hookstart.schema.json"
 
 // Write writes the documents of a set.
@@ -283,7 +290,7 @@ func (s *Set) Write(to io.Writer) error {
 	return errors.Join(append(errs, documents.Close())...)
 }
 
-// put is the document as the API takes it.
+// put returns the document in the API's form.
 func (w Workflow) put() api.PutWorkflow {
 	put := api.PutWorkflow{AccountID: w.AccountID, Name: w.Name, Queue: w.Queue, Triggers: []api.PutTrigger{}}
 	if w.RateLimit != nil {

@@ -17,23 +17,25 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Step is one difference, and what ends it.
+// Step is one difference between documents and an installation, and the change that removes it.
 type Step struct {
-	// Lines say what changes, for people; the first one is the heading.
+	// Lines describe the change for people. The first line is a heading.
 	Lines []string
 	// Do makes the change.
 	Do func(ctx context.Context, client *apiclient.Client) error
-	// Needs are keys of documents whose steps must not have failed: a workflow is not switched on without its senders.
+	// Needs holds the keys of documents whose steps must have succeeded: a workflow is not activated
+	// without its senders.
 	Needs []string
 	key   string
 }
 
-// Key is that of the step's document, for Needs.
+// Key returns the key of the step's document, for Needs.
 func (s Step) Key() string { return s.key }
 
-// Plan lists the steps from what there is to what documents want, in the order in which they must be made: what
-// others need comes first, a workflow is switched on only once its senders are set, and what prune deletes comes
-// last. Without prune, nothing is deleted but nodes that a workflow's document leaves out.
+// Plan returns the steps from the current state to the documents, in the order in which they must
+// be made: objects on which others depend come first, a workflow is activated only once its senders
+// are set, and deletions of prune come last. Without prune nothing is deleted except nodes that a
+// workflow's document leaves out.
 func Plan(have, want *Set, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {
@@ -83,10 +85,10 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 	return found
 }
 
-// fields are what a document says, by name.
+// fields holds the fields of a document as text, by name.
 type fields map[string]string
 
-// changed has a line for each field that differs.
+// changed returns a line for each field that differs.
 func changed(before, after fields) (lines []string) {
 	names := fields{}
 	maps.Copy(names, before)
@@ -107,7 +109,7 @@ func changed(before, after fields) (lines []string) {
 	return lines
 }
 
-// difference is a step if there is something to do.
+// difference returns a step if there is something to do, otherwise nil.
 func difference(what string, exists bool, before, after fields, do func(context.Context, *apiclient.Client) error) *Step {
 	if !exists {
 		return &Step{Lines: append([]string{"+ " + what}, changed(nil, after)...), Do: do, key: what}
@@ -196,7 +198,7 @@ func (w Workflow) fields() fields {
 	return f
 }
 
-// switching is the step that activates or deactivates a workflow.
+// switching returns the step that activates or deactivates a workflow.
 func (w Workflow) switching(active bool) *Step {
 	if w.Active == nil || *w.Active == active {
 		return nil
@@ -227,7 +229,7 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	})
 }
 
-// addSecrets reads what no file holds.
+// addSecrets adds the secrets, which no file holds, from the environment.
 func (s Sender) addSecrets(to *api.PutSender) error {
 	for _, name := range s.SecretsFrom {
 		secret := os.Getenv(name)
@@ -258,7 +260,7 @@ func (s Sender) fields() fields {
 	return f
 }
 
-// pruned are the deletions of what no document describes, in the order that leaves nothing behind.
+// pruned returns the deletions of objects without a document, in the order in which they succeed.
 func pruned(have, want *Set) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
@@ -289,7 +291,8 @@ func pruned(have, want *Set) (steps []Step) {
 	return steps
 }
 
-// compact is a payload as it is compared and shown: without the spaces between its parts.
+// compact returns a payload in the form in which it is compared and shown: without the spaces
+// between its parts.
 func compact(p Payload) string {
 	var text bytes.Buffer
 	if json.Compact(&text, []byte(p)) != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// State reads what an installation has, as far as the caller sees it, in the order of IDs.
+// State returns the state of an installation as far as the caller may read it, sorted by ID.
 func State(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	s := &Set{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) { return client.Accounts(ctx, p) }) {
@@ -62,7 +62,8 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 	return nil
 }
 
-// senderOf is a sender's document. Secrets are replaced by names of environment variables.
+// senderOf returns the document of a sender. Names of environment variables take the place of
+// secrets.
 func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
 	document := Sender{Kind: KindSender, WorkflowID: workflowID, NodeID: nodeID, Preset: have.Preset, Settings: have.Settings}
 	if len(have.Secrets) > 0 {
@@ -78,8 +79,8 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 	return document
 }
 
-// variable is the name of an environment variable for a node. IDs that differ only in case, or in - and _, get the same one:
-// then one has to be changed by hand.
+// variable returns the name of an environment variable for a node. IDs that differ only in case, or
+// in - and _, get the same name; then one has to be changed by hand.
 func variable(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }
