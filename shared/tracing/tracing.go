@@ -1,5 +1,5 @@
 // Package tracing defines the form of hookstart's spans, and how a span travels in a message: in
-// its header traceparent. It links only OpenTelemetry's API.
+// its header traceparent. It links only OpenTelemetry's API; shared/otlp sends spans.
 //
 // # What a span says
 //
@@ -8,7 +8,6 @@
 // secrets or anything that a stranger chose: no URL, path or query (which contains the token), no
 // header, no body, no output. IDs of workflows and executions become attributes once they are known
 // to be such.
-// header, no body, no output. IDs of workflows and executions are attributes once they are known to be such.
 package tracing
 
 import (
