@@ -1,0 +1,148 @@
+package network
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// packetSize is the largest packet, in bytes.
+const packetSize = 9000
+
+// longestWay is how many packets a delayed way holds; further ones are lost, as in a router whose buffer is full.
+const longestWay = 4096
+
+// joint is the switch.
+type joint struct {
+	devices []*os.File
+	addrs   map[netip.Addr]int // the index of each device
+	ways    [][]*way           // by the devices from which and to which they lead
+	reading sync.WaitGroup
+	passing sync.WaitGroup
+}
+
+// way is what lies between two devices, in one direction.
+type way struct {
+	to      *os.File
+	delayed chan packet
+
+	mu        sync.Mutex
+	condition Condition
+	random    *rand.Rand
+	last      time.Time // when the packet before arrives
+	waiting   int       // packets that are delayed and did not arrive yet
+}
+
+type packet struct {
+	bytes []byte
+	at    time.Time
+}
+
+// newJoint passes packets between devices until all of them are closed.
+func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *joint {
+	j := &joint{devices: devices, addrs: addrs}
+	for from := range devices {
+		var ways []*way
+		for to, device := range devices {
+			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to))) //nolint:gosec // not a secret
+			w := &way{to: device, delayed: make(chan packet, longestWay), random: random}
+			j.passing.Go(w.passDelayed)
+			ways = append(ways, w)
+		}
+		j.ways = append(j.ways, ways)
+	}
+	for from := range devices {
+		j.reading.Go(func() { j.read(from) })
+	}
+	return j
+}
+
+func (j *joint) way(from, to int) *way { return j.ways[from][to] }
+
+// read passes on what one device sends.
+func (j *joint) read(from int) {
+	buffer := make([]byte, packetSize)
+	for {
+		size, err := j.devices[from].Read(buffer)
+		if err != nil {
+			return // closed
+		}
+		if to, ok := j.receiver(buffer[:size]); ok {
+			j.ways[from][to].pass(buffer[:size])
+		}
+	}
+}
+
+// receiver returns the index of the device that a packet is for. Anything but IPv4 to one of the devices is dropped.
+func (j *joint) receiver(bytes []byte) (index int, ok bool) {
+	const version4, destination = 4, 16
+	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
+		return 0, false
+	}
+	index, ok = j.addrs[netip.AddrFrom4([4]byte(bytes[destination:destination+4]))]
+	return index, ok
+}
+
+// wait returns when nothing is passed on any more. All devices are closed.
+func (j *joint) wait() {
+	j.reading.Wait()
+	for _, ways := range j.ways {
+		for _, w := range ways {
+			close(w.delayed)
+		}
+	}
+	j.passing.Wait()
+}
+
+func (w *way) set(c Condition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.condition = c
+}
+
+// pass lets a packet arrive, later or not at all. The bytes are the caller's again when it returns.
+func (w *way) pass(bytes []byte) {
+	now := time.Now()
+	w.mu.Lock()
+	c := w.condition
+	lost := c.Cut || c.Loss > 0 && w.random.Float64() < c.Loss
+	at := now.Add(c.Delay)
+	if at.Before(w.last) {
+		at = w.last // behind those that were delayed more
+	}
+	direct := w.waiting == 0 && !at.After(now)
+	lost = lost || !direct && w.waiting == longestWay
+	if !lost && !direct {
+		w.last = at
+		w.waiting++
+	}
+	w.mu.Unlock()
+	switch {
+	case lost:
+	case direct:
+		_, _ = w.to.Write(bytes) // what a network cannot deliver is lost
+	default:
+		w.delayed <- packet{append([]byte(nil), bytes...), at} // there is room for all that wait
+	}
+}
+
+// passDelayed writes the delayed packets when it is time.
+func (w *way) passDelayed() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for p := range w.delayed {
+		timer.Reset(time.Until(p.at))
+		<-timer.C
+		w.mu.Lock()
+		cut := w.condition.Cut
+		w.mu.Unlock()
+		if !cut {
+			_, _ = w.to.Write(p.bytes)
+		}
+		w.mu.Lock()
+		w.waiting--
+		w.mu.Unlock()
+	}
+}

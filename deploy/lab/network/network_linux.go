@@ -1,0 +1,292 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Network is some hosts, the switch between them, and a way to each of them for the program that made it. That way is never
+// broken.
+type Network struct {
+	number  int          // of the subnet, unique on this machine while reserved is open
+	held    net.Listener // reserves the number, and ends with the process
+	hosts   []*Host
+	created []*Host // of hosts, those whose namespace was made
+	devices []*os.File
+	join    *joint
+}
+
+// networks is how many networks may exist on one machine at once: 198.18.0.0/24 to 198.18.255.0/24, which are reserved for tests.
+const networks = 256
+
+// maxHosts leaves addresses for the program itself.
+const maxHosts = 100
+
+// outside is the last byte of the program's own address.
+const outside = 254
+
+const tunPath = "/dev/net/tun"
+
+// New makes hosts with these names. The seed decides which packets are lost where the loss is a share. The error is an
+// errors.ErrUnsupported where the machine cannot do it: without root's rights, without TUN devices or without ip(8).
+// The caller ends all programs in the hosts and then calls Close.
+func New(seed uint64, names ...string) (_ *Network, err error) {
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	if len(names) == 0 || len(names) > maxHosts {
+		return nil, fmt.Errorf("%d hosts: it must be 1 to %d", len(names), maxHosts)
+	}
+	n := &Network{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if err := n.reserve(); err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		n.hosts = append(n.hosts, &Host{Name: name, Addr: n.addr(i + 1), network: n, index: i, namespace: n.namespace(name)})
+	}
+	for _, h := range n.hosts {
+		if err := n.add(h); err != nil {
+			return nil, err
+		}
+	}
+	device, err := openDevice("", n.device())
+	if err != nil {
+		return nil, err
+	}
+	n.devices = append(n.devices, device)
+	if err := configure("", n.device(), n.addr(outside)); err != nil {
+		return nil, err
+	}
+	addrs := map[netip.Addr]int{n.addr(outside): len(n.hosts)}
+	for i, h := range n.hosts {
+		addrs[h.Addr] = i
+	}
+	n.join = newJoint(n.devices, addrs, seed)
+	return n, nil
+}
+
+func supported() error {
+	unsupported := func(reason string) error {
+		return fmt.Errorf("no hosts in network namespaces: %s: %w", reason, errors.ErrUnsupported)
+	}
+	if os.Geteuid() != 0 {
+		return unsupported("it needs root's rights")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		return unsupported("there is no program ip (package iproute2)")
+	}
+	device, err := os.OpenFile(tunPath, os.O_RDWR, 0)
+	if err != nil {
+		return unsupported(err.Error())
+	}
+	return device.Close()
+}
+
+// reserve takes a number that no other process on this machine uses, and removes what a killed process has left under it.
+func (n *Network) reserve() error {
+	taken := map[netip.Prefix]bool{}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, one := range addrs {
+		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+			taken[prefix.Masked()] = true
+		}
+	}
+	for n.number = range networks {
+		if taken[netip.PrefixFrom(n.addr(0), prefixBits)] {
+			continue
+		}
+		// A name in the abstract name space: no file stays behind.
+		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number)) //nolint:noctx // it does not block
+		if err == nil {
+			return n.removeLeftovers()
+		}
+	}
+	return errors.New("no subnet of 198.18.0.0/16 is free")
+}
+
+func (n *Network) removeLeftovers() error {
+	old, err := filepath.Glob(filepath.Join("/run/netns", n.namespace("*")))
+	if err != nil {
+		return err
+	}
+	for _, path := range old {
+		if err := removeNamespace(filepath.Base(path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const prefixBits = 24
+
+func (n *Network) addr(last int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 18, byte(n.number), byte(last)}) //nolint:gosec // both are below 256
+}
+
+func (n *Network) namespace(host string) string {
+	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
+}
+
+// device is the name of each device. Those of the hosts are in namespaces of their own.
+func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) }
+
+// add makes a host's namespace and its device.
+func (n *Network) add(h *Host) error {
+	if err := ip("netns", "add", h.namespace); err != nil {
+		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported) // containers with root's user but not its rights
+	}
+	n.created = append(n.created, h)
+	if err := n.nameHosts(h); err != nil {
+		return err
+	}
+	if err := ip("-n", h.namespace, "link", "set", "lo", "up"); err != nil {
+		return err
+	}
+	device, err := openDevice(h.namespace, n.device())
+	if err != nil {
+		return err
+	}
+	n.devices = append(n.devices, device)
+	return configure(h.namespace, n.device(), h.Addr)
+}
+
+// nameHosts writes the file that ip netns exec shows to a host's programs as /etc/hosts.
+func (n *Network) nameHosts(h *Host) error {
+	text := "127.0.0.1 localhost\n"
+	for _, other := range n.hosts {
+		text += other.Addr.String() + " " + other.Name + "\n"
+	}
+	folder := filesOf(h.namespace)
+	return errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "hosts"), []byte(text), 0o644)) //nolint:gosec // no secrets
+}
+
+func filesOf(namespace string) string { return filepath.Join("/etc/netns", namespace) }
+
+// openDevice makes a TUN device in a namespace, or in this process's own. The device lasts until the file is closed.
+func openDevice(namespace, name string) (file *os.File, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if namespace != "" {
+			// The thread stays in the namespace, and ends with this goroutine.
+			runtime.LockOSThread()
+			if err = enter(namespace); err != nil {
+				return
+			}
+		}
+		file, err = openTUN(name)
+	}()
+	<-done
+	if err != nil {
+		return nil, fmt.Errorf("make a TUN device: %w", err)
+	}
+	return file, nil
+}
+
+func enter(namespace string) error {
+	file, err := os.Open(filepath.Join("/run/netns", namespace))
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close()) //nolint:gosec // a descriptor is small
+}
+
+func openTUN(name string) (*os.File, error) {
+	fd, err := unix.Open(tunPath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), name), nil //nolint:gosec // a descriptor is not negative
+}
+
+// configure gives a device its address. Large packets cost the switch less.
+func configure(namespace, device string, addr netip.Addr) error {
+	var in []string
+	if namespace != "" {
+		in = []string{"-n", namespace}
+	}
+	prefix := netip.PrefixFrom(addr, prefixBits).String()
+	return errors.Join(
+		ip(append(in, "addr", "add", prefix, "dev", device)...),
+		ip(append(in, "link", "set", device, "mtu", strconv.Itoa(packetSize), "txqueuelen", "5000", "up")...))
+}
+
+// Hosts returns the hosts in the order of their names in New.
+func (n *Network) Hosts() []*Host { return n.hosts }
+
+// Set decides what happens to packets from one host to another from now on.
+func (n *Network) Set(from, to *Host, c Condition) { n.join.way(from.index, to.index).set(c) }
+
+// Heal delivers every packet between hosts again, at once. What was lost stays lost.
+func (n *Network) Heal() {
+	for _, from := range n.hosts {
+		for _, to := range n.hosts {
+			n.Set(from, to, Condition{})
+		}
+	}
+}
+
+// Close removes the hosts. All programs in them have ended.
+func (n *Network) Close() error {
+	var errs []error
+	for _, device := range n.devices {
+		errs = append(errs, device.Close())
+	}
+	if n.join != nil {
+		n.join.wait()
+	}
+	for _, h := range n.created {
+		errs = append(errs, removeNamespace(h.namespace))
+	}
+	if n.held != nil {
+		errs = append(errs, n.held.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func removeNamespace(name string) error {
+	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(filesOf(name)))
+	// Fails while there are files of other namespaces in it, or of the machine's own.
+	_ = os.Remove(filepath.Dir(filesOf(name)))
+	return err
+}
+
+// Command returns the command that runs a program in the host. The process is the program's own: ip(8) is replaced by it. The
+// program sees the path that it is called by as its own name.
+func (h *Host) Command(program string, args ...string) *exec.Cmd {
+	return exec.Command("ip", append([]string{"netns", "exec", h.namespace, program}, args...)...) //nolint:gosec,noctx // the caller ends it by signals
+}
+
+func ip(args ...string) error {
+	output, err := exec.Command("ip", args...).CombinedOutput() //nolint:gosec,noctx // it does not block
+	if err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}

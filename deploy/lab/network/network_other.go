@@ -1,0 +1,34 @@
+//go:build !linux
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+)
+
+// Network is for Linux.
+type Network struct{}
+
+// New returns an error that says that it needs Linux.
+func New(uint64, ...string) (*Network, error) {
+	return nil, fmt.Errorf("hosts in network namespaces need Linux: %w", errors.ErrUnsupported)
+}
+
+// Hosts returns nothing.
+func (*Network) Hosts() []*Host { return nil }
+
+// Set does nothing.
+func (*Network) Set(*Host, *Host, Condition) {}
+
+// Heal does nothing.
+func (*Network) Heal() {}
+
+// Close does nothing.
+func (*Network) Close() error { return nil }
+
+// Command returns a command that does not run in the host.
+func (*Host) Command(program string, args ...string) *exec.Cmd {
+	return exec.Command(program, args...) //nolint:gosec,noctx // never called: there is no host
+}

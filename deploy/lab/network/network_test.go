@@ -1,0 +1,246 @@
+package network_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/deploy/lab/network"
+	"github.com/hookstart/hookstart/shared/child/childtest"
+)
+
+// The test binary is its own programs in the hosts, under these names.
+const (
+	roleEcho  = "echo-datagrams"
+	roleCount = "send-datagrams"
+)
+
+const port = "7007"
+
+func TestMain(m *testing.M) {
+	var err error
+	switch filepath.Base(os.Args[0]) {
+	case roleEcho:
+		err = echo()
+	case roleCount:
+		err = count(os.Args[1])
+	default:
+		os.Exit(m.Run())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// echo sends each datagram back, and prints it.
+func echo() error {
+	conn, err := net.ListenPacket("udp", ":"+port) //nolint:noctx // it does not block
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, 100)
+	for {
+		size, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("got %s.\n", buffer[:size])
+		_, _ = conn.WriteTo(buffer[:size], from)
+	}
+}
+
+// count sends 0, 1, 2 and so on to a host, and prints what it sends and what comes back.
+func count(to string) error {
+	conn, err := net.Dial("udp", to) //nolint:noctx // it does not block
+	if err != nil {
+		return err
+	}
+	go func() {
+		buffer := make([]byte, 100)
+		for {
+			// It fails while nothing listens there.
+			if size, err := conn.Read(buffer); err == nil {
+				fmt.Printf("back %s.\n", buffer[:size])
+			}
+		}
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	for number := 0; ; number++ {
+		<-tick.C
+		_, _ = conn.Write([]byte(strconv.Itoa(number)))
+		fmt.Printf("sent %d.\n", number)
+	}
+}
+
+// pair is two hosts, of which one sends to the other what that sends back.
+type pair struct {
+	network      *network.Network
+	near, far    *network.Host
+	sender, echo *childtest.Process
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	n, err := network.New(1, "near", "far")
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &pair{network: n, near: n.Hosts()[0], far: n.Hosts()[1]}
+	folder := t.TempDir()
+	program := func(role string) string {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, role)
+		if err := os.Symlink(self, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	launch := func(cmd *exec.Cmd) *childtest.Process { return childtest.Launch(t, cmd) }
+	p.echo = launch(p.far.Command(program(roleEcho)))
+	p.sender = launch(p.near.Command(program(roleCount), "far:"+port))
+	p.sender.Await(`(back \d+\.)`)
+	return p
+}
+
+var numbers = regexp.MustCompile(`(got|back|sent) (\d+)\.`)
+
+// seen returns the numbers that a process has printed after a word.
+func seen(p *childtest.Process, word string) map[int]bool {
+	all := map[int]bool{}
+	for _, match := range numbers.FindAllStringSubmatch(p.Output(), -1) {
+		if match[1] == word {
+			number, _ := strconv.Atoi(match[2])
+			all[number] = true
+		}
+	}
+	return all
+}
+
+func last(p *childtest.Process, word string) int {
+	newest := -1
+	for number := range seen(p, word) {
+		newest = max(newest, number)
+	}
+	return newest
+}
+
+// during sends some datagrams under a condition, and returns the numbers of those that were sent meanwhile.
+func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
+	p.network.Set(from, to, c)
+	begin = last(p.sender, "sent") + 2 // one may be on its way
+	end = begin + count
+	p.sender.Await(fmt.Sprintf(`(sent %d\.)`, end+1))
+	p.network.Heal()
+	p.sender.Await(fmt.Sprintf(`back (%s)\.`, fromOn(end+10)))
+	return begin, end
+}
+
+// fromOn matches the next hundred numbers.
+func fromOn(number int) string {
+	var all []string
+	for n := range 100 {
+		all = append(all, strconv.Itoa(number+n))
+	}
+	return strings.Join(all, "|")
+}
+
+func arrived(numbers map[int]bool, begin, end int) (count int) {
+	for number := begin; number < end; number++ {
+		if numbers[number] {
+			count++
+		}
+	}
+	return count
+}
+
+func TestOneDirectionIsCut(t *testing.T) {
+	p := newPair(t)
+	const sent = 20
+
+	begin, end := p.during(p.near, p.far, network.Condition{Cut: true}, sent)
+	if got := arrived(seen(p.echo, "got"), begin, end); got != 0 {
+		t.Errorf("the way there was cut, and %d of %d datagrams arrived", got, sent)
+	}
+
+	begin, end = p.during(p.far, p.near, network.Condition{Cut: true}, sent)
+	if got := arrived(seen(p.echo, "got"), begin, end); got != sent {
+		t.Errorf("the way back was cut, and %d of %d datagrams arrived", got, sent)
+	}
+	if got := arrived(seen(p.sender, "back"), begin, end); got != 0 {
+		t.Errorf("the way back was cut, and %d of %d datagrams came back", got, sent)
+	}
+}
+
+func TestSomeAreLost(t *testing.T) {
+	p := newPair(t)
+	const sent = 100
+	begin, end := p.during(p.near, p.far, network.Condition{Loss: 0.5}, sent)
+	if got := arrived(seen(p.echo, "got"), begin, end); got < sent/4 || got > sent*3/4 {
+		t.Errorf("half were to be lost: %d of %d arrived", got, sent)
+	}
+}
+
+func TestDelayedOnesComeLaterInOrder(t *testing.T) {
+	p := newPair(t)
+	const sent = 20
+	p.network.Set(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
+	begin := last(p.sender, "sent") + 2
+	// The first of them comes back when many more were sent.
+	p.sender.Await(fmt.Sprintf(`(?s)(sent %d\..*back %d\.)`, begin+sent, begin))
+	p.network.Heal()
+	p.sender.Await(fmt.Sprintf(`back (%s)\.`, fromOn(begin+2*sent)))
+	newest := -1
+	for _, match := range numbers.FindAllStringSubmatch(p.echo.Output(), -1) {
+		number, _ := strconv.Atoi(match[2])
+		if number < newest {
+			t.Errorf("%d arrived after %d", number, newest)
+		}
+		newest = number
+	}
+}
+
+func TestNothingStays(t *testing.T) {
+	n, err := network.New(1, "near", "far")
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces := func() string {
+		text, err := exec.CommandContext(t.Context(), "ip", "netns", "list").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	// The name holds the number of the subnet, which differs from one network to another.
+	own := fmt.Sprintf("hookstart-%d-near", n.Hosts()[0].Addr.As4()[2])
+	if !strings.Contains(namespaces(), own) {
+		t.Errorf("there is no namespace %s", own)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(namespaces(), own) {
+		t.Errorf("the namespace %s is still there", own)
+	}
+}
