@@ -1,0 +1,51 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+func (s *Server) copied() string { return filepath.Join(s.folder, "copy") }
+
+// Copy copies the database as it is now, for PutBack. It replaces an earlier copy.
+func (s *Server) Copy(ctx context.Context) error {
+	if err := os.RemoveAll(s.copied()); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, filepath.Join(s.programs, "pg_basebackup"), "--host", s.folder, "--port=5432", "--username=postgres",
+		"--pgdata", s.copied(), "--wal-method=stream", "--checkpoint=fast", "--no-sync") // #nosec G204 -- found on this machine
+	command.Dir = s.folder
+	if err := asServer(command); err != nil {
+		return err
+	}
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: pg_basebackup: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// PutBack kills the server and starts it on the copy: everything since Copy is gone. With promoted the copy is a standby that has
+// followed until Copy and not since then; it is promoted when it answers, and begins a timeline of its own. Without, the
+// copy is a primary. The copy is used up.
+func (s *Server) PutBack(ctx context.Context, promoted bool) error {
+	old := s.data() + "-old"
+	err := errors.Join(s.end(os.Kill), os.Rename(s.data(), old), os.Rename(s.copied(), s.data()))
+	if err != nil {
+		return err
+	}
+	// The last processes of the killed server may still write there.
+	defer func() { _ = os.RemoveAll(old) }()
+	if !promoted {
+		return s.Restart(ctx)
+	}
+	signal := filepath.Join(s.data(), "standby.signal")
+	if err := errors.Join(os.WriteFile(signal, nil, 0o600), giveToServer(signal), s.Restart(ctx)); err != nil {
+		return err
+	}
+	_, err = s.Query(ctx, "SELECT pg_promote()")
+	return err
+}
