@@ -16,6 +16,7 @@ type audit struct {
 	unrecorded   []string
 	doubled      []string
 	wrong        []string // in another state than the one that a runner reported
+	refused      []string // for good, though the workflow was active all the time
 	strange      []string // neither, and not to be explained
 	misjudged    int      // a first answer that said deduplicated though nothing came before
 	ghosts       map[string]int
@@ -76,6 +77,9 @@ func (a *audit) examineTold(b *book, starts map[string]start, records map[string
 		}
 		if d.early {
 			a.misjudged++
+		}
+		if d.refusedForGood != "" {
+			a.refused = append(a.refused, fmt.Sprintf("delivery %s (%s) was answered %s", d.marker, when(d, incidents), d.refusedForGood))
 		}
 	}
 	return told

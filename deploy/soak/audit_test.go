@@ -23,8 +23,8 @@ func TestExamine(t *testing.T) {
 	}{
 		"all is well":           {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, repeat) }, one, recorded("x"), ""},
 		"first answer lost":     {true, func(b *book, d *delivery) { b.failure(d, "broke", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"refused, then stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503"); b.accepted(d, repeat) }, one, recorded("x"), ""},
-		"refused, not stored":   {false, func(b *book, d *delivery) { b.refusal(d, "503") }, nil, nil, ""},
+		"refused, then stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503", false); b.accepted(d, repeat) }, one, recorded("x"), ""},
+		"refused, not stored":   {false, func(b *book, d *delivery) { b.refusal(d, "503", false) }, nil, nil, ""},
 		"not stored":            {true, func(b *book, d *delivery) { b.accepted(d, first) }, nil, nil, "lost"},
 		"not recorded":          {true, func(b *book, d *delivery) { b.accepted(d, first) }, one, nil, "unrecorded"},
 		"unheard, not recorded": {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, nil, "unrecorded unheard"},
@@ -54,11 +54,16 @@ func TestExamine(t *testing.T) {
 		"twice the first":       {true, func(b *book, d *delivery) { b.accepted(d, first); b.accepted(d, first) }, one, recorded("x"), "doubled"},
 		"never before":          {true, func(b *book, d *delivery) { b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
 		"not connected, repeat": {true, func(b *book, d *delivery) { b.failure(d, "dial", true); b.accepted(d, repeat) }, one, recorded("x"), "misjudged"},
-		"a ghost":               {false, func(b *book, d *delivery) { b.refusal(d, "503") }, one, recorded("x"), "ghost:pause node"},
-		"given up":              {true, func(b *book, d *delivery) { b.refusal(d, "503") }, one, recorded("x"), "given-up"},
-		"unheard":               {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, recorded("x"), "unheard"},
-		"another's":             {true, func(b *book, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
-		"recorded, not stored":  {true, func(b *book, d *delivery) { b.refusal(d, "503") }, nil, recorded("x"), "strange"},
+		"refused for good": {true, func(b *book, d *delivery) {
+			d.always = true
+			b.refusal(d, "404", true)
+		}, nil, nil, "refused"},
+		"refused while it is inactive": {true, func(b *book, d *delivery) { b.refusal(d, "403", true) }, nil, nil, ""},
+		"a ghost":                      {false, func(b *book, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "ghost:pause node"},
+		"given up":                     {true, func(b *book, d *delivery) { b.refusal(d, "503", false) }, one, recorded("x"), "given-up"},
+		"unheard":                      {false, func(b *book, d *delivery) { b.failure(d, "broke", false) }, one, recorded("x"), "unheard"},
+		"another's":                    {true, func(b *book, d *delivery) { b.accepted(d, first) }, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
+		"recorded, not stored":         {true, func(b *book, d *delivery) { b.refusal(d, "503", false) }, nil, recorded("x"), "strange"},
 	} {
 		b := newBook()
 		c.told(b, b.open("m", c.hasID))
@@ -83,7 +88,7 @@ func TestExamineEnds(t *testing.T) {
 	} {
 		b := newBook()
 		b.accepted(b.open("m", true), answer{ExecutionID: "x"})
-		s := stored{map[string]start{"x": {marker: "m", messages: 1}}, c.ends}
+		s := stored{starts: map[string]start{"x": {marker: "m", messages: 1}}, ends: c.ends}
 		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -103,6 +108,7 @@ func recorded(ids ...string) map[string]record {
 func found(a *audit) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
+	all = append(all, slices.Repeat([]string{"refused"}, len(a.refused))...)
 	all = append(all, slices.Repeat([]string{"wrong"}, len(a.wrong))...)
 	all = append(all, slices.Repeat([]string{"doubled"}, len(a.doubled))...)
 	all = append(all, slices.Repeat([]string{"strange"}, len(a.strange))...)

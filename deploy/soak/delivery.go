@@ -18,8 +18,11 @@ type delivery struct {
 	repeats      int      // answers with deduplicated
 	refused      int      // answers that said no
 	unheard      int      // requests that may have arrived, without an answer
+	always       bool     // its workflow is active all the time
 	clear        bool     // when the first answer came, no earlier request could have been stored
 	early        bool     // that first answer said deduplicated all the same
+
+	refusedForGood string // status and code of an answer after which a sender does not try again, though always is true
 }
 
 // book is what all senders were told.
@@ -78,10 +81,13 @@ func (b *book) accepted(d *delivery, a answer) {
 	}
 }
 
-// refusal notes an honest no.
-func (b *book) refusal(d *delivery, code string) {
+// refusal notes a no. final: a sender does not try again.
+func (b *book) refusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if final && d.always {
+		d.refusedForGood = code
+	}
 	b.totals.refused[code]++
 	d.ended = time.Now()
 	d.refused++

@@ -54,6 +54,7 @@ type faults struct {
 	random       *rand.Rand
 	every        time.Duration // on average
 	only         string        // part of the names of those that happen; "": all
+	unmended     bool          // also those that the programs are not made to survive yet
 	say          func(format string, args ...any)
 
 	mu        sync.Mutex
@@ -61,13 +62,14 @@ type faults struct {
 	freed     chan struct{} // closed and replaced when a slot is free again
 	incidents []incident
 	problems  []string
-	standing  []string // when recording stood still though it need not have
+	careless  map[string]time.Time // executions that were acknowledged without a report that can be read, and when
+	standing  []string             // when recording stood still though it need not have
 }
 
 func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration, say func(string, ...any)) *faults {
 	return &faults{
 		installation: i, database: database, databaseDisk: databaseDisk, random: rand.New(rand.NewPCG(seed, 0)), every: every, say: say, //nolint:gosec // not a secret
-		busy: map[string]bool{}, freed: make(chan struct{}),
+		busy: map[string]bool{}, careless: map[string]time.Time{}, freed: make(chan struct{}),
 	}
 }
 
@@ -96,6 +98,9 @@ func (f *faults) deck() []fault {
 	}
 	f.addWays(add)
 	f.addDatabase(add)
+	if f.unmended {
+		f.addUnmended(add)
+	}
 	add("reports about unknown executions", []string{"noise"}, 0, time.Second, f.reportUnknown)
 
 	slot := []string{"nodes"}

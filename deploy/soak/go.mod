@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/google/uuid v1.6.0
+	github.com/hookstart/hookstart/deploy/lab v0.0.0
 	github.com/hookstart/hookstart/executor v0.0.0
 	github.com/hookstart/hookstart/executor/client v0.0.0
 	github.com/hookstart/hookstart/ingress v0.0.0
@@ -14,7 +15,10 @@ require (
 	github.com/hookstart/hookstart/shared/retry v0.0.0
 	github.com/hookstart/hookstart/shared/runner v0.0.0
 	github.com/hookstart/hookstart/shared/stream v0.0.0
+	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
+	github.com/nats-io/nkeys v0.4.16
+	github.com/sirupsen/logrus v1.10.2
 )
 
 require (
@@ -48,8 +52,6 @@ require (
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
-	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
-	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/ncruces/go-strftime v1.1.0 // indirect
 	github.com/pressly/goose/v3 v3.29.0 // indirect
@@ -59,7 +61,6 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sethvargo/go-retry v0.5.0 // indirect
-	github.com/sirupsen/logrus v1.10.2 // indirect
 	github.com/tidwall/btree v1.8.2 // indirect
 	github.com/tidwall/gjson v1.20.0 // indirect
 	github.com/tidwall/match v1.1.1 // indirect
@@ -92,6 +93,7 @@ require (
 )
 
 replace (
+	github.com/hookstart/hookstart/deploy/lab => ../lab
 	github.com/hookstart/hookstart/executor => ../../executor
 	github.com/hookstart/hookstart/executor/client => ../../executor/client
 	github.com/hookstart/hookstart/ingress => ../../ingress
@@ -103,6 +105,7 @@ replace (
 	github.com/hookstart/hookstart/shared/execution => ../../shared/execution
 	github.com/hookstart/hookstart/shared/retry => ../../shared/retry
 	github.com/hookstart/hookstart/shared/runner => ../../shared/runner
+	github.com/hookstart/hookstart/shared/runner/runnertest => ../../shared/runner/runnertest
 	github.com/hookstart/hookstart/shared/stream => ../../shared/stream
 	github.com/hookstart/hookstart/shared/tracing => ../../shared/tracing
 )

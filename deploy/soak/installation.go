@@ -44,8 +44,9 @@ type installation struct {
 	ingresses []*service
 	executors []*service
 	runners   []*service
-	paths     []string // of the workflows' webhooks
-	switched  string   // that of the workflow that is switched on and off
+	paths     []string      // of the workflows' webhooks
+	switched  string        // that of the workflow that is switched on and off
+	access    []nats.Option // with which the soak itself connects to NATS
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -67,6 +68,7 @@ type service struct {
 	url, opsURL string // a runner has none
 	nats        []*link.Link
 	database    *link.Link // an executor's, when there is PostgreSQL
+	runs        string     // a runner's file of what it was given
 }
 
 // links are all of a service.
@@ -97,6 +99,11 @@ func (i *installation) start(ctx context.Context, s shape) error {
 	if err := i.addServices(s); err != nil {
 		return err
 	}
+	return i.startAll(ctx)
+}
+
+// startAll starts the processes, connects, and makes the workflows.
+func (i *installation) startAll(ctx context.Context) error {
 	for _, p := range i.nodes {
 		if err := p.start(); err != nil {
 			return err
@@ -157,7 +164,9 @@ func (i *installation) addServices(s shape) error {
 		if err != nil {
 			return err
 		}
-		i.runners = append(i.runners, &service{process: newProcess(i.folder, "runner-"+strconv.Itoa(n), roleRunner, natsURL), nats: links})
+		name := "runner-" + strconv.Itoa(n)
+		runs := filepath.Join(i.folder, name+".runs")
+		i.runners = append(i.runners, &service{process: newProcess(i.folder, name, roleRunner, natsURL, runs), nats: links, runs: runs})
 	}
 	return nil
 }
@@ -310,7 +319,7 @@ func (i *installation) connect() (err error) {
 	for _, n := range i.nodes {
 		urls = append(urls, n.url)
 	}
-	i.nc, err = nats.Connect(strings.Join(urls, ","), nats.Name("soak"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	i.nc, err = nats.Connect(strings.Join(urls, ","), append(i.access, nats.Name("soak"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))...)
 	if err != nil {
 		return err
 	}
@@ -364,7 +373,7 @@ func (i *installation) client() *apiclient.Client {
 // awaitNodes waits until every node is in touch with the cluster.
 func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
 	for _, n := range i.nodes {
-		if err := eventually(ctx, timeout, func(ctx context.Context) error { return answers(ctx, n.url) }); err != nil {
+		if err := eventually(ctx, timeout, func(ctx context.Context) error { return i.answers(ctx, n.url) }); err != nil {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
 	}
@@ -406,8 +415,8 @@ func complete(s *jetstream.StreamInfo) error {
 }
 
 // answers says whether a node knows a leader of the cluster.
-func answers(ctx context.Context, url string) error {
-	nc, err := nats.Connect(url, nats.Name("soak"), nats.Timeout(time.Second))
+func (i *installation) answers(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url, append(i.access, nats.Name("soak"), nats.Timeout(time.Second))...)
 	if err != nil {
 		return err
 	}

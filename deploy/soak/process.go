@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +25,8 @@ type process struct {
 	name string
 	args []string // the first one is its role
 	log  string   // the file that it writes to
+	host *place   // where it runs; nil: on this machine, as this binary
+	env  []string // NAME=value, besides this process's own; only with a host
 
 	mu       sync.Mutex
 	run      *child.Process // nil while it does not run
@@ -48,7 +51,7 @@ func (p *process) launch() error {
 	if p.run != nil {
 		return nil
 	}
-	cmd, err := child.Self(p.args[0], p.args[1:]...)
+	cmd, err := p.command()
 	if err != nil {
 		return err
 	}
@@ -62,6 +65,16 @@ func (p *process) launch() error {
 		p.ended(r)
 	}()
 	return nil
+}
+
+// command returns what starts the process.
+func (p *process) command() (*exec.Cmd, error) {
+	if p.host == nil {
+		return child.Self(p.args[0], p.args[1:]...)
+	}
+	cmd := p.host.Command(filepath.Join(p.host.programs, p.args[0]), p.args[1:]...)
+	cmd.Env = append(child.Environment(), p.env...)
+	return cmd, nil
 }
 
 // ended starts the process again if nobody wanted this run to end.

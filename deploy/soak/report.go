@@ -24,6 +24,8 @@ type report struct {
 	untrue    []string // answers to changes of the registry that did not hold
 	aside     []string // starts that were put aside
 	restored  []string // what did not hold after the store was restored
+	emptied   []string // what did not hold after the store was deleted
+	again     []string // executions that were given to a handler after their end
 }
 
 func (r *report) write(out io.Writer) {
@@ -67,13 +69,15 @@ type violation struct {
 func (r *report) violations() []violation {
 	return []violation{
 		{"stood still", "times that nothing was recorded though one executor was well", r.stood},
-		{"untrue", "answers that a workflow is switched on or off, with which an ingress did not agree", r.untrue},
+		{"untrue", "answers by another state than a confirmed change had left", r.untrue},
 		{"strange", "", r.audit.strange},
+		{"refused", "deliveries to active workflows that were refused for good", r.audit.refused},
 		{"lost", "acknowledged, and not in the stream", r.audit.lost},
 		{"unrecorded", "in the stream, and not recorded", r.audit.unrecorded},
 		{"put aside", "starts that executors took for unreadable, recorded or not", r.aside},
 		{"doubled", "", r.audit.doubled},
 		{"wrong", "not in the state that a runner reported", r.audit.wrong},
+		{"ran again", "executions that a runner was given again after their end", r.again},
 	}
 }
 
@@ -85,7 +89,7 @@ func (r *report) writeRestored(out io.Writer) {
 // err says which promises are broken; nil: none.
 func (r *report) err() error {
 	var all []string
-	for _, v := range append(r.violations(), violation{"broken by the restored store", "", r.restored}) {
+	for _, v := range append(r.violations(), violation{"broken by the restored store", "", r.restored}, violation{"broken by the deleted store", "", r.emptied}) {
 		if len(v.lines) > 0 {
 			all = append(all, fmt.Sprintf("%d %s", len(v.lines), v.name))
 		}
@@ -94,6 +98,14 @@ func (r *report) err() error {
 		return nil
 	}
 	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
+}
+
+// misjudged says how often a first delivery was called a repeat.
+func (r *report) misjudged() error {
+	if r.audit.misjudged > 0 {
+		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.misjudged)
+	}
+	return nil
 }
 
 func show(out io.Writer, lines []string) {

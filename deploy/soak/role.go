@@ -3,11 +3,15 @@ package soak
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
@@ -21,11 +25,15 @@ const (
 	roleExecutor = "soak-executor"
 	roleNode     = "soak-nats"
 	roleRunner   = "soak-runner"
+
+	// On hosts of their own.
+	roleServer     = "soak-nats-server"
+	roleHostRunner = "soak-host-runner"
 )
 
 // BeProgram makes this process the program under whose name it was started, and says whether it is one. main calls it before Run.
 func BeProgram() bool {
-	switch os.Args[0] {
+	switch filepath.Base(os.Args[0]) {
 	case roleIngress:
 		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
@@ -33,7 +41,11 @@ func BeProgram() bool {
 	case roleNode:
 		endWith(runNode(os.Args[1]))
 	case roleRunner:
-		endWith(runRunner(os.Args[1]))
+		endWith(runRunner(os.Args[1], os.Args[2]))
+	case roleServer:
+		endWith(runServer(os.Args[1:]))
+	case roleHostRunner:
+		endWith(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
 	default:
 		return false
 	}
@@ -66,5 +78,23 @@ func runNode(text string) error {
 	}
 	<-stop
 	server.Shutdown()
+	return nil
+}
+
+// runServer is what the program nats-server does with these arguments.
+func runServer(args []string) error {
+	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError), args, nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return err
+	}
+	s.ConfigureLogger()
+	if err := server.Run(s); err != nil {
+		return err
+	}
+	s.WaitForShutdown()
 	return nil
 }

@@ -3,13 +3,17 @@ package soak
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/runner"
@@ -17,29 +21,78 @@ import (
 
 // runRunner is a runner of the default queue until SIGTERM. Most of its reports come before the start is recorded, if executors
 // are slow.
-func runRunner(natsURL string) error {
+//
+// It adds a line to the file runs for each time that it is given an execution: the time in Unix nanoseconds, and the execution's ID.
+func runRunner(natsURL, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	handle, err := noting(runs)
+	if err != nil {
+		return err
+	}
 	nc, err := nats.Connect(natsURL, nats.Name("soak-runner"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		nats.RetryOnFailedConnect(true), nats.PingInterval(time.Second))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	// However often runners are killed, their executions must not fail for that.
-	options := runner.Options{Group: runnerGroup, Concurrency: 50, Attempts: 1_000_000, AckWait: 5 * time.Second}
-	return runner.Run(ctx, nc, options, func(ctx context.Context, e runner.Execution) (any, error) {
-		if strings.HasSuffix(e.ID, "00") {
-			retry.Wait(ctx, 3*time.Second/2) // long enough to be reported as running
-		}
-		if outcome(e.ID) == execution.Failed {
-			return nil, runner.Permanent(errors.New("as it must"))
-		}
-		return map[string]string{"id": e.ID}, nil
+	return runner.Run(ctx, nc, runnerOptions(runnerGroup), handle)
+}
+
+// runHostRunner is runRunner with credentials, for the group that the shipped configuration knows.
+func runHostRunner(natsURL, credsFile, caFile, runs string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	handle, err := noting(runs)
+	if err != nil {
+		return err
+	}
+	nc, err := bus.Connect(ctx, bus.Options{
+		URL: natsURL, Name: roleHostRunner, Timeout: time.Minute, CredsFile: credsFile, CAFile: caFile, Log: logrus.StandardLogger(),
 	})
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	options := runnerOptions(hostGroup)
+	options.AckWait = 0 // that of the consumer, which executors make
+	return runner.Run(ctx, nc, options, handle)
+}
+
+// noting returns the handler of the runners. It notes in a file what it is given; the file lasts as long as the process.
+func noting(runs string) (func(context.Context, runner.Execution) (any, error), error) {
+	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of the caller's own
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, e runner.Execution) (any, error) {
+		if _, err := fmt.Fprintln(file, time.Now().UnixNano(), e.ID); err != nil {
+			return nil, err
+		}
+		return handle(ctx, e)
+	}, nil
+}
+
+// runnerOptions let no execution fail, however often runners are killed.
+func runnerOptions(group string) runner.Options {
+	return runner.Options{Group: group, Concurrency: 50, Attempts: 1_000_000, AckWait: 5 * time.Second}
+}
+
+// handle runs an execution.
+func handle(ctx context.Context, e runner.Execution) (any, error) {
+	if strings.HasSuffix(e.ID, "00") {
+		retry.Wait(ctx, 3*time.Second/2) // long enough to be reported as running
+	}
+	if outcome(e.ID) == execution.Failed {
+		return nil, runner.Permanent(errors.New("as it must"))
+	}
+	return map[string]string{"id": e.ID}, nil
 }
 
 const runnerGroup = "soak"
+
+// hostGroup is the group for which the shipped configuration of NATS has an account.
+const hostGroup = "main"
 
 // outcome is what becomes of an execution, however often it runs.
 func outcome(id string) execution.Status {

@@ -77,11 +77,16 @@ func (s *senders) post(ctx, starting context.Context, count int, rate float64, s
 // one sends one delivery, in one of the ways in which senders do.
 func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
+	open := func(hasID bool) *delivery {
+		d := s.book.open(marker, hasID)
+		d.always = true
+		return d
+	}
 	switch chance := random.IntN(100); {
 	case chance < withoutID:
-		s.attempt(ctx, s.book.open(marker, false), path, s.urls[random.IntN(len(s.urls))])
+		s.attempt(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
 	case chance < withoutID+twins:
-		d := s.book.open(marker, true)
+		d := open(true)
 		s.book.concurrent(d)
 		var both sync.WaitGroup
 		for range 2 {
@@ -90,11 +95,11 @@ func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
 		}
 		both.Wait()
 	case chance < withoutID+twins+redeliver:
-		d := s.book.open(marker, true)
+		d := open(true)
 		s.deliver(ctx, d, path, random)
 		s.deliver(ctx, d, path, random)
 	default:
-		s.deliver(ctx, s.book.open(marker, true), path, random)
+		s.deliver(ctx, open(true), path, random)
 	}
 }
 
@@ -134,8 +139,9 @@ func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (a
 		s.book.accepted(d, a)
 		return a, true
 	default:
-		s.book.refusal(d, fmt.Sprintf("%d %s", a.Status, a.Code))
-		return a, a.Status < 500 && a.Status != http.StatusTooManyRequests
+		final = a.Status < 500 && a.Status != http.StatusTooManyRequests
+		s.book.refusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
+		return a, final
 	}
 }
 

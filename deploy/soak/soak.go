@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // Config is all that a soak can be told. The tags are the flags of the program.
@@ -25,6 +26,7 @@ type Config struct {
 	Every    time.Duration `help:"How often a fault begins, on average." default:"4s"`
 	Only     string        `help:"Only the faults whose name contains this, such as 'lock' or 'node'."`
 	Restore  bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, and check what holds after that." default:"true" negatable:""`
+	Unmended bool          `help:"Also the faults that the programs are not made to survive yet: a database that goes back, a registry or a whole store of NATS that is lost, reports that are missing or cannot be read."`
 	Verbose  bool          `help:"Tell each fault when it is over."`
 	Keep     bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
 
@@ -102,14 +104,16 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	b := newBook()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
 	f := newFaults(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
-	f.only = c.Only
+	f.only, f.unmended = c.Only, c.Unmended
 	r := &report{seed: c.Seed}
 	if err := c.loadAndBreak(ctx, i, s, f, r); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, b, f); err != nil {
+	if err := r.compare(ctx, i, b, f.happened(), f.unreported()); err != nil {
 		return err
 	}
+	r.ended = append(i.complaints(), f.problems...)
+	r.stood = f.standing
 	r.write(c.Out)
 	if c.Restore {
 		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are put back to an earlier copy: what was accepted after that may be gone from the stream, and nothing else")
@@ -117,6 +121,14 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 			return fmt.Errorf("restore: %w", err)
 		}
 		r.writeRestored(c.Out)
+	}
+	if c.Unmended {
+		_, _ = fmt.Fprintln(c.Out, "\nThe stores of all nodes are deleted: the registry comes back from the database, and until then nobody is refused for good")
+		if r.emptied, err = i.loseStore(ctx, s, c.Out); err != nil {
+			return fmt.Errorf("lose the store: %w", err)
+		}
+		_, _ = fmt.Fprintf(c.Out, "%-14s %8v  after the store was deleted\n", "broken", len(r.emptied))
+		show(c.Out, r.emptied)
 	}
 	return r.err()
 }
@@ -149,8 +161,9 @@ func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, 
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// compare reads what is stored, recorded and put aside, and compares it with what senders were told.
-func (r *report) compare(ctx context.Context, i *installation, b *book, f *faults) error {
+// compare reads what is stored, recorded and put aside, and compares it with what senders were told. The executions with an ID in
+// unreported were acknowledged without a report that can be read, and must have failed for that.
+func (r *report) compare(ctx context.Context, i *installation, b *book, incidents []incident, unreported map[string]time.Time) error {
 	streams, err := readStored(ctx, i.js)
 	if err != nil {
 		return fmt.Errorf("read the streams: %w", err)
@@ -162,10 +175,16 @@ func (r *report) compare(ctx context.Context, i *installation, b *book, f *fault
 	if r.aside, err = readAside(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
-	r.totals, r.incidents = b.soFar(), f.happened()
-	r.audit = examine(b, streams, records, r.incidents)
-	r.ended = append(i.complaints(), f.problems...)
-	r.stood = f.standing
+	for id, acknowledged := range unreported {
+		if _, reported := streams.ends[id]; !reported {
+			streams.ends[id], streams.ended[id] = execution.Failed, acknowledged
+		}
+	}
+	if r.again, err = i.ranAgain(streams.ended); err != nil {
+		return fmt.Errorf("read what runners were given: %w", err)
+	}
+	r.totals, r.incidents = b.soFar(), incidents
+	r.audit = examine(b, streams, records, incidents)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 type stored struct {
 	starts map[string]start
 	ends   map[string]execution.Status // what runners reported first of each execution's end
+	ended  map[string]time.Time        // when that report was stored
 }
 
 // start is an execution whose start is in the stream.
@@ -35,7 +36,7 @@ func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 	// Complete again after a failure: it is begun anew, and counts from the beginning.
 	var all stored
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
-		all = stored{map[string]start{}, map[string]execution.Status{}}
+		all = stored{map[string]start{}, map[string]execution.Status{}, map[string]time.Time{}}
 		names, err := streams(ctx, js)
 		for _, name := range names {
 			if err == nil {
@@ -83,11 +84,7 @@ func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string
 		if err != nil {
 			return err
 		}
-		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
-		if err == nil {
-			err = all.add(event)
-		}
-		if err != nil {
+		if err := all.addMessage(msg, meta.Timestamp); err != nil {
 			return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
 		}
 		if meta.Sequence.Stream >= last {
@@ -96,9 +93,20 @@ func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string
 	}
 }
 
-func (all *stored) add(event stream.Event) error {
+func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
+	if string(msg.Data()) == unreadableReport {
+		return nil
+	}
+	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+	if err != nil {
+		return err
+	}
+	return all.add(event, at)
+}
+
+func (all *stored) add(event stream.Event, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
-		all.ends[p.ID] = p.Status
+		all.ends[p.ID], all.ended[p.ID] = p.Status, at
 	}
 	if event.Start == nil {
 		return nil

@@ -1,0 +1,30 @@
+// Command partitions parts three hosts under load, and prints a ledger of what senders and
+// operators were told and what became of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/hookstart/hookstart/deploy/soak"
+	"github.com/hookstart/hookstart/shared/program"
+)
+
+func main() {
+	if soak.BeProgram() {
+		return
+	}
+	program.Main("partitions", "Three hosts in network namespaces, whose network is broken under load; then a ledger. It needs Linux and root's rights.", run)
+}
+
+// run ends well where there can be no hosts, and says why.
+func run(ctx context.Context, c soak.Partitions) error {
+	err := soak.RunPartitions(ctx, c)
+	if errors.Is(err, errors.ErrUnsupported) {
+		_, _ = fmt.Fprintln(os.Stdout, "skipped:", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,232 @@
+package soak
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/hookstart/hookstart/deploy/lab/network"
+	"github.com/hookstart/hookstart/executor/pgtest"
+)
+
+// place is a host with this binary under the names of all roles.
+type place struct {
+	*network.Host
+	programs string // the folder of those names
+}
+
+// The ports on every host.
+const (
+	portClients  = "4222"
+	portRoutes   = "6222"
+	portMonitor  = "8222"
+	portIngress  = "8080"
+	portExecutor = "8081"
+	portOps      = "9090" // of the ingress
+	portOps2     = "9091" // of the executor
+)
+
+// secrets are the keys and certificates that deploy/nats/make-secrets.sh makes.
+type secrets struct {
+	folder string
+	public []string // the servers' environment
+}
+
+func (s *secrets) file(name string) string { return filepath.Join(s.folder, name) }
+
+// newSecrets makes them for servers with these names and addresses.
+func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
+	s := &secrets{folder: filepath.Join(folder, "secrets")}
+	if err := os.Mkdir(s.folder, 0o700); err != nil {
+		return nil, err
+	}
+	for _, role := range []string{"ingress", "executor", "runner", "admin", "sys"} {
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			return nil, err
+		}
+		seed, seedErr := pair.Seed()
+		public, publicErr := pair.PublicKey()
+		if err := errors.Join(seedErr, publicErr, os.WriteFile(s.file(role+".nk"), seed, 0o600)); err != nil {
+			return nil, err
+		}
+		s.public = append(s.public, "NATSD_"+strings.ToUpper(role)+"_NKEY="+public)
+	}
+	sealing := make([]byte, 32)
+	_, _ = rand.Read(sealing) // never fails
+	if err := os.WriteFile(s.file("secrets.key"), []byte("k1:"+base64.StdEncoding.EncodeToString(sealing)+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	return s, s.makeCertificates(hosts)
+}
+
+func (s *secrets) makeCertificates(hosts []*network.Host) error {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "partitions"}, NotAfter: time.Now().AddDate(0, 0, 2),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	ca, err := x509.CreateCertificate(rand.Reader, template, template, &caKey.PublicKey, caKey)
+	if err != nil {
+		return err
+	}
+	server := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotAfter: template.NotAfter,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, h := range hosts {
+		server.DNSNames = append(server.DNSNames, h.Name)
+		server.IPAddresses = append(server.IPAddresses, h.Addr.AsSlice())
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, server, template, &key.PublicKey, caKey)
+	if err != nil {
+		return err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	for name, block := range map[string]*pem.Block{
+		"ca.crt": {Type: "CERTIFICATE", Bytes: ca}, "tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(s.file(name), pem.EncodeToMemory(block), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a runner on each host, and makes
+// the workflows. All executors reach one PostgreSQL by its socket, which no partition cuts. After an error nothing runs; else
+// close ends all of it.
+func installOnHosts(ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server) (*installation, error) {
+	i := &installation{folder: folder}
+	err := i.prepareHosts(natsConfig, hosts, database)
+	if err == nil {
+		err = i.startAll(ctx)
+	}
+	if err == nil {
+		return i, nil
+	}
+	for _, complaint := range i.complaints() {
+		err = errors.Join(err, errors.New(complaint))
+	}
+	i.close()
+	return nil, err
+}
+
+func (i *installation) prepareHosts(natsConfig string, hosts []*network.Host, database *pgtest.Server) error {
+	config, err := filepath.Abs(natsConfig)
+	if err != nil {
+		return err
+	}
+	keys, err := newSecrets(i.folder, hosts)
+	if err != nil {
+		return err
+	}
+	programs, err := linkPrograms(i.folder)
+	if err != nil {
+		return err
+	}
+	admin, err := nats.NkeyOptionFromSeed(keys.file("admin.nk"))
+	if err != nil {
+		return err
+	}
+	i.access = []nats.Option{admin, nats.RootCAs(keys.file("ca.crt"))}
+	var clients, routes []string
+	for _, h := range hosts {
+		clients = append(clients, "tls://"+net.JoinHostPort(h.Name, portClients))
+		routes = append(routes, "nats://"+net.JoinHostPort(h.Name, portRoutes))
+	}
+	site := site{keys: keys, natsURL: strings.Join(clients, ","), routes: "[" + strings.Join(routes, ", ") + "]", config: config, database: database.URL()}
+	for _, h := range hosts {
+		i.addHost(&place{Host: h, programs: programs}, site)
+	}
+	return nil
+}
+
+// site is what all hosts have in common.
+type site struct {
+	keys                    *secrets
+	natsURL, routes, config string
+	database                string
+}
+
+func (i *installation) addHost(h *place, s site) {
+	reach := func(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
+	everywhere := func(port string) string { return net.JoinHostPort("0.0.0.0", port) }
+	add := func(role, name string, args ...string) *process {
+		p := newProcess(i.folder, name+"-"+h.Name, append([]string{role}, args...)...)
+		p.host = h
+		return p
+	}
+	n := &node{addr: reach(portClients), url: "tls://" + reach(portClients), storeDir: filepath.Join(i.folder, "store-"+h.Name)}
+	n.process = add(roleServer, "nats", "-c", s.config)
+	n.env = append([]string{
+		"NATSD_NAME=" + h.Name, "NATSD_LISTEN=" + everywhere(portClients), "NATSD_MONITOR=" + net.JoinHostPort("127.0.0.1", portMonitor),
+		"NATSD_CERT=" + s.keys.file("tls.crt"), "NATSD_KEY=" + s.keys.file("tls.key"), "NATSD_CA=" + s.keys.file("ca.crt"),
+		"NATSD_STORE=" + n.storeDir, "NATSD_SYNC=120s", "NATSD_CLUSTER_LISTEN=" + everywhere(portRoutes), "NATSD_ROUTES=" + s.routes,
+	}, s.keys.public...)
+	i.nodes = append(i.nodes, n)
+
+	common := func(role, port, opsPort string) []string {
+		return []string{
+			"--addr=" + everywhere(port), "--ops-addr=" + everywhere(opsPort), "--log-level=warn", "--nats-url=" + s.natsURL,
+			"--nats-creds=" + s.keys.file(role+".nk"), "--nats-ca=" + s.keys.file("ca.crt"), "--secrets-key-file=" + s.keys.file("secrets.key"),
+		}
+	}
+	i.ingresses = append(i.ingresses, &service{
+		process: add(roleIngress, "ingress", common("ingress", portIngress, portOps)...),
+		url:     "http://" + reach(portIngress), opsURL: "http://" + reach(portOps),
+	})
+	executor := append(common("executor", portExecutor, portOps2), "--database-url="+s.database, "--admin-token="+adminToken,
+		"--replicas=3", "--registry-copy=FEED.API", "--runner-groups=default/"+hostGroup, "--public-url=https://hooks.example.com")
+	i.executors = append(i.executors, &service{
+		process: add(roleExecutor, "executor", executor...), url: "http://" + reach(portExecutor), opsURL: "http://" + reach(portOps2),
+	})
+	runs := filepath.Join(i.folder, "runner-"+h.Name+".runs")
+	i.runners = append(i.runners, &service{
+		process: add(roleHostRunner, "runner", s.natsURL, s.keys.file("runner.nk"), s.keys.file("ca.crt"), runs), runs: runs,
+	})
+}
+
+// linkPrograms gives this binary the name of each role: who starts a program in a host says no other name for it than its path.
+func linkPrograms(folder string) (programs string, err error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	programs = filepath.Join(folder, "programs")
+	if err := os.Mkdir(programs, 0o700); err != nil {
+		return "", err
+	}
+	for _, role := range []string{roleServer, roleIngress, roleExecutor, roleHostRunner} {
+		if err := os.Symlink(binary, filepath.Join(programs, role)); err != nil {
+			return "", fmt.Errorf("name a program: %w", err)
+		}
+	}
+	return programs, nil
+}

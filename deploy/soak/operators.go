@@ -1,0 +1,446 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// How long an operator waits between two changes, and before the same change is tried again, and for an answer that shows whether
+// a change holds. A call has as long as any executor takes to answer it: one that is given up could still change something.
+const (
+	changeEvery   = 400 * time.Millisecond
+	changePause   = 300 * time.Millisecond
+	changeTimeout = time.Minute
+	checkTimeout  = 5 * time.Second
+	tokenTimeout  = 30 * time.Second
+)
+
+// The plans of the operators' accounts: with one, webhooks are accepted, with the other refused.
+const (
+	planWith    = "ultra"
+	planWithout = "none"
+)
+
+const operatedNode = "node"
+
+// operators change the registry by any executor, each in an account of their own. After each change that was confirmed they ask every
+// ingress and every executor about it: an answer may be that it does not know, and must not be by the state of before.
+type operators struct {
+	all       []*operator
+	confirmed atomic.Int64 // changes
+	unsure    atomic.Int64 // calls after which it is not known whether the change was made
+	asked     atomic.Int64 // questions after a confirmed change
+	answered  atomic.Int64 // those of them that were answered by a state
+
+	say      func(format string, args ...any)
+	mu       sync.Mutex
+	wrong    []string
+	byChange map[string]int // changes confirmed
+}
+
+// operator makes changes to one workflow, one after another, and knows what must hold.
+type operator struct {
+	operators    *operators
+	installation *installation
+	senders      *senders
+	now          func() string // which partition is in force
+	random       *rand.Rand
+	name         string // of the account and of the workflow
+	requests     int
+
+	// What the confirmed changes have left.
+	exists, active bool
+	plan           string
+	token          string
+	revokedToken   string     // "": none
+	key            api.NewKey // without an ID: none
+	revokedKey     string     // "": none
+	last           string     // the last confirmed change, for people
+}
+
+// newOperators makes accounts and workflows.
+func newOperators(ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64) (*operators, error) {
+	all := &operators{say: f.say, byChange: map[string]int{}}
+	for n := range count {
+		o := &operator{
+			operators: all, installation: i, senders: s, now: f.now, name: fmt.Sprintf("operated-%d", n), plan: planWith,
+			random: rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
+		}
+		client := i.client()
+		if _, err := client.PutAccount(ctx, o.name, api.PutAccount{Name: o.name, Plan: planWith}); err != nil {
+			return nil, err
+		}
+		if err := o.put(ctx, client); err != nil {
+			return nil, err
+		}
+		all.all = append(all.all, o)
+	}
+	return all, nil
+}
+
+// change makes changes until measuring ends.
+func (all *operators) change(ctx, measuring context.Context) {
+	var each sync.WaitGroup
+	for _, o := range all.all {
+		each.Go(func() {
+			for measuring.Err() == nil {
+				o.changeOnce(ctx, measuring)
+				retry.Wait(measuring, changeEvery/2+time.Duration(o.random.Int64N(int64(changeEvery))))
+			}
+		})
+	}
+	each.Wait()
+}
+
+// settle asks everybody once more, when all is well. Who does not answer then is wrong, too.
+func (all *operators) settle(ctx context.Context) {
+	for _, o := range all.all {
+		o.check(ctx, true)
+	}
+}
+
+func (all *operators) untrue() []string {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return slices.Clone(all.wrong)
+}
+
+func (all *operators) write(out io.Writer) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	_, _ = fmt.Fprintf(out, "%-14s %8d  confirmed: %s; %d calls were answered that it is not known, or not at all\n", "changes", all.confirmed.Load(), list(all.byChange), all.unsure.Load())
+	_, _ = fmt.Fprintf(out, "%-14s %8d  questions after a confirmed change; %d answered, the others said that they do not know\n", "checks", all.asked.Load(), all.answered.Load())
+}
+
+// possible are the changes that can be made now.
+func (o *operator) possible() map[string]func(context.Context, *apiclient.Client) error {
+	if !o.exists {
+		return map[string]func(context.Context, *apiclient.Client) error{"put": o.put}
+	}
+	changes := map[string]func(context.Context, *apiclient.Client) error{"delete": o.delete, "rotate token": o.rotate}
+	switch {
+	case o.active:
+		changes["deactivate"] = o.setActive(false)
+	case o.plan == planWith:
+		changes["activate"] = o.setActive(true)
+	}
+	if o.plan == planWith {
+		changes["plan "+planWithout] = o.setPlan(planWithout)
+	} else {
+		changes["plan "+planWith] = o.setPlan(planWith)
+	}
+	if o.key.ID == "" {
+		changes["make key"] = o.makeKey
+	} else {
+		changes["revoke key"] = o.revokeKey
+	}
+	return changes
+}
+
+// changeOnce makes one change, by one executor after another until it is confirmed, and checks what everybody says after that.
+func (o *operator) changeOnce(ctx, measuring context.Context) {
+	changes := o.possible()
+	names := slices.Sorted(maps.Keys(changes))
+	name := names[o.random.IntN(len(names))]
+	if name == "delete" && o.random.IntN(3) > 0 { // fewer of these: they make the next ones impossible
+		return
+	}
+	for {
+		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
+		calling, cancel := context.WithTimeout(ctx, changeTimeout)
+		err := changes[name](calling, apiclient.New(e.url, adminToken))
+		cancel()
+		if err == nil {
+			o.last = fmt.Sprintf("%s by %s at %s", name, e.name, time.Now().Format("15:04:05.000"))
+			break
+		}
+		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status < 500 && problem.Status != http.StatusConflict &&
+			problem.Status != http.StatusPreconditionFailed && problem.Status != http.StatusTooManyRequests {
+			o.complain("%s by %s was refused: %d %s: %s", name, e.name, problem.Status, problem.Code, problem.Detail)
+		}
+		o.operators.unsure.Add(1)
+		retry.Wait(ctx, changePause)
+		if measuring.Err() != nil && ctx.Err() != nil {
+			return
+		}
+	}
+	o.operators.confirmed.Add(1)
+	o.operators.mu.Lock()
+	o.operators.byChange[name]++
+	o.operators.mu.Unlock()
+	o.check(ctx, false)
+}
+
+func (o *operator) complain(format string, args ...any) {
+	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.now(), o.name) + fmt.Sprintf(format, args...)
+	o.operators.mu.Lock()
+	defer o.operators.mu.Unlock()
+	o.operators.wrong = append(o.operators.wrong, text)
+	o.operators.say("untrue: %s", text)
+}
+
+func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
+	if _, err := client.PutWorkflow(ctx, o.name, api.PutWorkflow{
+		AccountID: o.name, Name: o.name, RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
+		Triggers: []api.PutTrigger{{NodeID: operatedNode}},
+	}); err != nil {
+		return err
+	}
+	t, err := client.Trigger(ctx, o.name, operatedNode)
+	if err != nil {
+		return err
+	}
+	o.exists, o.active = true, false
+	if t.Token == "" || t.Token == o.revokedToken {
+		o.complain("a new workflow has %s", describe(t.Token, o))
+		return o.learnToken(ctx)
+	}
+	o.token = t.Token
+	return nil
+}
+
+func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
+	err := client.DeleteWorkflow(ctx, o.name)
+	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == http.StatusNotFound {
+		err = nil // by a call of before, of which it was not known; else the checks see it
+	}
+	if err == nil {
+		o.exists, o.active, o.revokedToken = false, false, o.token
+	}
+	return err
+}
+
+func (o *operator) setActive(active bool) func(context.Context, *apiclient.Client) error {
+	return func(ctx context.Context, client *apiclient.Client) error {
+		change := client.Deactivate
+		if active {
+			change = client.Activate
+		}
+		w, err := change(ctx, o.name)
+		if err != nil {
+			return err
+		}
+		if w.Active != active {
+			o.complain("active was to be %v; the answer of 200 says %v", active, w.Active)
+		}
+		o.active = active
+		return nil
+	}
+}
+
+func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client) error {
+	return func(ctx context.Context, client *apiclient.Client) error {
+		a, err := client.PutAccount(ctx, o.name, api.PutAccount{Name: o.name, Plan: plan})
+		if err != nil {
+			return err
+		}
+		if a.Plan != plan {
+			o.complain("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
+		}
+		o.plan = plan
+		return nil
+	}
+}
+
+func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
+	t, err := client.RotateToken(ctx, o.name, operatedNode, 0)
+	if err != nil {
+		return err
+	}
+	if t.Token == "" || t.Token == o.token || t.Token == o.revokedToken {
+		o.complain("a rotation was answered 200 with %s", describe(t.Token, o))
+		return o.learnToken(ctx)
+	}
+	o.revokedToken, o.token = o.token, t.Token
+	return nil
+}
+
+// learnToken asks until an executor has another token than the one of before: what holds is what is stored.
+func (o *operator) learnToken(ctx context.Context) error {
+	return eventually(ctx, tokenTimeout, func(ctx context.Context) error {
+		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
+		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatedNode)
+		switch {
+		case err != nil:
+			return err
+		case t.Token == "" || t.Token == o.token || t.Token == o.revokedToken:
+			return errors.New("there is no new token")
+		}
+		o.revokedToken, o.token = o.token, t.Token
+		return nil
+	})
+}
+
+// describe says which token it is, without telling it.
+func describe(token string, o *operator) string {
+	switch token {
+	case "":
+		return "no token"
+	case o.token:
+		return "the token of before"
+	case o.revokedToken:
+		return "the token before the one of before"
+	default:
+		return "a new token"
+	}
+}
+
+func (o *operator) makeKey(ctx context.Context, client *apiclient.Client) error {
+	key, err := client.CreateKey(ctx, api.PutKey{Name: o.name, Role: "viewer", AccountID: o.name})
+	if err == nil {
+		o.key = key
+	}
+	return err
+}
+
+func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) error {
+	err := client.RevokeKey(ctx, o.key.ID)
+	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == http.StatusNotFound {
+		err = nil
+	}
+	if err == nil {
+		o.revokedKey, o.key = o.key.Secret, api.NewKey{}
+	}
+	return err
+}
+
+// check asks every ingress and every executor. With strict, everybody must answer.
+func (o *operator) check(ctx context.Context, strict bool) {
+	var all sync.WaitGroup
+	for _, e := range o.installation.ingresses {
+		o.requests++
+		number := o.requests
+		all.Go(func() { o.checkIngress(ctx, e, number, strict) })
+	}
+	for _, e := range o.installation.executors {
+		all.Go(func() { o.checkExecutor(ctx, e, strict) })
+	}
+	all.Wait()
+}
+
+// expected is what an ingress must answer to the newest token.
+func (o *operator) expected() string {
+	switch {
+	case !o.exists:
+		return string(webhook.WorkflowNotFound)
+	case o.plan != planWith:
+		return string(webhook.WebhooksNotInPlan)
+	case !o.active:
+		return string(webhook.WorkflowInactive)
+	default:
+		return "200"
+	}
+}
+
+func (o *operator) checkIngress(ctx context.Context, e *service, number int, strict bool) {
+	o.post(ctx, e, "newest", o.token, o.expected(), number, strict)
+	if o.revokedToken == "" || o.revokedToken == o.token {
+		return
+	}
+	want := string(webhook.TokenInvalid)
+	if !o.exists {
+		want = string(webhook.WorkflowNotFound)
+	}
+	o.post(ctx, e, "revoked", o.revokedToken, want, number, strict)
+}
+
+// post calls the webhook with a token, whose name is for people.
+func (o *operator) post(ctx context.Context, e *service, name, token, want string, number int, strict bool) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	asked := time.Now()
+	d := o.senders.book.open(fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number, e.name), false)
+	a, _ := o.senders.attempt(ctx, d, "/webhooks/"+o.name+"?token="+token, e.url)
+	got := a.Code
+	if a.Status == http.StatusOK {
+		got = "200"
+	}
+	o.operators.asked.Add(1)
+	unknown := a.Status == 0 || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests
+	if !unknown {
+		o.operators.answered.Add(1)
+	}
+	if got != want && (!unknown || strict) {
+		o.complain("%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)", e.name, a.Status, a.Code, name, want, asked.Format("15:04:05.000"), o.last)
+	}
+}
+
+func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
+	client := apiclient.New(e.url, adminToken)
+	o.ask(ctx, e, strict, "the workflow", o.wantWorkflow(), func(ctx context.Context) (string, error) {
+		w, err := client.Workflow(ctx, o.name)
+		return fmt.Sprintf("active %v", w.Active), err
+	})
+	o.ask(ctx, e, strict, "the account", "plan "+o.plan, func(ctx context.Context) (string, error) {
+		a, err := client.Account(ctx, o.name)
+		return "plan " + a.Plan, err
+	})
+	if o.exists {
+		o.ask(ctx, e, strict, "the token", "the newest", func(ctx context.Context) (string, error) {
+			t, err := client.Trigger(ctx, o.name, operatedNode)
+			switch t.Token {
+			case o.token:
+				return "the newest", err
+			case "":
+				return "none", err
+			default:
+				return "another one", err
+			}
+		})
+	}
+	whoAmI := func(key string) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			_, err := apiclient.New(e.url, key).WhoAmI(ctx)
+			return "valid", err
+		}
+	}
+	if o.key.ID != "" {
+		o.ask(ctx, e, strict, "the key", "valid", whoAmI(o.key.Secret))
+	}
+	if o.revokedKey != "" {
+		o.ask(ctx, e, strict, "the revoked key", "401", whoAmI(o.revokedKey))
+	}
+}
+
+func (o *operator) wantWorkflow() string {
+	if !o.exists {
+		return "404"
+	}
+	return fmt.Sprintf("active %v", o.active)
+}
+
+// ask compares what an executor says with what it must say.
+func (o *operator) ask(ctx context.Context, e *service, strict bool, what, want string, call func(context.Context) (string, error)) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	asked := time.Now()
+	got, err := call(ctx)
+	unknown := false
+	if problem, ok := errors.AsType[*api.Problem](err); ok {
+		got, unknown = fmt.Sprint(problem.Status), problem.Status >= http.StatusInternalServerError
+	} else if err != nil {
+		got, unknown = strings.ReplaceAll(err.Error(), "\n", " "), true
+	}
+	o.operators.asked.Add(1)
+	if !unknown {
+		o.operators.answered.Add(1)
+	}
+	if got != want && (!unknown || strict) {
+		o.complain("%s said of %s: %s, not %s (asked at %s; confirmed before: %s)", e.name, what, got, want, asked.Format("15:04:05.000"), o.last)
+	}
+}

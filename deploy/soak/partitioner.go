@@ -1,0 +1,208 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/deploy/lab/network"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+// parted is a partition that happened.
+type parted struct {
+	partition
+	from, to time.Time
+	// reunion is how long each ingress took from the healing to its first 200. 0: it gave none in time.
+	reunion []time.Duration
+	// complete is how long it took until every replica was current. 0: not in time.
+	complete time.Duration
+}
+
+// partitioner parts the hosts, one partition after another.
+type partitioner struct {
+	hosts        *network.Network
+	installation *installation
+	probes       *probes
+	random       *rand.Rand
+	only         string // part of the names of those that happen; "": all
+	say          func(format string, args ...any)
+
+	mu  sync.Mutex
+	all []parted
+}
+
+// run parts the hosts until starting ends, and returns when the last partition is healed and the hosts have recovered.
+func (f *partitioner) run(ctx, starting context.Context) {
+	retry.Wait(starting, restFor)
+	for {
+		for _, one := range deckOfPartitions(f.random) {
+			if !strings.Contains(one.kind, f.only) {
+				continue
+			}
+			if starting.Err() != nil {
+				return
+			}
+			f.part(ctx, one)
+			retry.Wait(starting, restFor)
+		}
+		if starting.Err() != nil {
+			return
+		}
+	}
+}
+
+func (f *partitioner) part(ctx context.Context, one partition) {
+	f.mu.Lock()
+	index := len(f.all)
+	f.all = append(f.all, parted{partition: one, from: time.Now()})
+	f.mu.Unlock()
+	applying, stop := context.WithCancel(ctx)
+	var applied sync.WaitGroup
+	applied.Go(func() { one.apply(applying, f.hosts) })
+	retry.Wait(ctx, one.lasts)
+	stop()
+	applied.Wait()
+	f.hosts.Heal()
+	healed := time.Now()
+	f.update(index, func(p *parted) { p.to = healed })
+	reunion := f.probes.awaitAll(ctx, healed, reunionTimeout)
+	f.update(index, func(p *parted) { p.reunion = reunion })
+	if err := f.installation.awaitReplicas(ctx, reunionTimeout); err == nil {
+		f.update(index, func(p *parted) { p.complete = time.Since(healed) })
+	}
+	f.mu.Lock()
+	p := f.all[index]
+	f.mu.Unlock()
+	within, after := f.probes.available(p)
+	f.say("%s for %s; available %s, after %s %s; first 200 after healing %v, replicas %s", one, one.lasts.Round(100*time.Millisecond),
+		shares(within), availableWithin, shares(after), p.reunion, p.complete.Round(100*time.Millisecond))
+}
+
+func (f *partitioner) update(index int, change func(*parted)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.all[index])
+}
+
+func (f *partitioner) happened() []parted {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all)
+}
+
+// now names the partition that is in force, or the last one and how long ago it was healed.
+func (f *partitioner) now() string {
+	all := f.happened()
+	if len(all) == 0 {
+		return "before the first partition"
+	}
+	last := all[len(all)-1]
+	if last.to.IsZero() {
+		return fmt.Sprintf("%s into %q", time.Since(last.from).Round(100*time.Millisecond), last)
+	}
+	return fmt.Sprintf("%s after %q", time.Since(last.to).Round(100*time.Millisecond), last)
+}
+
+func (f *partitioner) incidents() (all []incident) {
+	for _, p := range f.happened() {
+		all = append(all, incident{kind: p.String(), from: p.from, to: p.to})
+	}
+	return all
+}
+
+func (f *partitioner) status(b *book, all *operators) string {
+	t := b.soFar()
+	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  untrue %d",
+		len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors), all.confirmed.Load(), len(all.untrue()))
+}
+
+// late names the ingresses that gave no 200 soon enough after a partition was healed.
+func (f *partitioner) late() (late []string) {
+	for _, p := range f.happened() {
+		for host, took := range p.reunion {
+			if took == 0 || took > availableWithin {
+				late = append(late, fmt.Sprintf("%s, %s: %s", p, hostNames[host], orNever(took)))
+			}
+		}
+	}
+	return late
+}
+
+func orNever(took time.Duration) string {
+	if took == 0 {
+		return "none within " + reunionTimeout.String()
+	}
+	return took.Round(100 * time.Millisecond).String()
+}
+
+// err says which ingresses came back too late.
+func (f *partitioner) err() error {
+	if late := f.late(); len(late) > 0 {
+		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200", len(late), availableWithin)
+	}
+	return nil
+}
+
+// write prints a table of the kinds of partitions.
+func (f *partitioner) write(out io.Writer) {
+	type row struct {
+		count                  int
+		within, after, cut     share
+		slowest, completeAfter time.Duration
+		below                  int
+		incomplete             int
+	}
+	rows := map[string]*row{}
+	for _, p := range f.happened() {
+		r := rows[p.kind]
+		if r == nil {
+			r = &row{}
+			rows[p.kind] = r
+		}
+		r.count++
+		within, after := f.probes.available(p)
+		for host := range hostNames {
+			if slices.Contains(p.cut, host) {
+				r.cut.add(within[host])
+				continue
+			}
+			r.within.add(within[host])
+			r.after.add(after[host])
+			if within[host].percent() < 95 { //nolint:mnd // the promise
+				r.below++
+			}
+		}
+		for _, took := range p.reunion {
+			if took == 0 {
+				took = reunionTimeout
+			}
+			r.slowest = max(r.slowest, took)
+		}
+		if p.complete == 0 {
+			r.incomplete++
+		}
+		r.completeAfter = max(r.completeAfter, p.complete)
+	}
+	_, _ = fmt.Fprintf(out, "\nRequests answered 200 at the ingresses of hosts that are not cut off, in the first %s of a partition and after that\n", availableWithin)
+	const form = "%-14s %5v %12v %12v %12v %12v %14v %12v\n"
+	_, _ = fmt.Fprintf(out, form, "partition", "times", "first 10 s", "after that", "below 95 %", "cut off", "first 200", "replicas")
+	for _, kind := range slices.Sorted(maps.Keys(rows)) {
+		r := rows[kind]
+		complete := r.completeAfter.Round(100 * time.Millisecond).String()
+		if r.incomplete > 0 {
+			complete = fmt.Sprintf("%d never", r.incomplete)
+		}
+		_, _ = fmt.Fprintf(out, form, kind, r.count, r.within, r.after, r.below, r.cut, r.slowest.Round(100*time.Millisecond), complete)
+	}
+	_, _ = fmt.Fprintf(out, "below 95 %%: hosts in the first %s; first 200, replicas: the slowest after healing, of all hosts\n", availableWithin)
+	late := f.late()
+	_, _ = fmt.Fprintf(out, "%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late), availableWithin)
+	show(out, late)
+}

@@ -1,0 +1,253 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/deploy/lab/network"
+	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+// Partitions is all that a soak of three hosts can be told. The tags are the flags of the program.
+type Partitions struct {
+	Duration   time.Duration `help:"How long there are load and partitions." default:"10m"`
+	Seed       uint64        `help:"Which partitions happen, and in which order. 0: another one each time; it is printed." default:"0"`
+	Rate       float64       `help:"Deliveries per second, besides ten probes per second at each ingress." default:"60"`
+	Senders    int           `help:"How many send at the same time." default:"200"`
+	Operators  int           `help:"How many operators change the registry at the same time." default:"4"`
+	Only       string        `help:"Only the partitions whose name contains this, such as 'alone' or 'bridge'."`
+	NATSConfig string        `name:"nats-config" help:"The configuration of the NATS servers." default:"deploy/nats/cluster.conf" type:"path"`
+	Verbose    bool          `help:"Tell each partition when it is over."`
+	Keep       bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
+
+	// Out is where people read how it goes, and the ledger. nil: stdout.
+	Out io.Writer `kong:"-"`
+	// lenient tells of untrue answers, first deliveries that were called repeats, and late hosts, and takes none of it for an error.
+	lenient bool
+}
+
+// hostNames are the names of the hosts.
+var hostNames = []string{"a", "b", "c"}
+
+// RunPartitions breaks the network between three hosts, with a NATS server, an ingress, an executor and a runner on each, under load
+// and while operators change the registry. It is an error when something acknowledged is lost or there twice, when an answer
+// contradicts a change that was confirmed before, and when the context ends before. Where the machine cannot make hosts it says
+// so, and that is an errors.ErrUnsupported.
+func RunPartitions(ctx context.Context, c Partitions) (err error) {
+	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Operators <= 0 {
+		return errors.New("--duration, --rate, --senders and --operators must be more than 0")
+	}
+	if c.Out == nil {
+		c.Out = os.Stdout
+	}
+	for c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
+	}
+	hosts, err := network.New(c.Seed, hostNames...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, hosts.Close()) }()
+	folder, err := os.MkdirTemp("", "hookstart-partitions-")
+	if err != nil {
+		return err
+	}
+	err = c.runIn(ctx, folder, hosts)
+	switch {
+	case !c.Keep && (err == nil || ctx.Err() != nil):
+		_ = os.RemoveAll(folder)
+	case err == nil:
+		_, _ = fmt.Fprintln(c.Out, "the data and the logs are in", folder)
+	default:
+		err = fmt.Errorf("%w; the logs are in %s", err, folder)
+	}
+	return err
+}
+
+func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Network) (err error) {
+	_, _ = fmt.Fprintf(c.Out, "seed %d: 3 hosts with a NATS server, an ingress, an executor and a runner each; PostgreSQL; %s\n", c.Seed, c.Duration)
+	database, err := pgtest.Create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, database.Remove()) }()
+	i, err := installOnHosts(ctx, folder, c.NATSConfig, hosts.Hosts(), database)
+	if err == nil {
+		defer i.close()
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	b := newBook()
+	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
+	f := &partitioner{
+		hosts: hosts, installation: i, probes: newProbes(s, i), only: c.Only,
+		random: rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
+		say: func(format string, args ...any) {
+			if c.Verbose {
+				_, _ = fmt.Fprintf(c.Out, "%6s  %s\n", time.Since(began).Round(time.Second), fmt.Sprintf(format, args...))
+			}
+		},
+	}
+	all, err := newOperators(ctx, c.Operators, i, s, f, c.Seed)
+	if err != nil {
+		return err
+	}
+	r := &report{seed: c.Seed}
+	if err := c.loadAndPart(ctx, i, s, f, all, r); err != nil {
+		return err
+	}
+	if err := r.compare(ctx, i, b, f.incidents(), nil); err != nil {
+		return err
+	}
+	r.ended, r.untrue = i.complaints(), all.untrue()
+	r.write(c.Out)
+	all.write(c.Out)
+	f.write(c.Out)
+	if c.lenient {
+		r.untrue = nil
+		return r.err()
+	}
+	return errors.Join(r.err(), f.err(), r.misjudged())
+}
+
+// loadAndPart sends, changes the registry and parts hosts, until the time is over and everything is recorded.
+func (c *Partitions) loadAndPart(ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report) error {
+	began := time.Now()
+	showing, stopShowing := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() { showProgress(showing, c.Out, began, func() string { return f.status(s.book, all) }) })
+	func() {
+		starting, cancel := context.WithTimeout(ctx, c.Duration)
+		defer cancel()
+		var load, parting sync.WaitGroup
+		// What measures outlives the last partition, whose recovery counts too.
+		measuring, stopMeasuring := context.WithCancel(ctx)
+		defer stopMeasuring()
+		load.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
+		load.Go(func() { all.change(ctx, measuring) })
+		load.Go(func() { f.probes.run(ctx, measuring) })
+		parting.Go(func() { f.run(ctx, starting) })
+		parting.Wait()
+		stopMeasuring()
+		load.Wait()
+	}()
+	stopShowing()
+	shown.Wait()
+	r.took = time.Since(began)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	_, _ = fmt.Fprintln(c.Out, "all partitions are over; waiting until everything is recorded")
+	if err := i.awaitReady(ctx, readyTimeout); err != nil {
+		return err
+	}
+	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
+		return err
+	}
+	all.settle(ctx)
+	return awaitConsumers(ctx, i.js, recordTimeout)
+}
+
+// How long a partition lasts, how long the hosts are left alone after they have recovered, and how long they may take for that.
+const (
+	shortestPartition = 10 * time.Second
+	longestPartition  = 15 * time.Second
+	restFor           = 3 * time.Second
+	reunionTimeout    = time.Minute
+	// availableWithin is how soon after a partition began, or ended, requests must be accepted again.
+	availableWithin = 10 * time.Second
+)
+
+// partition is one way to part the hosts.
+type partition struct {
+	kind  string
+	hosts []int // who is concerned
+	// cut are those that cannot reach a majority of the hosts, or cannot be reached by it: their ingresses must refuse.
+	cut   []int
+	lasts time.Duration
+	// apply breaks the network. It returns at once, or when ctx ends if it breaks it again and again.
+	apply func(ctx context.Context, n *network.Network)
+}
+
+func (p partition) String() string {
+	names := ""
+	for _, h := range p.hosts {
+		names += hostNames[h]
+	}
+	return p.kind + " " + names
+}
+
+// deck is one partition of each kind, in random order, at random hosts.
+func deckOfPartitions(random *rand.Rand) []partition {
+	var all []partition
+	add := func(kind string, hosts, cut []int, apply func(ctx context.Context, n *network.Network)) {
+		lasts := shortestPartition + time.Duration(random.Int64N(int64(longestPartition-shortestPartition)))
+		all = append(all, partition{kind, hosts, cut, lasts, apply})
+	}
+	once := func(pairs [][2]int, c network.Condition) func(context.Context, *network.Network) {
+		return func(_ context.Context, n *network.Network) { setAll(n, pairs, c) }
+	}
+	cut := network.Condition{Cut: true}
+
+	h := random.Perm(len(hostNames))
+	add("alone", h[:1], h[:1], once(append(from(h[0]), to(h[0])...), cut))
+	h = random.Perm(len(hostNames))
+	add("unheard", h[:1], h[:1], once(from(h[0]), cut))
+	h = random.Perm(len(hostNames))
+	add("deaf", h[:1], h[:1], once(to(h[0]), cut))
+	h = random.Perm(len(hostNames))
+	add("one direction", h[:2], nil, once([][2]int{{h[0], h[1]}}, cut))
+	h = random.Perm(len(hostNames))
+	add("bridge", h, nil, once([][2]int{{h[0], h[2]}, {h[2], h[0]}}, cut))
+	h = random.Perm(len(hostNames))
+	add("slow", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{Delay: 50*time.Millisecond + time.Duration(random.Int64N(int64(250*time.Millisecond)))}))
+	h = random.Perm(len(hostNames))
+	add("loss", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{Loss: 0.03 + 0.12*random.Float64()}))
+	h = random.Perm(len(hostNames))
+	own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
+	add("flapping", h[:1], h[:1], func(ctx context.Context, n *network.Network) {
+		for down := true; ctx.Err() == nil; down = !down {
+			setAll(n, append(from(h[0]), to(h[0])...), network.Condition{Cut: down})
+			retry.Wait(ctx, 200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
+		}
+	})
+	random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
+	return all
+}
+
+// from are the ways from one host to the others, and to those back.
+func from(host int) (pairs [][2]int) {
+	for other := range hostNames {
+		if other != host {
+			pairs = append(pairs, [2]int{host, other})
+		}
+	}
+	return pairs
+}
+
+func to(host int) (pairs [][2]int) {
+	for _, pair := range from(host) {
+		pairs = append(pairs, [2]int{pair[1], pair[0]})
+	}
+	return pairs
+}
+
+func setAll(n *network.Network, pairs [][2]int, c network.Condition) {
+	hosts := n.Hosts()
+	for _, pair := range pairs {
+		n.Set(hosts[pair[0]], hosts[pair[1]], c)
+	}
+}

@@ -1,0 +1,160 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// probeEach is how often each ingress is asked.
+const probeEach = 100 * time.Millisecond
+
+// probe is one request to one ingress, which is not repeated.
+type probe struct {
+	began, ended time.Time
+	accepted     bool
+}
+
+// probes ask each ingress all the time, by a first delivery each time.
+type probes struct {
+	senders *senders
+	urls    []string
+
+	mu    sync.Mutex
+	each  [][]probe     // of each ingress, in the order of the answers
+	grown chan struct{} // closed and replaced when there is another one
+}
+
+func newProbes(s *senders, i *installation) *probes {
+	p := &probes{senders: s, each: make([][]probe, len(i.ingresses)), grown: make(chan struct{})}
+	for _, e := range i.ingresses {
+		p.urls = append(p.urls, e.url)
+	}
+	return p
+}
+
+// run asks until measuring ends, and returns when all answers are there.
+func (p *probes) run(ctx, measuring context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for host := range p.urls {
+		all.Go(func() {
+			tick := time.NewTicker(probeEach)
+			defer tick.Stop()
+			for number := 0; ; number++ {
+				select {
+				case <-measuring.Done():
+					return
+				case <-tick.C:
+				}
+				all.Go(func() { p.ask(ctx, host, number) })
+			}
+		})
+	}
+}
+
+func (p *probes) ask(ctx context.Context, host, number int) {
+	path := p.senders.paths[rand.IntN(len(p.senders.paths))] //nolint:gosec // not a secret
+	d := p.senders.book.open(fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number), true)
+	d.always = true
+	one := probe{began: time.Now()}
+	a, _ := p.senders.attempt(ctx, d, path, p.urls[host])
+	one.ended, one.accepted = time.Now(), a.Status == http.StatusOK
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.each[host] = append(p.each[host], one)
+	close(p.grown)
+	p.grown = make(chan struct{})
+}
+
+// awaitAll waits until each ingress has accepted a request that was sent after healed. It returns how long after healed each answer
+// came; 0: none came in time.
+func (p *probes) awaitAll(ctx context.Context, healed time.Time, timeout time.Duration) []time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		first, all, grown := p.firstAfter(healed)
+		if all {
+			return first
+		}
+		select {
+		case <-ctx.Done():
+			return first
+		case <-grown:
+		}
+	}
+}
+
+func (p *probes) firstAfter(healed time.Time) (first []time.Duration, all bool, grown <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first, all = make([]time.Duration, len(p.each)), true
+	for host, answers := range p.each {
+		for n := len(answers) - 1; n >= 0 && answers[n].ended.After(healed); n-- {
+			if answers[n].accepted && answers[n].began.After(healed) {
+				first[host] = answers[n].ended.Sub(healed)
+			}
+		}
+		all = all && first[host] > 0
+	}
+	return first, all, p.grown
+}
+
+// share is how many of some requests were accepted.
+type share struct{ accepted, all int }
+
+func (s *share) add(other share) {
+	s.accepted += other.accepted
+	s.all += other.all
+}
+
+func (s share) percent() float64 {
+	if s.all == 0 {
+		return 100 //nolint:mnd // none was refused
+	}
+	return 100 * float64(s.accepted) / float64(s.all) //nolint:mnd // percent
+}
+
+func (s share) String() string {
+	if s.all == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", s.percent())
+}
+
+func shares(each []share) string {
+	var texts []string
+	for host, s := range each {
+		texts = append(texts, hostNames[host]+" "+s.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// available is how many of the requests that began in the first seconds of a partition were accepted by each ingress, and how many
+// of those that began later in it. What has no answer yet counts as soon as it has one.
+func (p *probes) available(one parted) (within, after []share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	within, after = make([]share, len(p.each)), make([]share, len(p.each))
+	for host, answers := range p.each {
+		for _, answer := range answers {
+			if answer.began.Before(one.from) || answer.began.After(one.to) {
+				continue
+			}
+			s := share{all: 1}
+			if answer.accepted {
+				s.accepted = 1
+			}
+			if answer.began.Before(one.from.Add(availableWithin)) {
+				within[host].add(s)
+			} else {
+				after[host].add(s)
+			}
+		}
+	}
+	return within, after
+}

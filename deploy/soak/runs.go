@@ -1,0 +1,60 @@
+package soak
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// lateAcknowledgement is how long after its end an execution may be given to a handler once more because its own acknowledgement was
+// lost: the consumer's patience, at most 15 s, twice, and the longest time that something is away.
+const lateAcknowledgement = time.Minute
+
+// run is one time that a runner was given an execution.
+type run struct {
+	id string
+	at time.Time
+}
+
+// ranAgain names the executions that a runner was given again after their end, and not for a lost acknowledgement of their own.
+func (i *installation) ranAgain(ended map[string]time.Time) (again []string, err error) {
+	for _, r := range i.runners {
+		runs, err := readRuns(r.runs)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range runs {
+			if end, ok := ended[one.id]; ok && one.at.Sub(end) > lateAcknowledgement {
+				again = append(again, fmt.Sprintf("%s by %s, %s after its end", one.id, r.name, one.at.Sub(end).Round(time.Second)))
+			}
+		}
+	}
+	return again, nil
+}
+
+// readRuns reads what a runner has written. A runner that was given nothing has written no file.
+func readRuns(path string) ([]run, error) {
+	file, err := os.Open(path) //nolint:gosec // the soak's own
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var runs []run
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var nanos int64
+		var r run
+		if _, err := fmt.Sscan(lines.Text(), &nanos, &r.id); err != nil {
+			continue // the runner was killed while it wrote the last line
+		}
+		r.at = time.Unix(0, nanos)
+		runs = append(runs, r)
+	}
+	return runs, lines.Err()
+}

@@ -1,0 +1,35 @@
+package soak
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An execution that is given to a runner long after its end ran again; one whose
+// acknowledgement was lost, and a last line that was cut short, are no such thing.
+func TestRanAgain(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "runs")
+	end := time.Now()
+	line := func(id string, after time.Duration) string { return fmt.Sprintln(end.Add(after).UnixNano(), id) }
+	text := line("again", -time.Second) + line("again", 2*lateAcknowledgement) + line("repeated", time.Second) +
+		line("never-ended", 2*lateAcknowledgement) + "17"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{runners: []*service{
+		{process: newProcess("", "runner-0"), runs: path},
+		{process: newProcess("", "runner-1"), runs: filepath.Join(t.TempDir(), "was-given-nothing")},
+	}}
+	again, err := i.ranAgain(map[string]time.Time{"again": end, "repeated": end})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again) != 1 || !strings.HasPrefix(again[0], "again by runner-0") {
+		t.Errorf("ran again: %v, not the one execution that did", again)
+	}
+}

@@ -1,0 +1,198 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// How far the database goes back.
+const (
+	shortestBack = 2 * time.Second
+	longestBack  = 15 * time.Second
+)
+
+// carelessRuns are how many executions are taken by a runner that does not report, or not so that it can be read.
+const carelessRuns = 10
+
+// unreadableReport is no report.
+const unreadableReport = "\xff this is no report"
+
+// addUnmended adds the faults that the programs are not made to survive yet.
+func (f *faults) addUnmended(add addFault) {
+	slot := []string{"database"}
+	add("failover of database to a standby that lags", slot, shortestBack, longestBack, f.takeBackDatabase(true))
+	add("database put back from a copy", slot, shortestBack, longestBack, f.takeBackDatabase(false))
+	add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second, f.reportCarelessly)
+	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
+}
+
+// takeBackDatabase lets the database forget its last transactions.
+func (f *faults) takeBackDatabase(promoted bool) injection {
+	return func(ctx context.Context, lasts time.Duration) error {
+		if err := f.database.Copy(ctx); err != nil {
+			return err
+		}
+		retry.Wait(ctx, lasts)
+		ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
+		defer cancel()
+		return f.database.PutBack(ctx, promoted)
+	}
+}
+
+// reportCarelessly takes executions from the runners' group as one of its members, and acknowledges each without a report, or after
+// one that cannot be read.
+func (f *faults) reportCarelessly(ctx context.Context, _ time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
+	defer cancel()
+	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
+	return eventually(ctx, recoverTimeout, func(ctx context.Context) error {
+		consumer, err := f.installation.js.Consumer(ctx, stream.Name, group.Consumer())
+		if err != nil {
+			return err
+		}
+		batch, err := consumer.Fetch(carelessRuns, jetstream.FetchMaxWait(2*time.Second))
+		if err != nil {
+			return err
+		}
+		taken := 0
+		for msg := range batch.Messages() {
+			if err := f.acknowledgeCarelessly(ctx, msg, taken%2 == 0); err != nil {
+				return err
+			}
+			taken++
+		}
+		if taken == 0 {
+			return errors.New("the careless runner was given nothing")
+		}
+		return batch.Error()
+	})
+}
+
+// acknowledgeCarelessly acknowledges the start of an execution.
+func (f *faults) acknowledgeCarelessly(ctx context.Context, msg jetstream.Msg, report bool) error {
+	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+	if err != nil {
+		return err
+	}
+	start := event.Start
+	// Before: the acknowledgement may arrive though the answer does not.
+	f.mu.Lock()
+	f.careless[start.ID] = time.Now()
+	f.mu.Unlock()
+	if report {
+		subject := stream.ProgressSubject(execution.DefaultQueue, start.WorkflowID, start.ID)
+		if _, err := f.installation.js.Publish(ctx, subject, []byte(unreadableReport)); err != nil {
+			return err
+		}
+	}
+	return msg.DoubleAck(ctx)
+}
+
+// unreported are the executions that were acknowledged without a report that can be read, and when.
+func (f *faults) unreported() map[string]time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.careless)
+}
+
+// deleteRegistry deletes the bucket of the registry, and waits until everybody is ready again.
+func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
+	if err := f.installation.js.DeleteStream(ctx, registry.Stream); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := f.installation.awaitReady(ctx, recoverTimeout); err != nil {
+		return err
+	}
+	f.say("the deleted registry was back after %s", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// loseStore deletes the stores of all nodes. It returns what does not hold after that:
+//
+//   - until the registry is back, nobody who calls an active workflow is refused for good;
+//   - the same URLs work again, and the workflow that is switched off stays so;
+//   - the records are still there, and what is accepted from then on is recorded and ends.
+func (i *installation) loseStore(ctx context.Context, s *senders, out io.Writer) (broken []string, err error) {
+	if err := switchTo(ctx, i.client(), false); err != nil {
+		return nil, err
+	}
+	before, err := readRecords(ctx, i.client())
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range i.nodes {
+		n.kill()
+	}
+	for _, n := range i.nodes {
+		if err := errors.Join(os.RemoveAll(n.storeDir), n.start()); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	complaints := map[string]int{}
+	back := eventually(ctx, settleTimeout, func(ctx context.Context) error {
+		var errs []error
+		for _, e := range i.ingresses {
+			a, err := s.request(ctx, &delivery{marker: "lost"}, e.url+s.paths[0])
+			switch {
+			case err != nil: // no connection
+			case a.Status == http.StatusOK:
+				continue
+			case a.Status < http.StatusInternalServerError:
+				complaints[fmt.Sprintf("%s answered %d %s while the store was lost", e.name, a.Status, a.Code)]++
+				err = fmt.Errorf("%d %s", a.Status, a.Code)
+			default:
+				err = errors.New(a.Code)
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", e.name, err))
+		}
+		return errors.Join(errs...)
+	})
+	for text, count := range complaints {
+		broken = append(broken, fmt.Sprintf("%s, %d times", text, count))
+	}
+	if back != nil {
+		return append(broken, "the same URLs: "+back.Error()), nil
+	}
+	_, _ = fmt.Fprintf(out, "the same URLs work at every ingress after %s\n", time.Since(began).Round(time.Millisecond))
+	check := func(what string, hold func(context.Context) error) {
+		if err := eventually(ctx, settleTimeout, hold); err != nil && ctx.Err() == nil {
+			broken = append(broken, what+": "+err.Error())
+		}
+	}
+	check("all are well", i.awaitWell)
+	check("a workflow that was deactivated", func(ctx context.Context) error {
+		return i.agree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
+	})
+	accepted := s.deliverAll(ctx, "emptied")
+	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
+		broken = append(broken, err.Error())
+	}
+	check("records", func(ctx context.Context) error {
+		after, err := readRecords(ctx, i.client())
+		if err != nil {
+			return err
+		}
+		for id, r := range before {
+			if now := after[id]; now.count != 1 || r.status.Final() && now.status != r.status {
+				return fmt.Errorf("%s was %s and is recorded %d times, as %s", id, r.status, now.count, now.status)
+			}
+		}
+		return i.checkRecords(ctx, accepted)
+	})
+	return broken, nil
+}
