@@ -196,7 +196,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Where the delivery ID is looked for: the first headers, then the sender's own places, then the other headers.
+// Where the delivery ID is looked for: what the sender signs, the first headers, the sender's other places, then the other headers.
 func TestDeliveryIDsInForce(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -211,15 +211,15 @@ func TestDeliveryIDsInForce(t *testing.T) {
 		}
 		return strings.Join(of.DeliveryIDHeaders[:4], " "), strings.Join(of.DeliveryIDSources[:4], " ")
 	}
-	const first, firstSources = "X-Webhook-Delivery-Id X-Partner-Delivery ", "header:X-Webhook-Delivery-Id header:X-Partner-Delivery "
+	const first, firstSources = "X-Webhook-Delivery-Id X-Partner-Delivery", "header:X-Webhook-Delivery-Id header:X-Partner-Delivery"
 	for _, c := range []struct{ put, headers, sources string }{
-		{"", "X-GitHub-Delivery X-Gitea-Delivery", "header:X-GitHub-Delivery header:X-Gitea-Delivery"},
-		{`{"preset":"stripe","secrets":["it's-a-secret"]}`, "X-GitHub-Delivery X-Gitea-Delivery", "ptr:/id header:X-GitHub-Delivery"},
-		{`{"preset":"gitlab","secrets":["it's-a-secret"]}`, "Idempotency-Key Webhook-Id", "header:Idempotency-Key header:Webhook-Id"},
-		{`{"preset":"plain","settings":{"deliveryId":"header:X-Mine, form:id"}}`, "X-Mine X-GitHub-Delivery", "header:X-Mine form:id"},
-		{`{"preset":"cloudevents"}`, "X-GitHub-Delivery X-Gitea-Delivery", "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
+		{"", first + " X-GitHub-Delivery X-Gitea-Delivery", firstSources + " header:X-GitHub-Delivery header:X-Gitea-Delivery"},
+		{`{"preset":"stripe","secrets":["it's-a-secret"]}`, first + " X-GitHub-Delivery X-Gitea-Delivery", "ptr:/id " + firstSources + " header:X-GitHub-Delivery"},
+		{`{"preset":"gitlab","secrets":["it's-a-secret"]}`, "Webhook-Id " + first + " Idempotency-Key", "header:Webhook-Id " + firstSources + " header:Idempotency-Key"},
+		{`{"preset":"plain","settings":{"deliveryId":"header:X-Mine, form:id"}}`, first + " X-Mine X-GitHub-Delivery", firstSources + " header:X-Mine form:id"},
+		{`{"preset":"cloudevents"}`, first + " X-GitHub-Delivery X-Gitea-Delivery", firstSources + " header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
 	} {
-		if headers, sources := inForce(c.put); headers != first+c.headers || sources != firstSources+c.sources {
+		if headers, sources := inForce(c.put); headers != c.headers || sources != c.sources {
 			t.Errorf("%s: %q, %q", c.put, headers, sources)
 		}
 	}
