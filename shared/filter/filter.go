@@ -1,0 +1,310 @@
+// Package filter decides which requests start an execution: a filter is a JSON object of places in a request, and of conditions that
+// their values must meet.
+//
+// It is pure: a request as a value goes in, a verdict comes out. Every filter that can be parsed can be evaluated for every request.
+package filter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// Bounds of a filter.
+const (
+	// MaxBytes is the length of the longest filter, as compact JSON.
+	MaxBytes = 16 << 10
+	// MaxPlaces is how many places a filter may name.
+	MaxPlaces = 50
+	// maxDepth bounds conditions within conditions.
+	maxDepth = 16
+)
+
+// Error is what is wrong with a filter. It is for the operator who set it.
+type Error struct {
+	Place  string // the place whose condition is wrong; empty: the whole filter is
+	Detail string // what is wrong and what to do
+}
+
+func (e *Error) Error() string {
+	if e.Place == "" {
+		return e.Detail
+	}
+	return e.Place + ": " + e.Detail
+}
+
+// Filter is a compiled filter. It is immutable, and safe for concurrent use.
+type Filter struct {
+	text       string
+	conditions []condition
+	pointers   *pointers // nil: no condition looks into the body's JSON
+}
+
+// condition is what the value at one place must meet.
+type condition struct {
+	text  string // the place as it is written
+	place sender.Place
+	slot  int // of the place's JSON pointer in pointers; -1: the place is none
+	test  test
+}
+
+// Parse compiles a filter. The error is an *Error.
+func Parse(text []byte) (*Filter, error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, &Error{Detail: "is no JSON: " + err.Error()}
+	}
+	if compact.Len() > MaxBytes {
+		return nil, &Error{Detail: fmt.Sprintf("has %d bytes; at most %d are allowed", compact.Len(), MaxBytes)}
+	}
+	members, err := object(compact.Bytes())
+	if err != nil {
+		return nil, &Error{Detail: err.Error()}
+	}
+	if len(members) > MaxPlaces {
+		return nil, &Error{Detail: fmt.Sprintf("names %d places; at most %d are allowed", len(members), MaxPlaces)}
+	}
+	f := &Filter{text: compact.String()}
+	var paths [][]string
+	for _, m := range members {
+		c := condition{text: m.name, slot: -1}
+		if c.place, err = sender.ParsePlace(m.name); err != nil {
+			return nil, &Error{Place: m.name, Detail: err.Error()}
+		}
+		if c.test, err = parseTest(m.value, 0); err != nil {
+			return nil, &Error{Place: m.name, Detail: err.Error()}
+		}
+		if path := c.place.Pointer(); path != nil {
+			c.slot = len(paths)
+			paths = append(paths, path)
+		}
+		f.conditions = append(f.conditions, c)
+	}
+	if len(paths) > 0 {
+		f.pointers = newPointers(paths)
+	}
+	return f, nil
+}
+
+// String returns the filter as compact JSON.
+func (f *Filter) String() string { return f.text }
+
+// Match reports whether a request meets all conditions. If it does not, place is the first one, as it is written, whose condition
+// does not hold.
+func (f *Filter) Match(r *sender.Request) (place string, ok bool) {
+	var room [8]value
+	var found []value // of pointers, once the document was read
+	for i := range f.conditions {
+		c := &f.conditions[i]
+		var v value
+		switch {
+		case c.slot < 0:
+			if text, ok := c.place.Text(r); ok {
+				v = value{kind: kindText, text: text}
+			}
+		default:
+			if found == nil {
+				found = f.pointers.find(room[:0], r.Document())
+			}
+			v = found[c.slot]
+		}
+		if !c.test.holds(v) {
+			return c.text, false
+		}
+	}
+	return "", true
+}
+
+// member is a member of a JSON object.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// object reads the members of a JSON object, in their order.
+func object(text []byte) ([]member, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	token, err := decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	if token != json.Delim('{') {
+		return nil, errors.New(`must be a JSON object, like {"ptr:/action": "opened"}`)
+	}
+	var members []member
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: fmt.Sprint(token)}
+		if err := decoder.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		if seen[m.name] {
+			return nil, fmt.Errorf("%q is there twice", m.name)
+		}
+		seen[m.name] = true
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// test is a condition: exactly one of its fields is set.
+type test struct {
+	anyOf   []literal // the value is one of them
+	not     *test
+	exists  *bool
+	prefix  *string
+	compare *comparison
+	all     []test // several operators
+}
+
+// comparison compares a number with a bound.
+type comparison struct {
+	bound       decimal
+	less, equal bool // whether the value may be less than the bound, or equal to it
+	greater     bool
+}
+
+// literal is a value in a filter.
+type literal struct {
+	kind   kind
+	text   string
+	number decimal
+	truth  bool
+}
+
+const conditions = `a condition is a value, a list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte`
+
+func parseTest(text json.RawMessage, depth int) (test, error) {
+	if depth > maxDepth {
+		return test{}, fmt.Errorf("conditions are nested more than %d deep", maxDepth)
+	}
+	switch text[0] {
+	case '{':
+		return parseOperators(text, depth)
+	case '[':
+		var list []json.RawMessage
+		if err := json.Unmarshal(text, &list); err != nil {
+			return test{}, err
+		}
+		if len(list) == 0 {
+			return test{}, errors.New("the list of values is empty, so nothing would ever start")
+		}
+		t := test{anyOf: make([]literal, len(list))}
+		for i, one := range list {
+			var err error
+			if t.anyOf[i], err = parseLiteral(one); err != nil {
+				return test{}, err
+			}
+		}
+		return t, nil
+	default:
+		one, err := parseLiteral(text)
+		return test{anyOf: []literal{one}}, err
+	}
+}
+
+func parseLiteral(text json.RawMessage) (literal, error) {
+	switch text[0] {
+	case '"':
+		l := literal{kind: kindText}
+		err := json.Unmarshal(text, &l.text)
+		return l, err
+	case 't', 'f':
+		return literal{kind: kindBool, truth: text[0] == 't'}, nil
+	case 'n':
+		return literal{kind: kindNull}, nil
+	case '{', '[':
+		return literal{}, errors.New("a list holds texts, numbers, true, false and null alone; " + conditions)
+	default:
+		return literal{kind: kindNumber, number: parseDecimal(string(text))}, nil
+	}
+}
+
+func parseOperators(text json.RawMessage, depth int) (test, error) {
+	members, err := object(text)
+	if err != nil {
+		return test{}, err
+	}
+	if len(members) == 0 {
+		return test{}, errors.New("the object has no operator; " + conditions)
+	}
+	all := make([]test, len(members))
+	for i, m := range members {
+		if all[i], err = parseOperator(m, depth); err != nil {
+			return test{}, err
+		}
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return test{all: all}, nil
+}
+
+func parseOperator(m member, depth int) (test, error) {
+	switch m.name {
+	case "$not":
+		inner, err := parseTest(m.value, depth+1)
+		return test{not: &inner}, err
+	case "$exists":
+		var exists *bool
+		if json.Unmarshal(m.value, &exists) != nil || exists == nil {
+			return test{}, errors.New("$exists is true or false")
+		}
+		return test{exists: exists}, nil
+	case "$prefix":
+		var prefix *string
+		if json.Unmarshal(m.value, &prefix) != nil || prefix == nil {
+			return test{}, errors.New("$prefix is a text")
+		}
+		return test{prefix: prefix}, nil
+	case "$gt", "$gte", "$lt", "$lte":
+		if !isNumber(string(m.value)) {
+			return test{}, fmt.Errorf("%s is a number", m.name)
+		}
+		return test{compare: &comparison{
+			bound: parseDecimal(string(m.value)), less: strings.HasPrefix(m.name, "$l"), greater: strings.HasPrefix(m.name, "$g"), equal: strings.HasSuffix(m.name, "e"),
+		}}, nil
+	default:
+		return test{}, fmt.Errorf("there is no operator %q; %s", m.name, conditions)
+	}
+}
+
+func (t *test) holds(v value) bool {
+	switch {
+	case t.anyOf != nil:
+		for i := range t.anyOf {
+			if v.is(&t.anyOf[i]) {
+				return true
+			}
+		}
+		return false
+	case t.not != nil:
+		return !t.not.holds(v)
+	case t.exists != nil:
+		return *t.exists == (v.kind != kindAbsent)
+	case t.prefix != nil:
+		text, ok := v.asText()
+		return ok && strings.HasPrefix(text, *t.prefix)
+	case t.compare != nil:
+		number, ok := v.asNumber()
+		if !ok {
+			return false
+		}
+		order := number.compare(t.compare.bound)
+		return order < 0 && t.compare.less || order == 0 && t.compare.equal || order > 0 && t.compare.greater
+	}
+	for i := range t.all {
+		if !t.all[i].holds(v) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,271 @@
+package filter
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// pointers are JSON pointers that are looked up together, in one pass over the document that ends when all are decided.
+type pointers struct {
+	root  *node
+	slots int // how many pointers there are
+	nodes int // how many nodes the tree has
+}
+
+// node is a step on the way of one pointer or several.
+type node struct {
+	number   int    // in the tree, from 0
+	name     string // of the member that leads here
+	index    int    // of the element that leads here; -1: the name is no index
+	slots    []int  // of the pointers that end here
+	below    int    // how many pointers end here or below
+	children []*node
+}
+
+func newPointers(paths [][]string) *pointers {
+	p := &pointers{root: &node{}, slots: len(paths), nodes: 1}
+	for slot, path := range paths {
+		at := p.root
+		at.below++
+		for _, name := range path {
+			next := at.child(name)
+			if next == nil {
+				next = &node{number: p.nodes, name: name, index: -1}
+				if index, err := strconv.ParseUint(name, 10, 31); err == nil && strconv.FormatUint(index, 10) == name {
+					next.index = int(index) //nolint:gosec // of 31 bits
+				}
+				p.nodes++
+				at.children = append(at.children, next)
+			}
+			at = next
+			at.below++
+		}
+		at.slots = append(at.slots, slot)
+	}
+	return p
+}
+
+func (n *node) child(name string) *node {
+	for _, c := range n.children {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// find returns the value of each pointer in a document, which is valid JSON or empty, in the room that is given, if it is enough.
+func (p *pointers) find(room []value, document []byte) []value {
+	s := scanner{text: document, left: p.slots}
+	if cap(room) < p.slots {
+		room = make([]value, p.slots)
+	}
+	s.found = room[:p.slots]
+	clear(s.found)
+	var seen [64]bool
+	if s.seen = seen[:]; p.nodes > len(seen) {
+		s.seen = make([]bool, p.nodes)
+	}
+	if len(document) > 0 {
+		s.value(p.root)
+	}
+	return s.found
+}
+
+// scanner reads a document that is valid.
+type scanner struct {
+	text  []byte
+	at    int
+	found []value
+	left  int    // how many pointers are not decided
+	seen  []bool // by node: it was reached, so another member of that name does not count
+}
+
+// value reads the value at the position, to which a node leads. It stops as soon as nothing is left to be decided.
+func (s *scanner) value(n *node) {
+	s.space()
+	before := s.left
+	start := s.at
+	if len(n.children) == 0 {
+		s.note(n, s.skip())
+		return
+	}
+	switch s.text[s.at] {
+	case '{':
+		s.noteAt(n, kindOther, start)
+		s.members(n)
+	case '[':
+		s.noteAt(n, kindOther, start)
+		s.elements(n)
+	default:
+		s.note(n, s.skip())
+	}
+	// What was not found here is nowhere.
+	s.left = min(s.left, before-n.below)
+}
+
+// note notes a value that was read for the pointers that end at a node.
+func (s *scanner) note(n *node, v value) {
+	for _, slot := range n.slots {
+		s.found[slot] = v
+	}
+	s.left -= len(n.slots)
+}
+
+func (s *scanner) noteAt(n *node, k kind, start int) {
+	s.note(n, value{kind: k, json: s.text[start : start+1]})
+}
+
+// members reads the members of an object.
+func (s *scanner) members(n *node) {
+	s.at++ // {
+	for s.left > 0 {
+		s.space()
+		if s.text[s.at] == '}' {
+			s.at++
+			return
+		}
+		if s.text[s.at] == ',' {
+			s.at++
+			s.space()
+		}
+		start := s.at
+		escaped := s.quoted()
+		name := s.text[start:s.at]
+		s.space()
+		s.at++ // :
+		next := n.named(name, escaped)
+		if next == nil || s.seen[next.number] {
+			s.space()
+			s.skip()
+			continue
+		}
+		s.seen[next.number] = true
+		s.value(next)
+	}
+}
+
+// named returns the child of a member's name, as it stands in the document.
+func (n *node) named(quoted []byte, escaped bool) *node {
+	name := quoted[1 : len(quoted)-1]
+	if escaped {
+		name = []byte(unquote(quoted))
+	}
+	for _, c := range n.children {
+		if c.name == string(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// elements reads the elements of an array.
+func (s *scanner) elements(n *node) {
+	s.at++ // [
+	for index := 0; s.left > 0; index++ {
+		s.space()
+		if s.text[s.at] == ']' {
+			s.at++
+			return
+		}
+		if s.text[s.at] == ',' {
+			s.at++
+			s.space()
+		}
+		var next *node
+		for _, c := range n.children {
+			if c.index == index {
+				next = c
+			}
+		}
+		if next == nil {
+			s.skip()
+			continue
+		}
+		s.value(next)
+	}
+}
+
+// skip reads a value as a whole.
+func (s *scanner) skip() value {
+	start := s.at
+	switch c := s.text[s.at]; c {
+	case '"':
+		s.quoted()
+		return value{kind: kindText, json: s.text[start:s.at]}
+	case '{', '[':
+		s.container()
+		return value{kind: kindOther, json: s.text[start:s.at]}
+	default:
+		for s.at < len(s.text) && !ends(s.text[s.at]) {
+			s.at++
+		}
+		k := kindNumber
+		switch c {
+		case 't', 'f':
+			k = kindBool
+		case 'n':
+			k = kindNull
+		}
+		return value{kind: k, json: s.text[start:s.at]}
+	}
+}
+
+// ends reports whether a character comes after a number or a word.
+func ends(c byte) bool {
+	switch c {
+	case ',', '}', ']', ' ', '\t', '\r', '\n':
+		return true
+	default:
+		return false
+	}
+}
+
+// container passes over an object or an array.
+func (s *scanner) container() {
+	for depth := 0; ; {
+		switch s.text[s.at] {
+		case '"':
+			s.quoted()
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		s.at++
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// quoted passes over a string, and reports whether it has escapes.
+func (s *scanner) quoted() (escaped bool) {
+	s.at++
+	for {
+		end := bytes.IndexByte(s.text[s.at:], '"')
+		s.at += end + 1
+		backslashes := 0
+		for s.text[s.at-2-backslashes] == '\\' {
+			backslashes++
+		}
+		if bytes.IndexByte(s.text[s.at-1-end:s.at-1], '\\') >= 0 {
+			escaped = true
+		}
+		if backslashes%2 == 0 {
+			return escaped
+		}
+	}
+}
+
+func (s *scanner) space() {
+	for s.at < len(s.text) {
+		switch s.text[s.at] {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package filter
+
+import (
+	"cmp"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// kind is what kind of value is at a place.
+type kind uint8
+
+const (
+	kindAbsent kind = iota // there is nothing at the place
+	kindNull
+	kindBool
+	kindNumber
+	kindText
+	kindOther // an object or an array
+)
+
+// value is what is at a place of a request.
+type value struct {
+	kind kind
+	text string // of a text outside of the JSON, which has no types: a header, a field or a parameter
+	json []byte // as it stands in the document; nil: it is not of it
+}
+
+// is reports whether a value is the same as one in a filter. A text outside of the JSON is the same as a number or a truth value that
+// is written in that way.
+func (v value) is(l *literal) bool {
+	switch l.kind {
+	case kindText:
+		text, ok := v.asText()
+		return ok && text == l.text
+	case kindNumber:
+		number, ok := v.asNumber()
+		return ok && number.compare(l.number) == 0
+	case kindBool:
+		if v.json == nil {
+			return v.kind == kindText && v.text == strconv.FormatBool(l.truth)
+		}
+		return v.kind == kindBool && (v.json[0] == 't') == l.truth
+	case kindNull:
+		return v.kind == kindNull
+	case kindAbsent, kindOther: // no literal is one
+	}
+	return false
+}
+
+func (v value) asText() (string, bool) {
+	switch {
+	case v.kind != kindText:
+		return "", false
+	case v.json == nil:
+		return v.text, true
+	}
+	return unquote(v.json), true
+}
+
+func (v value) asNumber() (decimal, bool) {
+	switch {
+	case v.json == nil && v.kind == kindText && isNumber(v.text):
+		return parseDecimal(v.text), true
+	case v.kind == kindNumber:
+		return parseDecimal(string(v.json)), true
+	}
+	return decimal{}, false
+}
+
+// unquote returns the text of a JSON string.
+func unquote(quoted []byte) string {
+	inner := quoted[1 : len(quoted)-1]
+	for _, c := range inner {
+		if c == '\\' {
+			var text string
+			if json.Unmarshal(quoted, &text) != nil {
+				return "" // the document is valid
+			}
+			return text
+		}
+	}
+	return string(inner)
+}
+
+// decimal is a number: 0.digits × 10^exponent. Numbers are compared exactly: an ID beyond 2^53 is not the one after it.
+type decimal struct {
+	negative bool
+	digits   string // without zeros at its ends; empty: zero
+	exponent int64
+}
+
+// farExponent stands for exponents that no digits can reach.
+const farExponent = 1 << 60
+
+// parseDecimal reads a JSON number.
+func parseDecimal(text string) decimal {
+	var d decimal
+	text, d.negative = strings.CutPrefix(text, "-")
+	mantissa, exponent := text, ""
+	if at := strings.IndexAny(text, "eE"); at >= 0 {
+		mantissa, exponent = text[:at], text[at+1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := whole + fraction
+	significant := strings.TrimLeft(digits, "0")
+	d.exponent = int64(len(whole) - (len(digits) - len(significant)))
+	if d.digits = strings.TrimRight(significant, "0"); d.digits == "" {
+		return decimal{}
+	}
+	if exponent != "" {
+		n, err := strconv.ParseInt(exponent, 10, 64)
+		if err != nil || n > farExponent || n < -farExponent {
+			n = farExponent
+			if exponent[0] == '-' {
+				n = -farExponent
+			}
+		}
+		d.exponent += n
+	}
+	return d
+}
+
+// compare returns -1, 0 or 1.
+func (d decimal) compare(other decimal) int {
+	if s, o := d.sign(), other.sign(); s != o || s == 0 {
+		return cmp.Compare(s, o)
+	}
+	order := cmp.Or(cmp.Compare(d.exponent, other.exponent), strings.Compare(d.digits, other.digits))
+	if d.negative {
+		return -order
+	}
+	return order
+}
+
+func (d decimal) sign() int {
+	switch {
+	case d.digits == "":
+		return 0
+	case d.negative:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// isNumber reports whether a text is a JSON number.
+func isNumber(text string) bool {
+	digits := func() bool {
+		rest := strings.TrimLeft(text, "0123456789")
+		some := len(rest) < len(text)
+		text = rest
+		return some
+	}
+	text = strings.TrimPrefix(text, "-")
+	if strings.HasPrefix(text, "0") {
+		text = text[1:]
+	} else if !digits() {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(text, "."); ok {
+		if text = rest; !digits() {
+			return false
+		}
+	}
+	if text != "" && (text[0] == 'e' || text[0] == 'E') {
+		if text = text[1:]; text != "" && (text[0] == '+' || text[0] == '-') {
+			text = text[1:]
+		}
+		return digits() && text == ""
+	}
+	return text == ""
+}
