@@ -121,6 +121,8 @@ var attempts = []attempt{
 	{name: "publish progress of another queue", roles: "r", do: publish("executions.progress.gpu.wf.execution")},
 	{name: "publish a report of repeats", roles: "re", do: publish("reports.duplicates")},
 	{name: "publish a report of refusals", roles: "re", do: publish("reports.refusals")},
+	{name: "publish a report of senders", roles: "re", do: publish("reports.senders")},
+	{name: "publish a report of filtered requests", roles: "re", do: publish("reports.filtered")},
 	{name: "publish another report", roles: "rie", do: publish("reports.other")},
 	{name: "write the registry", roles: "ri", do: publish(aRecord)},
 	{name: "write a token", roles: "ri", do: publish(aSecret)},
