@@ -131,6 +131,8 @@ func (h *handler) finish(d *delivery, out outcome) {
 		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
 	case out.answer != nil:
 		h.answer(d.w, d.e, out)
+	case out.filtered:
+		h.answerFiltered(d)
 	default:
 		h.accept(d, out.executionID, out.duplicate)
 	}
@@ -159,7 +161,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 	h.answerSoon(w, e)
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body)
-	e.status, e.executionID, e.duplicate, e.handshake = a.Status, out.executionID, out.duplicate, out.handshake
+	e.status, e.executionID, e.duplicate, e.handshake, e.filtered = a.Status, out.executionID, out.duplicate, out.handshake, out.filtered
 }
 
 // refuse answers with a problem, as the node's sender needs it. s may be nil.
@@ -234,6 +236,15 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	h.answerSoon(w, e)
 	_, _ = w.Write(body)
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
+}
+
+// answerFiltered answers 200: the request does not meet the node's filter, so nothing was started.
+func (h *handler) answerFiltered(d *delivery) {
+	header := d.w.Header()
+	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
+	h.answerSoon(d.w, d.e)
+	_, _ = d.w.Write(append(d.out[:0], `{"success":true,"filtered":true}`...))
+	d.e.status, d.e.filtered = http.StatusOK, true
 }
 
 // answerSoon extends the write deadline of a request that took long. The server's deadline starts at the headers;

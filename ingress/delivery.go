@@ -51,6 +51,7 @@ type outcome struct {
 	executionID string
 	duplicate   bool
 	handshake   bool
+	filtered    bool // it does not meet the node's filter
 }
 
 var spareDeliveries = sync.Pool{New: func() any {
@@ -135,9 +136,9 @@ func (h *handler) admit(d *delivery) *outcome {
 		d.e.err = err
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
-	if s := found.Node.Sender; s != nil {
+	if s := found.Node.Sender; s != nil || found.Node.Filter != nil {
 		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
-		if s.NeedsURL() && h.publicURL != "" {
+		if s != nil && s.NeedsURL() && h.publicURL != "" {
 			d.request.URL = h.publicURL + pathAndQuery(d.r)
 		}
 	}
@@ -221,6 +222,25 @@ func (d *delivery) signsID() bool {
 	return s != nil && s.SignsDelivery()
 }
 
+// filter ends a request that does not meet the node's filter. It starts nothing, leaves no record, and uses up no delivery ID.
+func (h *handler) filter(d *delivery) *outcome {
+	f := d.caller.Node.Filter
+	if f == nil {
+		return nil
+	}
+	place, ok := f.Match(&d.request)
+	if ok {
+		return nil
+	}
+	tokens := newHider(d.r.URL.RawQuery, d.r.Header, shortestHidden)
+	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{At: d.e.start, DeliveryID: tokens.hide(headerText(d.id.ID)), Place: place})
+	out := &outcome{filtered: true}
+	if s := d.sender(); s != nil {
+		out.answer = s.Reply(&d.request)
+	}
+	return out
+}
+
 // read reads the body, once, and interprets it. The refusal says why it could not be read.
 func (h *handler) read(d *delivery) *admission.Refusal {
 	if d.isRead {
@@ -241,6 +261,7 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 		payload.Body = body
 	}
 	d.payload = payload
+	d.request.IsJSON = payload.Kind == execution.JSON
 	return nil
 }
 

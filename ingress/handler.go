@@ -29,6 +29,7 @@ type handler struct {
 	duplicates *report.Duplicates
 	refused    refusalCounter
 	seen       senderCounter
+	filtered   filterCounter
 	probes     *probe.Answerer
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil: tracing is off
@@ -80,6 +81,11 @@ type lease interface {
 // refusalCounter counts refusals by workflow: *report.Refusals.
 type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
+}
+
+// filterCounter counts requests that did not meet the filters of their nodes: *report.Filtered.
+type filterCounter interface {
+	Count(workflowID, nodeID string, request stream.FilteredRequest)
 }
 
 // senderCounter counts verified requests and handshakes of senders: *report.Senders.
@@ -156,6 +162,7 @@ var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).limit,    // 9
 	(*handler).reject,   // 10
 	(*handler).complete, // 11, 12, 13
+	(*handler).filter,   // the node's filter: what does not meet it starts nothing
 }
 
 func (h *handler) decide(d *delivery, workflowID string) outcome {

@@ -128,6 +128,8 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.Add(refused.Stop)
 	seen := report.NewSenders(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(seen.Stop)
+	filtered := report.NewFiltered(e.JetStream, e.Log) //nolint:contextcheck // see above
+	e.Add(filtered.Stop)
 
 	limits := admission.NewLimits()
 	talk, err := gossip.Start(e.NATS, limits, e.snapshot, e.Log)
@@ -141,7 +143,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 
 	e.handler = newHandler(e.config, handler{
 		admission: admission.New(e.snapshot, limits), lease: e.lease, publisher: counted(e.publisher, e.config.Publishing),
-		duplicates: duplicates, refused: refused, seen: seen,
+		duplicates: duplicates, refused: refused, seen: seen, filtered: filtered,
 		probes: probe.NewAnswerer(e.probeKey), metrics: newRequestMetrics(e.Ops.Metrics), tracer: tracing.Tracer(e.Ops.Traces, "ingress"), log: e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
 			return e.keys.Seal([]byte(secret), registry.AboutCaptured(workflowID, nodeID))

@@ -30,6 +30,7 @@ type event struct {
 	executionID string
 	duplicate   bool
 	handshake   bool // the request is a sender's handshake, which starts nothing
+	filtered    bool // the request does not meet the node's filter
 	bodyBytes   int
 	probe       bool // the request is an executor's check of the public URL
 	unread      bool // there is a body that has not been read
@@ -91,6 +92,9 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 		put("error", e.err.Error())
 	}
 	put("execution_id", e.executionID)
+	if e.filtered {
+		members = append(members, ops.True("filtered"))
+	}
 	if e.handshake {
 		members = append(members, ops.True("handshake"))
 	}
@@ -139,6 +143,7 @@ type requestMetrics struct {
 	handshakes map[string]prometheus.Counter // by preset
 	unverified map[signatureRefusal]prometheus.Counter
 	duplicates prometheus.Counter
+	filtered   prometheus.Counter
 	bodyBytes  prometheus.Counter
 	duration   prometheus.Histogram
 	publish    prometheus.Histogram
@@ -165,7 +170,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		return prometheus.NewHistogram(ops.Histogram(name, help, ops.Seconds))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted, or a sender's handshake).",
+		Name: "hookstart_ingress_requests_total", Help: "Requests by status and by the refusal's code (empty: accepted, filtered, or a sender's handshake).",
 	}, []string{"status", "code"})
 	verified := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_ingress_senders_verified_total", Help: "Requests that were verified as their sender's, by preset.",
@@ -181,6 +186,9 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		verified: map[string]prometheus.Counter{}, handshakes: map[string]prometheus.Counter{}, unverified: map[signatureRefusal]prometheus.Counter{},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_deduplicated_total", Help: "Repeated deliveries that started nothing.",
+		}),
+		filtered: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hookstart_ingress_filtered_total", Help: "Requests that did not meet the filter of their trigger node, and started nothing.",
 		}),
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_body_bytes_total", Help: "Bytes of the bodies that were read.",
@@ -210,7 +218,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID, string(code))
 		}
 	}
-	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.bodyBytes, m.duration, m.publish, m.active)
+	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
@@ -226,5 +234,8 @@ func (m *requestMetrics) observe(e *event, took time.Duration) {
 	}
 	if e.duplicate {
 		m.duplicates.Inc()
+	}
+	if e.filtered {
+		m.filtered.Inc()
 	}
 }

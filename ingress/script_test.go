@@ -1,6 +1,7 @@
 package ingress_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hookstart/hookstart/ingress"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/sender"
 )
@@ -36,7 +38,7 @@ func TestWebhookContract(t *testing.T) {
 			testscript.Run(t, testscript.Params{
 				Files: []string{script}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"send": s.scriptSend, "raw": s.scriptRaw, "sender": s.scriptSender, "message": s.scriptMessage,
+					"send": s.scriptSend, "raw": s.scriptRaw, "sender": s.scriptSender, "filter": s.scriptFilter, "message": s.scriptMessage,
 					"nats-stop": func(*testscript.TestScript, bool, []string) { s.nats.Stop() },
 					"stored": func(ts *testscript.TestScript, _ bool, args []string) {
 						if n := s.messages() - before; len(args) != 1 || args[0] != strconv.FormatUint(n, 10) {
@@ -110,6 +112,29 @@ func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []st
 	_, _, err := s.PutSender(s.t.Context(), workflow, "node", spec)
 	ts.Check(err)
 	s.senders[workflow] = config
+}
+
+// scriptFilter is "filter WORKFLOW [JSON]": it sets the filter of the workflow's node, which is in the account pro; without JSON it takes
+// it away.
+func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: filter WORKFLOW [JSON]")
+	}
+	trigger := edit.TriggerSpec{NodeID: "node"}
+	if len(args) == 2 {
+		trigger.Filter = []byte(args[1])
+	}
+	var limit *registry.RateLimit
+	if strings.Contains(args[0], "once") {
+		limit = &registry.RateLimit{Requests: 1, Window: time.Hour}
+	}
+	_, _, err := s.PutWorkflow(s.t.Context(), edit.WorkflowSpec{ID: args[0], AccountID: "pro", RateLimit: limit, Triggers: []edit.TriggerSpec{trigger}})
+	switch invalid := (*edit.InvalidError)(nil); {
+	case neg && !errors.As(err, &invalid):
+		ts.Fatalf("the filter was not refused: %v", err)
+	case !neg:
+		ts.Check(err)
+	}
 }
 
 // sign signs a request as the sender of its workflow would, before or after now.

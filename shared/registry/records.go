@@ -101,6 +101,7 @@ type Trigger struct {
 	Name   string      `audit:"name"`
 	Tokens []NodeToken `audit:"tokens,hidden"` // that open it, the newest first
 	Sender *Sender     `audit:"sender"`        // who calls it; nil: only the token is known
+	Filter string      `audit:"filter"`        // which requests start an execution, as compact JSON; empty: every one
 
 	unknown unknown `audit:"-"`
 }

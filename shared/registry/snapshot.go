@@ -2,10 +2,12 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/hookstart/hookstart/shared/filter"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
 )
@@ -35,8 +37,10 @@ type Node struct {
 	Tokens []NodeToken
 	// Sender verifies the node's requests. nil: the token alone decides, unless Unusable is set.
 	Sender *sender.Sender
-	// Unusable is why requests of the node cannot be verified: this process cannot decrypt its sender's secrets. Such a
-	// node must refuse every request.
+	// Filter decides which requests start an execution. nil: every one does, unless Unusable is set.
+	Filter *filter.Filter
+	// Unusable is why the node cannot decide about requests: this process cannot decrypt its sender's secrets, or does not
+	// know what its filter says. Such a node must refuse every request.
 	Unusable error
 }
 
@@ -372,9 +376,22 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 				delete(t.opened, w.ID)
 			}
 		}
+		if trigger.Filter != "" && node.Unusable == nil {
+			// One that this version cannot read refuses requests, for a while: it neither starts nor loses what it should not.
+			node.Filter, node.Unusable = compileFilter(w.ID, node.ID, trigger.Filter)
+		}
 		w.Nodes = append(w.Nodes, node)
 	}
 	return w
+}
+
+// compileFilter compiles the filter of a node.
+func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
+	f, err := filter.Parse([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("the filter of trigger node %q of workflow %q: %w", nodeID, workflowID, err)
+	}
+	return f, nil
 }
 
 // maxTexts bounds the texts that are kept to be shared. Where each workflow has node IDs of its own, to keep all of them

@@ -83,7 +83,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		Transition: w.Transition, RateLimit: rateLimitToWire(w.RateLimit), CreatedAt: timeToWire(w.CreatedAt), UpdatedAt: timeToWire(w.UpdatedAt),
 	}
 	for _, t := range w.Triggers {
-		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire()}
+		node := &hookstartv1.TriggerNode{NodeId: t.NodeID, Name: t.Name, Sender: t.Sender.toWire(), Filter: t.Filter}
 		for _, token := range t.Tokens {
 			node.Tokens = append(node.Tokens, &hookstartv1.TokenHash{Sha256: token.Hash[:], ExpiresAt: timeToWire(token.Expiry())})
 		}
@@ -116,7 +116,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{
 			NodeID: node.GetNodeId(), Name: node.GetName(), Tokens: make([]NodeToken, 0, len(node.GetTokens())),
-			Sender: senderFromWire(node.GetSender()), unknown: unknownOf(node),
+			Sender: senderFromWire(node.GetSender()), Filter: node.GetFilter(), unknown: unknownOf(node),
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {

@@ -18,6 +18,21 @@ type Trigger struct {
 	MaxBodyBytes      int64           `json:"maxBodyBytes" doc:"The largest body that is accepted, in bytes." example:"102400"`
 	Sender            *Sender         `json:"sender,omitempty" doc:"Who calls the node. Absent: the token alone opens it."`
 	RateLimit         RateLimit       `json:"rateLimit" doc:"In force: the workflow's own, else its plan's."`
+	Filter            json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every one does." example:"{\"ptr:/action\": \"opened\"}"`
+	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: the node has no filter, and there were none."`
+}
+
+// Filtered are the requests that did not meet a node's filter.
+type Filtered struct {
+	Count int64             `json:"count" doc:"How many, since the node was made."`
+	Last  []FilteredRequest `json:"last" nullable:"false" doc:"The last 20, the newest first."`
+}
+
+// FilteredRequest is the part of such a request that is kept; nothing of its body.
+type FilteredRequest struct {
+	At         time.Time `json:"at"`
+	DeliveryID string    `json:"deliveryId,omitempty" doc:"Absent: it has none."`
+	Place      string    `json:"place" doc:"The place whose condition did not hold." example:"ptr:/action"`
 }
 
 // TriggerSettings is the part of a trigger node that an operator changes with a patch.
@@ -52,8 +67,9 @@ type SendTest struct {
 type SentTest struct {
 	Success      bool   `json:"success" doc:"Whether it was accepted."`
 	Status       int    `json:"status" doc:"Of the endpoint's answer." example:"200"`
-	ExecutionID  string `json:"executionId,omitempty" format:"uuid" doc:"Absent: none was started or rejected, as with a handshake."`
+	ExecutionID  string `json:"executionId,omitempty" format:"uuid" doc:"Absent: none was started or rejected, as with a handshake or a filter."`
 	Deduplicated bool   `json:"deduplicated,omitempty" doc:"The execution is the one of an earlier delivery with the same ID. Not known (false) where the sender gets no answer in JSON."`
+	Filtered     bool   `json:"filtered,omitempty" doc:"It does not meet the node's filter, and started nothing."`
 	Code         string `json:"code,omitempty" doc:"Why it was refused." example:"workflow_inactive"`
 	Detail       string `json:"detail,omitempty" doc:"The same in words."`
 	RetryAfter   int64  `json:"retryAfter,omitempty" doc:"After how many seconds it can succeed."`

@@ -24,6 +24,8 @@ type Workflow struct {
 type WorkflowTrigger struct {
 	NodeID string `json:"nodeId" example:"webhook"`
 	Name   string `json:"name" doc:"For people."`
+
+	Filter json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. Absent: every one does." example:"{\"ptr:/action\": \"opened\"}"`
 }
 
 // PutWorkflow is the part of a workflow that an operator sets.
@@ -40,4 +42,5 @@ type PutTrigger struct {
 	NodeID        string          `json:"nodeId" pattern:"^[A-Za-z0-9_-]{1,64}$" patternDescription:"1 to 64 of the characters A-Z a-z 0-9 _ -" example:"webhook"`
 	Name          string          `json:"name,omitempty" maxLength:"200" doc:"For people."`
 	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value, at most 512 KiB. Absent or null: the node keeps its payload. A payload nested deeper than 10,000 levels needs the separate call."`
+	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places (header:Name, ptr:/json/pointer, form:field, query:name) and conditions: a value, a list of values, or an object of $not, $exists, $prefix, $gt, $gte, $lt and $lte. Absent or null: every one does." example:"{\"ptr:/action\": [\"opened\", \"reopened\"]}"`
 }

@@ -118,12 +118,14 @@ func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Send
 			"The webhook endpoint at %s does not answer this executor: %v. Check --public-url, the name, the proxy and the firewalls on the way.", to.publicURL, err)}
 	}
 	isHandshake := as.Handshake(&sender.Request{Method: "POST", Header: signed.Header, Query: signed.Query, URL: r.URL, Body: signed.Body}, now) != nil
-	if answer.ExecutionID == "" && answer.Code == "" && (!isHandshake || answer.Status/100 != 2) {
+	// A sender's own answer does not say that the request was filtered.
+	filtered := answer.Filtered || at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
+	if answer.ExecutionID == "" && answer.Code == "" && (!isHandshake && !filtered || answer.Status/100 != 2) {
 		return none, &Error{Code: api.CodeEndpointUnreachable, Detail: fmt.Sprintf(
 			"Something else than a webhook endpoint answers at %s, with status %d. Check --public-url, and that the proxy passes /webhooks/ on to the ingress.", to.publicURL, answer.Status)}
 	}
 	return api.SentTest{
-		Success: answer.Status/100 == 2, Status: answer.Status, ExecutionID: answer.ExecutionID, Deduplicated: answer.Deduplicated,
+		Success: answer.Status/100 == 2, Status: answer.Status, ExecutionID: answer.ExecutionID, Deduplicated: answer.Deduplicated, Filtered: filtered,
 		Code: answer.Code, Detail: answer.Detail, RetryAfter: answer.RetryAfter,
 	}, nil
 }

@@ -132,6 +132,8 @@ func (s *Service) rotationFailed(ctx context.Context, err error) error {
 type seen struct {
 	tokens map[string]time.Time // when each was last used, by ID
 	sender store.SenderSeen
+
+	filtered store.Filtered
 }
 
 func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, err error) {
@@ -141,6 +143,9 @@ func (s *Service) seenAt(ctx context.Context, info *edit.TriggerInfo) (of seen, 
 	}
 	if of.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil && info.Sender != nil {
 		of.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
+	}
+	if err == nil {
+		of.filtered, err = s.config.Store.Filtered(ctx, info.Workflow.ID, info.NodeID)
 	}
 	return of, err
 }
@@ -155,6 +160,8 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		DeliveryIDHeaders: headers, DeliveryIDSources: sources,
 		MaxBodyBytes: at.maxBodyBytes,
 		RateLimit:    rateLimitOf(info.RateLimit),
+		Filter:       info.Filter,
+		Filtered:     filteredOf(info, of.filtered),
 	}
 	if info.Sender != nil {
 		sender := senderOf(info.Sender, of.sender)
@@ -172,4 +179,16 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 		wire.URL = at.publicURL + "/webhooks/" + info.Workflow.ID + "?token=" + wire.Token
 	}
 	return wire
+}
+
+// filteredOf returns the requests that did not meet a node's filter; nil: it has no filter, and there were none.
+func filteredOf(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
+	if f.Count == 0 && info.Filter == nil {
+		return nil
+	}
+	of := &api.Filtered{Count: f.Count, Last: make([]api.FilteredRequest, 0, len(f.Last))}
+	for _, r := range f.Last {
+		of.Last = append(of.Last, api.FilteredRequest{At: r.At, DeliveryID: r.DeliveryID, Place: r.Place})
+	}
+	return of
 }

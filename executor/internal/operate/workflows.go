@@ -3,6 +3,7 @@ package operate
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"iter"
 	"strings"
 	"time"
@@ -145,7 +146,7 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	spec := edit.WorkflowSpec{AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit)}
 	for _, t := range put.Triggers {
-		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name}
+		trigger := edit.TriggerSpec{NodeID: t.NodeID, Name: t.Name, TriggerSettings: edit.TriggerSettings{Filter: t.Filter}}
 		if !bytes.Equal(t.SamplePayload, []byte("null")) {
 			trigger.SamplePayload = t.SamplePayload
 		}
@@ -226,7 +227,7 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 		of.RateLimit = &limit
 	}
 	for _, t := range w.Triggers {
-		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.NodeID, Name: t.Name})
+		of.Triggers = append(of.Triggers, api.WorkflowTrigger{NodeID: t.NodeID, Name: t.Name, Filter: json.RawMessage(t.Filter)})
 	}
 	return of
 }

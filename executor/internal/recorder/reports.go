@@ -83,9 +83,26 @@ func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 		return r.applyRefusals(ctx, msg.Data())
 	case stream.SendersSubject:
 		return r.applySenders(ctx, msg.Data())
+	case stream.FilteredSubject:
+		return r.applyFiltered(ctx, msg.Data())
 	default:
 		return r.applyDuplicates(ctx, msg.Data()) // the first kind of report that there was
 	}
+}
+
+func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
+	id, at, nodes, err := stream.DecodeFiltered(data)
+	if err != nil {
+		return err
+	}
+	filtered := make([]store.Filtered, len(nodes))
+	for i, n := range nodes {
+		filtered[i] = store.Filtered{WorkflowID: n.WorkflowID, NodeID: n.NodeID, Count: n.Count}
+		for _, request := range n.Last {
+			filtered[i].Last = append(filtered[i].Last, store.FilteredRequest(request))
+		}
+	}
+	return r.store.AddFiltered(ctx, id, at, filtered)
 }
 
 func (r *Recorder) applySenders(ctx context.Context, data []byte) error {

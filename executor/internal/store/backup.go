@@ -17,6 +17,7 @@ type Part struct {
 	Refusals   []Refusal        `json:",omitempty"`
 	Audit      []AuditEntry     `json:",omitempty"`
 	Senders    []SenderSeen     `json:",omitempty"`
+	Filtered   []Filtered       `json:",omitempty"`
 }
 
 // KeptMessage is an unreadable message with the time at which it was dismissed, which is zero if it
@@ -92,7 +93,7 @@ func (p Part) Storable() Part {
 	for i, r := range p.Records {
 		s.Records[i] = r.storable()
 	}
-	s.Refusals, s.Senders = StorableRefusals(p.Refusals), StorableSenders(p.Senders)
+	s.Refusals, s.Senders, s.Filtered = StorableRefusals(p.Refusals), StorableSenders(p.Senders), StorableFiltered(p.Filtered)
 	s.Minutes = make([]MinuteCount, len(p.Minutes))
 	for i, m := range p.Minutes {
 		s.Minutes[i] = MinuteCount{m.Minute.UTC(), Text(m.Kind), m.Count}

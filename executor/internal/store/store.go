@@ -227,6 +227,13 @@ type Store interface {
 	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero value.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
+	// AddFiltered adds the requests that did not meet the filters of trigger nodes. A report is applied once, however
+	// often it comes; no other report may have its ID.
+	AddFiltered(ctx context.Context, reportID string, at time.Time, filtered []Filtered) error
+
+	// Filtered returns the requests that did not meet the filter of one node so far; nothing if there were none.
+	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
+
 	// ForgetSender deletes what SenderSeen returns.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 

@@ -31,11 +31,12 @@ type Request struct {
 }
 
 // Answer is the endpoint's answer. If it has neither an ExecutionID nor a Code, it answered a
-// handshake, or another server answered.
+// handshake or a request that did not meet the filter, or another server answered.
 type Answer struct {
 	Status       int
 	ExecutionID  string // of the answer's header, which is there whatever the sender gets as a body
 	Deduplicated bool
+	Filtered     bool   // it does not meet the node's filter
 	Code, Detail string // of a refusal
 	RetryAfter   int64  // seconds
 }
@@ -81,6 +82,7 @@ func read(response *http.Response, text []byte) Answer {
 	a := Answer{Status: response.StatusCode, ExecutionID: response.Header.Get(webhook.HeaderExecutionID)}
 	var body struct {
 		Deduplicated bool   `json:"deduplicated"`
+		Filtered     bool   `json:"filtered"`
 		Code         string `json:"code"`
 		Detail       string `json:"detail"`
 		RetryAfter   int64  `json:"retryAfter"`
@@ -89,7 +91,7 @@ func read(response *http.Response, text []byte) Answer {
 		return a
 	}
 	if a.Status/100 == 2 {
-		a.Deduplicated = body.Deduplicated
+		a.Deduplicated, a.Filtered = body.Deduplicated, body.Filtered
 	} else {
 		a.Code, a.Detail, a.RetryAfter = body.Code, body.Detail, body.RetryAfter
 	}

@@ -346,6 +346,208 @@ func (x *DuplicateCount) GetCount() int64 {
 	return 0
 }
 
+// FilterReport says which requests did not meet the filters of their nodes: a message on reports.filtered. Its
+// Nats-Msg-Id is the report's ID, and is applied once.
+type FilterReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A random UUID.
+	ReportId string `protobuf:"bytes,1,opt,name=report_id,json=reportId,proto3" json:"report_id,omitempty"`
+	// One for each trigger node, since the last report.
+	Nodes []*FilteredNode `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// When the report was made.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilterReport) Reset() {
+	*x = FilterReport{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilterReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilterReport) ProtoMessage() {}
+
+func (x *FilterReport) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilterReport.ProtoReflect.Descriptor instead.
+func (*FilterReport) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *FilterReport) GetReportId() string {
+	if x != nil {
+		return x.ReportId
+	}
+	return ""
+}
+
+func (x *FilterReport) GetNodes() []*FilteredNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *FilterReport) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// FilteredNode is how many requests did not meet the filter of one trigger node.
+type FilteredNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workflow.
+	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	// Its trigger node.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// At least 1.
+	Count int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// The last ones of them, the newest first.
+	Last          []*FilteredRequest `protobuf:"bytes,4,rep,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilteredNode) Reset() {
+	*x = FilteredNode{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilteredNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilteredNode) ProtoMessage() {}
+
+func (x *FilteredNode) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilteredNode.ProtoReflect.Descriptor instead.
+func (*FilteredNode) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FilteredNode) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+func (x *FilteredNode) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *FilteredNode) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *FilteredNode) GetLast() []*FilteredRequest {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+// FilteredRequest is the part of such a request that is kept; nothing of its body.
+type FilteredRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it came.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Its delivery ID; empty: it has none.
+	DeliveryId string `protobuf:"bytes,2,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
+	// The place whose condition did not hold, as the filter writes it.
+	Place         string `protobuf:"bytes,3,opt,name=place,proto3" json:"place,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilteredRequest) Reset() {
+	*x = FilteredRequest{}
+	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilteredRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilteredRequest) ProtoMessage() {}
+
+func (x *FilteredRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilteredRequest.ProtoReflect.Descriptor instead.
+func (*FilteredRequest) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *FilteredRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *FilteredRequest) GetDeliveryId() string {
+	if x != nil {
+		return x.DeliveryId
+	}
+	return ""
+}
+
+func (x *FilteredRequest) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
 // RefusalReport says which requests were refused: a message on reports.refusals. Its
 // Nats-Msg-Id is the report's ID, and is applied once.
 type RefusalReport struct {
@@ -362,7 +564,7 @@ type RefusalReport struct {
 
 func (x *RefusalReport) Reset() {
 	*x = RefusalReport{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +576,7 @@ func (x *RefusalReport) String() string {
 func (*RefusalReport) ProtoMessage() {}
 
 func (x *RefusalReport) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[4]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +589,7 @@ func (x *RefusalReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusalReport.ProtoReflect.Descriptor instead.
 func (*RefusalReport) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{4}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RefusalReport) GetReportId() string {
@@ -432,7 +634,7 @@ type RefusalCount struct {
 
 func (x *RefusalCount) Reset() {
 	*x = RefusalCount{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +646,7 @@ func (x *RefusalCount) String() string {
 func (*RefusalCount) ProtoMessage() {}
 
 func (x *RefusalCount) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[5]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +659,7 @@ func (x *RefusalCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusalCount.ProtoReflect.Descriptor instead.
 func (*RefusalCount) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{5}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RefusalCount) GetWorkflowId() string {
@@ -511,7 +713,7 @@ type RefusedRequest struct {
 
 func (x *RefusedRequest) Reset() {
 	*x = RefusedRequest{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +725,7 @@ func (x *RefusedRequest) String() string {
 func (*RefusedRequest) ProtoMessage() {}
 
 func (x *RefusedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[6]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +738,7 @@ func (x *RefusedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedRequest.ProtoReflect.Descriptor instead.
 func (*RefusedRequest) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{6}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RefusedRequest) GetAt() *timestamppb.Timestamp {
@@ -576,7 +778,7 @@ type SenderReport struct {
 
 func (x *SenderReport) Reset() {
 	*x = SenderReport{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +790,7 @@ func (x *SenderReport) String() string {
 func (*SenderReport) ProtoMessage() {}
 
 func (x *SenderReport) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[7]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +803,7 @@ func (x *SenderReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SenderReport.ProtoReflect.Descriptor instead.
 func (*SenderReport) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{7}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SenderReport) GetReportId() string {
@@ -659,7 +861,7 @@ type SenderSeen struct {
 
 func (x *SenderSeen) Reset() {
 	*x = SenderSeen{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +873,7 @@ func (x *SenderSeen) String() string {
 func (*SenderSeen) ProtoMessage() {}
 
 func (x *SenderSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[8]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +886,7 @@ func (x *SenderSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SenderSeen.ProtoReflect.Descriptor instead.
 func (*SenderSeen) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{8}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SenderSeen) GetWorkflowId() string {
@@ -783,7 +985,7 @@ type ExecutionsChanged struct {
 
 func (x *ExecutionsChanged) Reset() {
 	*x = ExecutionsChanged{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +997,7 @@ func (x *ExecutionsChanged) String() string {
 func (*ExecutionsChanged) ProtoMessage() {}
 
 func (x *ExecutionsChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[9]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +1010,7 @@ func (x *ExecutionsChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecutionsChanged.ProtoReflect.Descriptor instead.
 func (*ExecutionsChanged) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{9}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecutionsChanged) GetExecutionIds() []string {
@@ -834,7 +1036,7 @@ type RateUsage struct {
 
 func (x *RateUsage) Reset() {
 	*x = RateUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +1048,7 @@ func (x *RateUsage) String() string {
 func (*RateUsage) ProtoMessage() {}
 
 func (x *RateUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[10]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1061,7 @@ func (x *RateUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateUsage.ProtoReflect.Descriptor instead.
 func (*RateUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{10}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RateUsage) GetInstanceId() string {
@@ -896,7 +1098,7 @@ type AccountUsage struct {
 
 func (x *AccountUsage) Reset() {
 	*x = AccountUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[11]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1110,7 @@ func (x *AccountUsage) String() string {
 func (*AccountUsage) ProtoMessage() {}
 
 func (x *AccountUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[11]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1123,7 @@ func (x *AccountUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountUsage.ProtoReflect.Descriptor instead.
 func (*AccountUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{11}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AccountUsage) GetAccountId() string {
@@ -955,7 +1157,7 @@ type WorkflowUsage struct {
 
 func (x *WorkflowUsage) Reset() {
 	*x = WorkflowUsage{}
-	mi := &file_hookstart_v1_internal_proto_msgTypes[12]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1169,7 @@ func (x *WorkflowUsage) String() string {
 func (*WorkflowUsage) ProtoMessage() {}
 
 func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_hookstart_v1_internal_proto_msgTypes[12]
+	mi := &file_hookstart_v1_internal_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1182,7 @@ func (x *WorkflowUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowUsage.ProtoReflect.Descriptor instead.
 func (*WorkflowUsage) Descriptor() ([]byte, []int) {
-	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{12}
+	return file_hookstart_v1_internal_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkflowUsage) GetWorkflowId() string {
@@ -1033,7 +1235,22 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"I\n" +
 	"\x0eDuplicateCount\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05count\"\x8c\x01\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"\x89\x01\n" +
+	"\fFilterReport\x12\x1b\n" +
+	"\treport_id\x18\x01 \x01(\tR\breportId\x120\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x1a.hookstart.v1.FilteredNodeR\x05nodes\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x91\x01\n" +
+	"\fFilteredNode\x12\x1f\n" +
+	"\vworkflow_id\x18\x01 \x01(\tR\n" +
+	"workflowId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\x121\n" +
+	"\x04last\x18\x04 \x03(\v2\x1d.hookstart.v1.FilteredRequestR\x04last\"t\n" +
+	"\x0fFilteredRequest\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1f\n" +
+	"\vdelivery_id\x18\x02 \x01(\tR\n" +
+	"deliveryId\x12\x14\n" +
+	"\x05place\x18\x03 \x01(\tR\x05place\"\x8c\x01\n" +
 	"\rRefusalReport\x12\x1b\n" +
 	"\treport_id\x18\x01 \x01(\tR\breportId\x122\n" +
 	"\x06counts\x18\x02 \x03(\v2\x1a.hookstart.v1.RefusalCountR\x06counts\x12*\n" +
@@ -1105,44 +1322,51 @@ func file_hookstart_v1_internal_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_internal_proto_rawDescData
 }
 
-var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_hookstart_v1_internal_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_hookstart_v1_internal_proto_goTypes = []any{
 	(*Presence)(nil),              // 0: hookstart.v1.Presence
 	(*IngressSettings)(nil),       // 1: hookstart.v1.IngressSettings
 	(*DuplicateReport)(nil),       // 2: hookstart.v1.DuplicateReport
 	(*DuplicateCount)(nil),        // 3: hookstart.v1.DuplicateCount
-	(*RefusalReport)(nil),         // 4: hookstart.v1.RefusalReport
-	(*RefusalCount)(nil),          // 5: hookstart.v1.RefusalCount
-	(*RefusedRequest)(nil),        // 6: hookstart.v1.RefusedRequest
-	(*SenderReport)(nil),          // 7: hookstart.v1.SenderReport
-	(*SenderSeen)(nil),            // 8: hookstart.v1.SenderSeen
-	(*ExecutionsChanged)(nil),     // 9: hookstart.v1.ExecutionsChanged
-	(*RateUsage)(nil),             // 10: hookstart.v1.RateUsage
-	(*AccountUsage)(nil),          // 11: hookstart.v1.AccountUsage
-	(*WorkflowUsage)(nil),         // 12: hookstart.v1.WorkflowUsage
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*FilterReport)(nil),          // 4: hookstart.v1.FilterReport
+	(*FilteredNode)(nil),          // 5: hookstart.v1.FilteredNode
+	(*FilteredRequest)(nil),       // 6: hookstart.v1.FilteredRequest
+	(*RefusalReport)(nil),         // 7: hookstart.v1.RefusalReport
+	(*RefusalCount)(nil),          // 8: hookstart.v1.RefusalCount
+	(*RefusedRequest)(nil),        // 9: hookstart.v1.RefusedRequest
+	(*SenderReport)(nil),          // 10: hookstart.v1.SenderReport
+	(*SenderSeen)(nil),            // 11: hookstart.v1.SenderSeen
+	(*ExecutionsChanged)(nil),     // 12: hookstart.v1.ExecutionsChanged
+	(*RateUsage)(nil),             // 13: hookstart.v1.RateUsage
+	(*AccountUsage)(nil),          // 14: hookstart.v1.AccountUsage
+	(*WorkflowUsage)(nil),         // 15: hookstart.v1.WorkflowUsage
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_hookstart_v1_internal_proto_depIdxs = []int32{
 	1,  // 0: hookstart.v1.Presence.ingress:type_name -> hookstart.v1.IngressSettings
 	3,  // 1: hookstart.v1.DuplicateReport.counts:type_name -> hookstart.v1.DuplicateCount
-	13, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
-	5,  // 3: hookstart.v1.RefusalReport.counts:type_name -> hookstart.v1.RefusalCount
-	13, // 4: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
-	13, // 5: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
-	6,  // 6: hookstart.v1.RefusalCount.last:type_name -> hookstart.v1.RefusedRequest
-	13, // 7: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
-	8,  // 8: hookstart.v1.SenderReport.seen:type_name -> hookstart.v1.SenderSeen
-	13, // 9: hookstart.v1.SenderReport.at:type_name -> google.protobuf.Timestamp
-	13, // 10: hookstart.v1.SenderSeen.verified_at:type_name -> google.protobuf.Timestamp
-	13, // 11: hookstart.v1.SenderSeen.handshake_at:type_name -> google.protobuf.Timestamp
-	13, // 12: hookstart.v1.SenderSeen.refused_at:type_name -> google.protobuf.Timestamp
-	12, // 13: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
-	11, // 14: hookstart.v1.RateUsage.accounts:type_name -> hookstart.v1.AccountUsage
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	16, // 2: hookstart.v1.DuplicateReport.at:type_name -> google.protobuf.Timestamp
+	5,  // 3: hookstart.v1.FilterReport.nodes:type_name -> hookstart.v1.FilteredNode
+	16, // 4: hookstart.v1.FilterReport.at:type_name -> google.protobuf.Timestamp
+	6,  // 5: hookstart.v1.FilteredNode.last:type_name -> hookstart.v1.FilteredRequest
+	16, // 6: hookstart.v1.FilteredRequest.at:type_name -> google.protobuf.Timestamp
+	8,  // 7: hookstart.v1.RefusalReport.counts:type_name -> hookstart.v1.RefusalCount
+	16, // 8: hookstart.v1.RefusalReport.at:type_name -> google.protobuf.Timestamp
+	16, // 9: hookstart.v1.RefusalCount.minute:type_name -> google.protobuf.Timestamp
+	9,  // 10: hookstart.v1.RefusalCount.last:type_name -> hookstart.v1.RefusedRequest
+	16, // 11: hookstart.v1.RefusedRequest.at:type_name -> google.protobuf.Timestamp
+	11, // 12: hookstart.v1.SenderReport.seen:type_name -> hookstart.v1.SenderSeen
+	16, // 13: hookstart.v1.SenderReport.at:type_name -> google.protobuf.Timestamp
+	16, // 14: hookstart.v1.SenderSeen.verified_at:type_name -> google.protobuf.Timestamp
+	16, // 15: hookstart.v1.SenderSeen.handshake_at:type_name -> google.protobuf.Timestamp
+	16, // 16: hookstart.v1.SenderSeen.refused_at:type_name -> google.protobuf.Timestamp
+	15, // 17: hookstart.v1.RateUsage.workflows:type_name -> hookstart.v1.WorkflowUsage
+	14, // 18: hookstart.v1.RateUsage.accounts:type_name -> hookstart.v1.AccountUsage
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_internal_proto_init() }
@@ -1156,7 +1380,7 @@ func file_hookstart_v1_internal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_internal_proto_rawDesc), len(file_hookstart_v1_internal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

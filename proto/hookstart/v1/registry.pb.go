@@ -585,7 +585,10 @@ type TriggerNode struct {
 	// The tokens that open it, newest first.
 	Tokens []*TokenHash `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	// Who calls it; absent: only the token is known, as in records from before there were senders.
-	Sender        *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
+	Sender *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
+	// Which requests start an execution: a JSON object of places and conditions; empty: every one does, as in records
+	// from before there were filters.
+	Filter        string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -646,6 +649,13 @@ func (x *TriggerNode) GetSender() *Sender {
 		return x.Sender
 	}
 	return nil
+}
+
+func (x *TriggerNode) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
 }
 
 // Sender is who calls a trigger node, as an operator set it.
@@ -1153,12 +1163,13 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x99\x01\n" +
+	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xb1\x01\n" +
 	"\vTriggerNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
 	"\x06tokens\x18\x03 \x03(\v2\x17.hookstart.v1.TokenHashR\x06tokens\x12,\n" +
-	"\x06sender\x18\x04 \x01(\v2\x14.hookstart.v1.SenderR\x06sender\"\xe9\x02\n" +
+	"\x06sender\x18\x04 \x01(\v2\x14.hookstart.v1.SenderR\x06sender\x12\x16\n" +
+	"\x06filter\x18\x05 \x01(\tR\x06filter\"\xe9\x02\n" +
 	"\x06Sender\x12\x16\n" +
 	"\x06preset\x18\x01 \x01(\tR\x06preset\x124\n" +
 	"\asecrets\x18\x02 \x03(\v2\x1a.hookstart.v1.SenderSecretR\asecrets\x12>\n" +

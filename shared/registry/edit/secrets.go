@@ -33,6 +33,8 @@ type TriggerInfo struct {
 	Sender        *SenderInfo        // nil: it has none
 	SamplePayload []byte             // nil: none
 	RateLimit     registry.RateLimit // in force
+
+	TriggerSettings
 }
 
 // Trigger returns a trigger node with its secrets.
@@ -48,7 +50,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	if err != nil {
 		return nil, err
 	}
-	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.Name, Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload}
+	info := &TriggerInfo{Workflow: w.Record, NodeID: nodeID, Name: node.Name, Sender: senderInfo(w.Record, node, e.now()), SamplePayload: secrets.SamplePayload, TriggerSettings: settingsOf(node)}
 	if view, found := e.directory.Lookup(workflowID); found && view.Plan != nil {
 		info.RateLimit = view.Limit()
 	}

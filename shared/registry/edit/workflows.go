@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/filter"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -63,6 +65,48 @@ type TriggerSpec struct {
 	NodeID        string
 	Name          string
 	SamplePayload []byte // one JSON text; nil: leave it as it is
+
+	TriggerSettings
+}
+
+// TriggerSettings are what a node does with requests. They are set as a whole: what is left out is taken away.
+type TriggerSettings struct {
+	Filter []byte // which requests start an execution: see package filter; nil or null: every one
+}
+
+// check compiles the settings. at makes the path of a field.
+func (s TriggerSettings) check(at func(field string) string) error {
+	if !isSet(s.Filter) {
+		return nil
+	}
+	if _, err := filter.Parse(s.Filter); err != nil {
+		return &InvalidError{at("filter"), err.Error()}
+	}
+	return nil
+}
+
+// into puts the settings, which were checked, into a node.
+func (s TriggerSettings) into(node *registry.Trigger) {
+	node.Filter = ""
+	if isSet(s.Filter) {
+		if f, err := filter.Parse(s.Filter); err == nil {
+			node.Filter = f.String()
+		}
+	}
+}
+
+// settingsOf returns the settings of a node.
+func settingsOf(node *registry.Trigger) (s TriggerSettings) {
+	if node.Filter != "" {
+		s.Filter = []byte(node.Filter)
+	}
+	return s
+}
+
+// isSet reports whether a JSON value is there, and is not null.
+func isSet(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) > 0 && string(text) != "null"
 }
 
 func (s *WorkflowSpec) check() error {
@@ -91,6 +135,7 @@ func (s *WorkflowSpec) check() error {
 		if t.SamplePayload != nil {
 			problems = append(problems, checkSample(at("samplePayload"), t.SamplePayload))
 		}
+		problems = append(problems, t.TriggerSettings.check(at))
 	}
 	return errors.Join(problems...)
 }
@@ -227,6 +272,7 @@ func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs 
 			}
 		}
 		node.Name = spec.Name
+		spec.TriggerSettings.into(node)
 		nodes = append(nodes, *node)
 	}
 	w.Triggers = nodes

@@ -14,7 +14,7 @@ type kept interface {
 
 // kept returns the tables of a backup, in its order.
 func (s *Store) kept() []kept {
-	return []kept{duplicates, reports, tokenUses, minutes{}, refusals, senders, audit, unreadable, early}
+	return []kept{duplicates, reports, tokenUses, minutes{}, refusals, senders, filtered, audit, unreadable, early}
 }
 
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {

@@ -95,6 +95,9 @@ func fill(t *testing.T, s store.Store) {
 	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderSeen{seenSender(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch}}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.AddFiltered(t.Context(), "filtered", epoch, []store.Filtered{{WorkflowID: "wf", NodeID: "node", Count: 3, Last: []store.FilteredRequest{{At: epoch, DeliveryID: "d", Place: "ptr:/a"}}}}); err != nil {
+		t.Fatal(err)
+	}
 	addDuplicates(t, s, "report", epoch, map[string]int64{id(2): 3, id(9000): 1})
 	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3), refusal("", "not_found", 1, 1, 9))
 }

@@ -111,7 +111,7 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 	}
 	status := fmt.Sprintf("%d %s", sent.Status, http.StatusText(sent.Status))
 	return v.say(s, status, webhookAnswer{
-		Success: sent.Success, ExecutionID: sent.ExecutionID, Deduplicated: sent.Deduplicated, Code: sent.Code, Detail: sent.Detail, RetryAfter: sent.RetryAfter,
+		Success: sent.Success, ExecutionID: sent.ExecutionID, Deduplicated: sent.Deduplicated, Filtered: sent.Filtered, Code: sent.Code, Detail: sent.Detail, RetryAfter: sent.RetryAfter,
 	}, sent.Status)
 }
 
@@ -164,6 +164,7 @@ type webhookAnswer struct {
 	Success      bool   `json:"success"`
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
+	Filtered     bool   `json:"filtered"`
 	Code         string `json:"code"`
 	Detail       string `json:"detail"`
 	RetryAfter   int64  `json:"retryAfter"`
@@ -171,7 +172,7 @@ type webhookAnswer struct {
 
 func (v *triggerSend) report(s *session, response *http.Response, text []byte) error {
 	var a webhookAnswer
-	if err := json.Unmarshal(text, &a); err != nil || (response.StatusCode == http.StatusOK) == (a.ExecutionID == "" || a.Code != "") {
+	if err := json.Unmarshal(text, &a); err != nil || (response.StatusCode == http.StatusOK) == (a.ExecutionID == "" && !a.Filtered || a.Code != "") {
 		return &hintError{
 			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host, response.Status),
 			"is it an ingress? Its address is what the ingress's --public-url says",
@@ -188,6 +189,8 @@ func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) 
 		switch {
 		case a.ExecutionID != "":
 			table = append(table, []string{"Execution", a.ExecutionID})
+		case a.Filtered:
+			table = append(table, []string{"Execution", "none: it does not meet the filter (trigger filter)"})
 		case a.Success:
 			table = append(table, []string{"Execution", "none: this is a handshake"})
 		}

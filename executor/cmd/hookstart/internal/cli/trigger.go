@@ -12,6 +12,7 @@ type triggerVerbs struct {
 	Show   triggerShow   `cmd:"" help:"Show its webhook URL, tokens and limits." example:"hookstart trigger show demo --show-token"`
 	Rotate triggerRotate `cmd:"" help:"Make a new token." example:"hookstart trigger rotate demo --keep-old 1h"`
 	Sample triggerSample `cmd:"" help:"Show the sample payload, or set it."`
+	Filter triggerFilter `cmd:"" help:"Show which requests start an execution, or set it."`
 	Send   triggerSend   `cmd:"" help:"Post to its webhook URL, as a sender does."`
 	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
@@ -125,6 +126,7 @@ func (k secrecy) show(s *session, t api.Trigger) error {
 			{"Rate limit", rate(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Delivery ID", deliveryIDs(t)},
+			{"Filter", filterOf(t)},
 		}); err != nil {
 			return err
 		}

@@ -109,19 +109,19 @@ func (v *workflowPut) replaceVersion(s *session, text []byte, updatedAt time.Tim
 	return s.client.IfMatch(tag).PutWorkflowJSON(s.ctx, v.Workflow, text)
 }
 
-// triggers are the nodes that the flags name, else the current ones. Nodes that stay keep their names.
+// triggers returns the nodes that the flags name, else the current ones. Nodes that stay keep their names and settings.
 func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
-	names := map[string]string{}
+	current := map[string]api.WorkflowTrigger{}
 	wanted := v.Trigger
 	for _, t := range have {
-		names[t.NodeID] = t.Name
+		current[t.NodeID] = t
 		if len(v.Trigger) == 0 {
 			wanted = append(wanted, t.NodeID)
 		}
 	}
 	put := make([]api.PutTrigger, len(wanted))
 	for i, id := range wanted {
-		put[i] = api.PutTrigger{NodeID: id, Name: names[id]}
+		put[i] = api.PutTrigger{NodeID: id, Name: current[id].Name, Filter: current[id].Filter}
 	}
 	return put
 }

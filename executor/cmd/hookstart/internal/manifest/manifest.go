@@ -73,6 +73,36 @@ type Trigger struct {
 	// SamplePayload is a JSON document: as a string, which keeps every byte, or as YAML. If it is
 	// absent, the payload stays as it is.
 	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
+	// Filter says which requests start an execution. Left out, every one does.
+	Filter Filter `json:"filter,omitempty" yaml:"filter,omitempty"`
+}
+
+// Filter is a filter as JSON. In YAML it is a mapping.
+type Filter json.RawMessage
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Filter) UnmarshalJSON(data []byte) error {
+	if *f = nil; string(data) != "null" {
+		*f = bytes.Clone(data)
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (f Filter) MarshalJSON() ([]byte, error) { return json.RawMessage(f).MarshalJSON() }
+
+// MarshalYAML implements yaml.Marshaler. JSON is YAML, whose order of places it keeps.
+func (f Filter) MarshalYAML() (any, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(f, &document); err != nil {
+		return nil, err
+	}
+	if len(document.Content) == 0 {
+		return nil, nil //nolint:nilnil // there is no filter
+	}
+	mapping := document.Content[0]
+	mapping.Style = 0
+	return mapping, nil
 }
 
 // Sender is a document of kind Sender. It holds no secret.
@@ -297,7 +327,7 @@ func (w Workflow) put() api.PutWorkflow {
 		put.RateLimit = &api.RateLimit{Requests: w.RateLimit.Requests, WindowSeconds: w.RateLimit.WindowSeconds}
 	}
 	for _, t := range w.Triggers {
-		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload)})
+		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, SamplePayload: json.RawMessage(t.SamplePayload), Filter: json.RawMessage(t.Filter)})
 	}
 	return put
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
@@ -194,8 +195,28 @@ func (w Workflow) fields() fields {
 		if t.SamplePayload != "" {
 			f[at+".samplePayload"] = compact(t.SamplePayload)
 		}
+		if len(t.Filter) > 0 {
+			f[at+".filter"] = sorted(t.Filter)
+		}
 	}
 	return f
+}
+
+// sorted returns a filter whose places are in the order of their names: a document has no other.
+func sorted(f Filter) string {
+	decoder := json.NewDecoder(bytes.NewReader(f))
+	decoder.UseNumber()
+	var conditions any
+	if decoder.Decode(&conditions) != nil {
+		return string(f)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(conditions) != nil {
+		return string(f)
+	}
+	return strings.TrimSpace(text.String())
 }
 
 // switching returns the step that activates or deactivates a workflow.

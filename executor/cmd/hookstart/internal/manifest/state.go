@@ -53,6 +53,7 @@ func (s *Set) addWorkflow(ctx context.Context, client *apiclient.Client, w api.W
 		if len(t.SamplePayload) > 0 && string(t.SamplePayload) != "null" {
 			trigger.SamplePayload = Payload(t.SamplePayload)
 		}
+		trigger.Filter = Filter(t.Filter)
 		document.Triggers = append(document.Triggers, trigger)
 		if t.Sender != nil {
 			s.Senders = append(s.Senders, senderOf(w.ID, t.NodeID, t.Sender, presets))

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"slices"
+	"time"
+)
+
+// MaxFilteredRequests is how many of the requests that did not meet a node's filter are kept.
+const MaxFilteredRequests = 20
+
+// Filtered are the requests that did not meet the filter of one trigger node. Its JSON is in backups: see Part.
+type Filtered struct {
+	WorkflowID, NodeID string
+
+	Count int64
+	Last  []FilteredRequest // the newest first, at most MaxFilteredRequests
+}
+
+// FilteredRequest is the part of such a request that is kept.
+type FilteredRequest struct {
+	At         time.Time
+	DeliveryID string `json:",omitempty"` // empty: it has none
+	Place      string // whose condition did not hold
+}
+
+// StorableFiltered returns a report as it is stored: one entry for each node, in the order of nodes, which keeps two
+// writers from waiting for each other.
+func StorableFiltered(filtered []Filtered) []Filtered {
+	type node struct{ workflowID, nodeID string }
+	byNode := map[node]Filtered{}
+	for _, f := range filtered {
+		at := node{Text(f.WorkflowID), Text(f.NodeID)}
+		last := make([]FilteredRequest, len(f.Last))
+		for i, r := range f.Last {
+			last[i] = FilteredRequest{Time(r.At), Text(r.DeliveryID), Text(r.Place)}
+		}
+		have := byNode[at]
+		byNode[at] = Filtered{at.workflowID, at.nodeID, have.Count + f.Count, LastFiltered(have.Last, last)}
+	}
+	all := make([]Filtered, 0, len(byNode))
+	for _, f := range byNode {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b Filtered) int {
+		return slices.Compare([]string{a.WorkflowID, a.NodeID}, []string{b.WorkflowID, b.NodeID})
+	})
+	return all
+}
+
+// LastFiltered returns the newest of two lists.
+func LastFiltered(one, other []FilteredRequest) []FilteredRequest {
+	all := slices.Concat(one, other)
+	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })
+	return all[:min(len(all), MaxFilteredRequests)]
+}

@@ -1,0 +1,81 @@
+package relational
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+var filtered = table[store.Filtered]{
+	name:    "filtered",
+	columns: "workflow_id, node_id, filtered, last_requests",
+	fields: func(f *store.Filtered) []any {
+		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequests{&f.Last}}
+	},
+	// It locks the row: see AddFiltered.
+	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE SET filtered = filtered.filtered + excluded.filtered`,
+	order:    "workflow_id, node_id",
+	part:     func(p *store.Part) *[]store.Filtered { return &p.Filtered },
+}
+
+// filteredRequests is a list of requests, as JSON.
+type filteredRequests struct{ list *[]store.FilteredRequest }
+
+func (f filteredRequests) value() any {
+	text, err := json.Marshal(*f.list)
+	if err != nil {
+		panic(err) // texts and times that are storable always marshal
+	}
+	return string(text)
+}
+
+// Scan implements sql.Scanner.
+func (f filteredRequests) Scan(from any) error {
+	switch text := from.(type) {
+	case string:
+		return json.Unmarshal([]byte(text), f.list)
+	case []byte:
+		return json.Unmarshal(text, f.list)
+	default:
+		return fmt.Errorf("%T is not a list of requests", from)
+	}
+}
+
+// AddFiltered implements store.Store.
+func (s *Store) AddFiltered(ctx context.Context, reportID string, at time.Time, added []store.Filtered) error {
+	added = store.StorableFiltered(added)
+	return s.report(ctx, "add filtered", reportID, at, func(tx Tx) error {
+		if err := filtered.insert(ctx, tx, added); err != nil { // and locks the rows
+			return err
+		}
+		for _, f := range added {
+			var have store.Filtered
+			if err := tx.Query(ctx, func(row Row) (err error) {
+				have, err = filtered.scan(row)
+				return err
+			}, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID, f.NodeID); err != nil {
+				return err
+			}
+			if have.Count == f.Count { // it is new, and inserted as a whole
+				continue
+			}
+			last := store.LastFiltered(have.Last, f.Last)
+			if _, err := tx.Exec(ctx, `UPDATE filtered SET last_requests = ? WHERE workflow_id = ? AND node_id = ?`, filteredRequests{&last}.value(), f.WorkflowID, f.NodeID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Filtered implements store.Store.
+func (s *Store) Filtered(ctx context.Context, workflowID, nodeID string) (store.Filtered, error) {
+	found, err := Collect(ctx, s.db, "filtered", filtered.scan, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.Text(workflowID), store.Text(nodeID))
+	if err != nil || len(found) == 0 {
+		return store.Filtered{WorkflowID: workflowID, NodeID: nodeID}, err
+	}
+	return found[0], nil
+}

@@ -1,0 +1,80 @@
+package stream
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// FilteredSubject is the subject of the requests that did not meet the filters of their nodes.
+const FilteredSubject = "reports.filtered"
+
+// Filtered is how many requests did not meet the filter of one trigger node since the last report.
+type Filtered struct {
+	WorkflowID, NodeID string
+
+	Count int64
+	Last  []FilteredRequest // the newest first, at most MaxFilteredRequests
+}
+
+// FilteredRequest is the part of such a request that is kept.
+type FilteredRequest struct {
+	At         time.Time
+	DeliveryID string // at most execution.MaxDeliveryID bytes; empty: it has none
+	Place      string // whose condition did not hold; at most MaxPlace bytes
+}
+
+const (
+	// MaxFilteredRequests is how many requests of one node a report has.
+	MaxFilteredRequests = 20
+	// MaxPlace is how many bytes of a place are kept.
+	MaxPlace = 500
+)
+
+// FilteredMessage encodes a report. It may be sent again; it is applied once. 1,000 nodes with 700 requests fit into NATS's
+// default max_payload of 1 MB.
+func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg, error) {
+	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
+	for _, n := range nodes {
+		node := &hookstartv1.FilteredNode{WorkflowId: n.WorkflowID, NodeId: n.NodeID, Count: n.Count}
+		for _, r := range n.Last {
+			node.Last = append(node.Last, &hookstartv1.FilteredRequest{At: timestamppb.New(r.At), DeliveryId: kept(r.DeliveryID, execution.MaxDeliveryID), Place: kept(r.Place, MaxPlace)})
+		}
+		report.Nodes = append(report.Nodes, node)
+	}
+	return reportMessage(FilteredSubject, reportID, report)
+}
+
+// kept returns the beginning of a text.
+func kept(text string, length int) string {
+	return strings.ToValidUTF8(text[:min(len(text), length)], "")
+}
+
+// DecodeFiltered decodes a report. It skips invalid entries. All its errors wrap ErrUnreadable.
+func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtered, err error) {
+	var report hookstartv1.FilterReport
+	if err := proto.Unmarshal(data, &report); err != nil {
+		return "", time.Time{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if report.GetReportId() == "" {
+		return "", time.Time{}, nil, fmt.Errorf("%w: the report has no ID", ErrUnreadable)
+	}
+	for _, n := range report.GetNodes() {
+		if !execution.ValidName(n.GetWorkflowId()) || !execution.ValidName(n.GetNodeId()) || n.GetCount() <= 0 {
+			continue
+		}
+		node := Filtered{WorkflowID: n.GetWorkflowId(), NodeID: n.GetNodeId(), Count: n.GetCount()}
+		for _, r := range n.GetLast()[:min(len(n.GetLast()), MaxFilteredRequests)] {
+			node.Last = append(node.Last, FilteredRequest{At: timeFromWire(r.GetAt()), DeliveryID: kept(r.GetDeliveryId(), execution.MaxDeliveryID), Place: kept(r.GetPlace(), MaxPlace)})
+		}
+		nodes = append(nodes, node)
+	}
+	return report.GetReportId(), timeFromWire(report.GetAt()), nodes, nil
+}
