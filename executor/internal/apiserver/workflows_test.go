@@ -3,7 +3,7 @@ package apiserver_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -21,7 +21,7 @@ func TestWorkflows(t *testing.T) {
 	created := decode[api.Workflow](a)
 	if created.ID != "orders" || created.AccountID != "acme" || created.Name != "Orders" || created.Queue != "q1" || created.Active ||
 		*created.RateLimit != (api.RateLimit{Requests: 5, WindowSeconds: 10}) || created.CreatedAt.IsZero() || created.UpdatedAt.IsZero() ||
-		!slices.Equal(created.Triggers, []api.WorkflowTrigger{{NodeID: "b", Name: "B"}, {NodeID: "a"}}) {
+		!reflect.DeepEqual(created.Triggers, []api.WorkflowTrigger{{NodeID: "b", Name: "B"}, {NodeID: "a"}}) {
 		t.Errorf("created %s", a.body)
 	}
 	if strings.Contains(string(a.body), "activatedAt") {
