@@ -39,6 +39,7 @@ type FilteredRequest struct {
 type TriggerSettings struct {
 	Name          string          `json:"name,omitempty" maxLength:"200" doc:"For people."`
 	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"Any JSON value but null, at most 512 KiB. It is replaced as a whole."`
+	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. It is replaced as a whole; null takes it away." example:"{\"ptr:/action\": \"opened\"}"`
 }
 
 // Token is a token of a trigger node.

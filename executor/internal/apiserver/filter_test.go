@@ -2,10 +2,11 @@ package apiserver_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
@@ -48,6 +49,21 @@ func TestFilter(t *testing.T) {
 	}
 	if got := string(decode[api.Trigger](r.get(node).is(200)).Filter); got != filter {
 		t.Errorf("a refused filter changed it to %s", got)
+	}
+	const other = `{"ptr:/x":{"$exists":true}}`
+	patched := decode[api.Trigger](r.call(http.MethodPatch, node, `{"filter":`+other+`}`).is(200))
+	if string(patched.Filter) != other {
+		t.Errorf("a patch replaces it as a whole: %s", patched.Filter)
+	}
+	if kept := decode[api.Workflow](r.call(http.MethodPatch, at, `{"name":"new"}`).is(200)); string(kept.Triggers[0].Filter) != other {
+		t.Errorf("a patch of the workflow that does not name it: %s", kept.Triggers[0].Filter)
+	}
+	if kept := decode[api.Trigger](r.call(http.MethodPatch, node, `{"name":"new"}`).is(200)); string(kept.Filter) != other {
+		t.Errorf("a patch that does not name it: %s", kept.Filter)
+	}
+	r.call(http.MethodPatch, node, `{"filter":{"ptr:/a":[]}}`).refused(422, api.CodeInvalid)
+	if gone := decode[api.Trigger](r.call(http.MethodPatch, node, `{"filter":null}`).is(200)); gone.Filter != nil {
+		t.Errorf("null takes it away: %s", gone.Filter)
 	}
 	for _, none := range []string{"", `,"filter":null`} {
 		r.put(at, body(`,"filter":`+filter)).is(200)

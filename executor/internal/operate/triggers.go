@@ -66,11 +66,11 @@ func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeI
 				return &edit.NotFoundError{What: fmt.Sprintf("trigger node %q of workflow %q", nodeID, workflowID)}
 			}
 			node := &spec.Triggers[i]
-			settings := api.TriggerSettings{Name: node.Name}
+			settings := api.TriggerSettings{Name: node.Name, Filter: node.Filter}
 			if err := patch(&settings); err != nil {
 				return err
 			}
-			node.Name = settings.Name
+			node.Name, node.Filter = settings.Name, settings.Filter
 			if settings.SamplePayload != nil {
 				node.SamplePayload = settings.SamplePayload
 			}

@@ -163,7 +163,7 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 		put.RateLimit = &limit
 	}
 	for _, t := range spec.Triggers {
-		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name})
+		put.Triggers = append(put.Triggers, api.PutTrigger{NodeID: t.NodeID, Name: t.Name, Filter: t.Filter})
 	}
 	return put
 }

@@ -173,8 +173,9 @@ func specOf(w *registry.Workflow) WorkflowSpec {
 		limit := w.RateLimit
 		spec.RateLimit = &limit
 	}
-	for _, t := range w.Triggers {
-		spec.Triggers = append(spec.Triggers, TriggerSpec{NodeID: t.NodeID, Name: t.Name})
+	for i := range w.Triggers {
+		t := &w.Triggers[i]
+		spec.Triggers = append(spec.Triggers, TriggerSpec{NodeID: t.NodeID, Name: t.Name, TriggerSettings: settingsOf(t)})
 	}
 	return spec
 }

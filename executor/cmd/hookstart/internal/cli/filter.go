@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 
-	"github.com/hookstart/hookstart/executor/api"
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
 type triggerFilter struct {
@@ -35,19 +37,18 @@ func (v *triggerFilter) Run(s *session) error {
 		}
 		return s.showFilter(t)
 	}
-	filter, name := []byte(v.Set), "--set"
-	switch {
-	case v.Clear:
-		filter = nil
-	case v.File != "":
+	text, name := []byte(v.Set), "--set"
+	if v.File != "" {
 		var err error
-		if filter, err = s.readFile("--file", v.File); err != nil {
+		if text, err = s.readFile("--file", v.File); err != nil {
 			return err
 		}
 		name = "--file"
 	}
+	filter := json.RawMessage("null")
 	if !v.Clear {
-		if err := mustBeJSON(name, filter, `like '{"ptr:/action": "opened"}'`); err != nil {
+		filter = text
+		if err := mustBeJSON(name, text, `like '{"ptr:/action": "opened"}'`); err != nil {
 			return err
 		}
 	}
@@ -55,32 +56,11 @@ func (v *triggerFilter) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.putFilter(v.Workflow, id, filter); err != nil {
-		return err
-	}
-	t, err := s.client.Trigger(s.ctx, v.Workflow, id)
+	t, err := s.client.PatchTrigger(s.ctx, v.Workflow, id, apiclient.Patch{"filter": filter})
 	if err != nil {
 		return err
 	}
 	return s.showFilter(t)
-}
-
-// putFilter replaces the filter of one node of a workflow, which stays as it is else.
-func (s *session) putFilter(workflowID, nodeID string, filter []byte) error {
-	have, err := s.client.Workflow(s.ctx, workflowID)
-	if err != nil {
-		return err
-	}
-	put := api.PutWorkflow{AccountID: have.AccountID, Name: have.Name, Queue: have.Queue, RateLimit: have.RateLimit}
-	for _, t := range have.Triggers {
-		trigger := api.PutTrigger{NodeID: t.NodeID, Name: t.Name, Filter: t.Filter}
-		if t.NodeID == nodeID {
-			trigger.Filter = filter
-		}
-		put.Triggers = append(put.Triggers, trigger)
-	}
-	_, err = s.client.PutWorkflow(s.ctx, workflowID, put)
-	return err
 }
 
 // showFilter prints the filter, and the last requests that did not meet it.
