@@ -94,12 +94,12 @@ func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	}{
 		"nil, permanent":    {func() (any, error) { return 1, runner.Permanent(nil) }, execution.Succeeded, ""},
 		"nil, later":        {func() (any, error) { return 1, runner.RetryAfter(nil, time.Second) }, execution.Succeeded, ""},
-		"pointer":           {func() (any, error) { return nil, noCode }, execution.Failed, "returned a *runner_test.codeError whose methods panic: runtime error: invalid memory"},
+		"pointer":           {func() (any, error) { return nil, noCode }, execution.Failed, "returned a *runnertest_test.codeError whose methods panic: runtime error: invalid memory"},
 		"permanent pointer": {func() (any, error) { return nil, runner.Permanent(noCode) }, execution.Failed, "methods panic: runtime error"},
-		"error":             {func() (any, error) { return nil, evil{} }, execution.Failed, "methods panic: a runner_test.evil that cannot be printed"},
+		"error":             {func() (any, error) { return nil, evil{} }, execution.Failed, "methods panic: a runnertest_test.evil that cannot be printed"},
 		"joined error":      {func() (any, error) { return nil, errors.Join(errors.New("one"), evil{}) }, execution.Failed, "cannot be printed"},
-		"panic":             {func() (any, error) { panic(evil{}) }, execution.Failed, "panic: a runner_test.evil that cannot be printed"},
-		"output":            {func() (any, error) { return evil{}, nil }, execution.Failed, "panic: a runner_test.evil"},
+		"panic":             {func() (any, error) { panic(evil{}) }, execution.Failed, "panic: a runnertest_test.evil that cannot be printed"},
+		"output":            {func() (any, error) { return evil{}, nil }, execution.Failed, "panic: a runnertest_test.evil"},
 		"output's error":    {func() (any, error) { return badError{}, nil }, execution.Failed, ""},
 	}
 	start(t, nc, runner.Options{Attempts: 2, Backoff: soon, Concurrency: 1}, func(_ context.Context, e runner.Execution) (any, error) {
