@@ -129,9 +129,9 @@ const clocks = time.Minute
 // audited returns a time before all changes whose audit entries may not be in the database yet.
 func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
-		s, err := i.JetStream.Stream(ctx, name)
+		s, err := i.leader(ctx, name)
 		if err != nil {
-			return at, fmt.Errorf("stream %s: %w", name, err)
+			return at, err
 		}
 		first := s.CachedInfo().TimeStamp
 		floor, err := i.floorOf(ctx, name, auditor)
@@ -150,6 +150,16 @@ func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 		}
 	}
 	return at.Add(-clocks), nil
+}
+
+// leader returns a stream whose messages are read from its leader: another replica may lag behind.
+func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := i.JetStream.Stream(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	s.CachedInfo().Config.AllowDirect = false // of this handle only
+	return s, nil
 }
 
 // anySubject makes GetMsg return the first message from a sequence on.
@@ -199,9 +209,9 @@ type auditLine struct {
 
 // takeHistory writes the entries that the executors have not copied from a bucket's history yet, up to a revision.
 func (i Installation) takeHistory(ctx context.Context, to io.Writer, m *Manifest, name string, last uint64) error {
-	s, err := i.JetStream.Stream(ctx, name)
+	s, err := i.leader(ctx, name)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", name, err)
+		return err
 	}
 	floor, err := i.floorOf(ctx, name, auditor)
 	if err != nil {
