@@ -185,6 +185,9 @@ func TestWhatTheModulesBring(t *testing.T) {
 			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/auto/sdk",
 			"github.com/go-logr/", "github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel/log",
 			"google.golang.org/protobuf", "github.com/google/go-cmp", "golang.org/x/",
+			// What OpenTelemetry and protobuf require for their own tests; nothing of it is linked.
+			"github.com/davecgh/go-spew", "github.com/golang/protobuf", "github.com/kr/pretty", "github.com/pmezard/go-difflib",
+			"github.com/rogpeppe/go-internal", "github.com/stretchr/testify", "go.yaml.in/yaml/v3", "gopkg.in/",
 		}, "github.com/nats-io/nats.go"},
 		{"executor/client/apiclient", []string{"example.com/empty", release.Root + "/executor/client"}, release.Root + "/executor/client"},
 	} {
