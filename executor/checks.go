@@ -7,7 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor/internal/home"
 	"github.com/hookstart/hookstart/executor/internal/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/bus"
@@ -18,22 +20,40 @@ import (
 
 // checks are the conditions of readiness: without any of them an executor cannot record, or answer operators. The recorder
 // itself reports a lost consumer or a failing transaction.
-func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, records store.Store, c Config) []ops.Check {
+func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, copied *home.Home, records store.Store, c Config, log logrus.FieldLogger) []ops.Check {
+	known := &knownStreams{js: js, config: c, log: log, reached: map[string]reached{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
-		{Part: "executor streams", Ask: func(ctx context.Context) error { return keepStreams(ctx, js, c) }},
+		{Part: "executor streams", Ask: known.keep},
 		{Part: "executor consumer", Ask: func(ctx context.Context) error { return hasConsumer(ctx, js) }},
 		{Part: "executor registry", Ask: follower.CatchUp},
+		{Part: "executor registry copy", Ask: func(context.Context) error { return copied.Trouble() }},
 		{Part: "executor database", Ask: records.Ping},
 	}
 }
 
-// keepStreams recreates a deleted stream. Its messages are lost, but no process has to be restarted.
-func keepStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
+// knownStreams are the streams as they were when they were last looked at. One goroutine uses it.
+type knownStreams struct {
+	js      jetstream.JetStream
+	config  Config
+	log     logrus.FieldLogger
+	reached map[string]reached // by stream
+}
+
+// reached is how far a stream was.
+type reached struct {
+	last     uint64 // the newest message
+	recorded uint64 // the last message of those that are all recorded
+}
+
+// keep recreates a deleted stream. Its messages are lost, but no process has to be restarted. What may have been accepted and
+// is not recorded is named in the log.
+func (k *knownStreams) keep(ctx context.Context) error {
 	for _, name := range streams {
-		_, err := js.Stream(ctx, name)
+		s, err := k.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			if err := ensureStreams(ctx, js, c); err != nil {
+			k.tell(name)
+			if err := ensureStreams(ctx, k.js, k.config); err != nil {
 				return fmt.Errorf("the stream %s is not there, and cannot be made: %w", name, err)
 			}
 			return fmt.Errorf("the stream %s was not there; it was made anew, empty", name)
@@ -41,8 +61,50 @@ func keepStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
 		if err != nil {
 			return fmt.Errorf("the stream %s: %w", name, err)
 		}
+		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last { // made anew by another executor, or put back
+			k.tell(name)
+		}
+		if err := k.look(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// look notes how far a stream is.
+func (k *knownStreams) look(ctx context.Context, name string, last uint64) error {
+	now := reached{last: last}
+	consumer, err := k.js.Consumer(ctx, name, recorder.Durable)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		now.recorded = k.reached[name].recorded
+		if now.recorded > last {
+			now.recorded = 0
+		}
+	case err != nil:
+		return fmt.Errorf("the recorder's consumer of the stream %s: %w", name, err)
+	default:
+		now.recorded = consumer.CachedInfo().AckFloor.Stream
+	}
+	k.reached[name] = now
+	return nil
+}
+
+// tell logs what a stream that was lost may have held and is not recorded.
+func (k *knownStreams) tell(name string) {
+	was, known := k.reached[name]
+	if !known {
+		return
+	}
+	delete(k.reached, name)
+	about := k.log.WithFields(logrus.Fields{"stream": name, "last": was.last, "recorded": was.recorded})
+	if was.last > was.recorded {
+		about.Errorf("NATS has lost the stream, or its last messages: %d messages that were accepted, from %d to %d, and those that came in the "+
+			"last second, are not recorded unless another executor has recorded them", was.last-was.recorded, was.recorded+1, was.last)
+		return
+	}
+	about.Error("NATS has lost the stream, or its last messages: all messages up to the last one that was seen are recorded; those that came in the " +
+		"last second may not be")
 }
 
 // hasConsumer asks for the recorder's consumers. The recorder makes a lost one anew, and may fail to: a NATS server refuses a

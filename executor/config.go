@@ -33,6 +33,7 @@ type Config struct {
 	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
 	DatabaseURL    string        `name:"database-url" help:"sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE." default:"sqlite:hookstart.db"`
 	ConnectTimeout time.Duration `help:"How long to wait at start for NATS and the database." default:"30s"`
+	AdoptDatabase  bool          `help:"Let a database without an identity join the installation whose registry is in NATS: for one start, after the installation's database was lost. Without it the executor refuses to start with such a database."`
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`

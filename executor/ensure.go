@@ -80,13 +80,12 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 	return nil
 }
 
-// ensureEvery is the interval of checks that the registry's buckets exist.
-const ensureEvery = 3 * time.Second
+// keepPlansEvery is the interval of checks that the registry has a plan catalog.
+const keepPlansEvery = 3 * time.Second
 
-// keepRegistry calls ensure regularly: a bucket that NATS has lost is recreated, empty, while this process runs. keepStreams
-// does the same for the other streams.
-func keepRegistry(ctx context.Context, log logrus.FieldLogger, ensure func(context.Context) error) {
-	tick := time.NewTicker(ensureEvery)
+// keepPlans calls keep regularly: a registry may have been restored without its plan catalog while this process runs.
+func keepPlans(ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error) {
+	tick := time.NewTicker(keepPlansEvery)
 	defer tick.Stop()
 	for failing := false; ; {
 		select {
@@ -95,10 +94,10 @@ func keepRegistry(ctx context.Context, log logrus.FieldLogger, ensure func(conte
 		case <-tick.C:
 		}
 		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := ensure(trying)
+		err := keep(trying)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
-			log.WithError(err).Warn("the registry is not in NATS as it must be; it is tried again")
+			log.WithError(err).Warn("the plan catalog is not in the registry; it is tried again")
 		}
 		failing = err != nil
 	}

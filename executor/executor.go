@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/auditor"
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/executor/internal/console"
+	"github.com/hookstart/hookstart/executor/internal/home"
 	"github.com/hookstart/hookstart/executor/internal/operate"
 	"github.com/hookstart/hookstart/executor/internal/queues"
 	"github.com/hookstart/hookstart/executor/internal/reach"
@@ -74,6 +75,7 @@ type executor struct {
 	records  store.Store
 	follower *agree.Follower
 	roll     *agree.Roll
+	home     *home.Home
 	editor   *edit.Editor
 	changed  *changes.Changes
 	waits    *queues.Watch
@@ -90,6 +92,9 @@ func (e *executor) run(ctx context.Context) error {
 		return err
 	}
 	if err := e.followRegistry(ctx, starting); err != nil {
+		return err
+	}
+	if err := e.edits(starting); err != nil {
 		return err
 	}
 	if err := e.checkKeys(starting); err != nil {
@@ -114,7 +119,7 @@ func (e *executor) run(ctx context.Context) error {
 	if e.config.OnReady != nil {
 		ready = func(addr, opsAddr string) { e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr}) }
 	}
-	return e.Serve(ctx, e.server(handler), checks(e.NATS, e.JetStream, e.follower, e.records, e.config), nil, ready)
+	return e.Serve(ctx, e.server(handler), checks(e.NATS, e.JetStream, e.follower, e.home, e.records, e.config, e.Log), nil, ready)
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
@@ -159,20 +164,35 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 		return err
 	}
 	e.Add(announcer.Stop)
+	return nil
+}
+
+// edits compares the registry with its copy in the database, and prepares changes.
+func (e *executor) edits(starting context.Context) (err error) {
+	e.home = home.New(home.Config{
+		JetStream: e.JetStream, Store: e.records, Follower: e.follower, AdoptDatabase: e.config.AdoptDatabase, Log: e.Log,
+		Ensure: func(ctx context.Context) error { return ensureRegistry(ctx, e.NATS, e.JetStream, e.config) },
+	})
+	if err := e.home.Begin(starting); err != nil {
+		return err
+	}
 	lease := agree.NewLease(e.NATS, e.follower) //nolint:contextcheck // it is renewed until the last call is answered
 	e.Add(lease.Stop)
 	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease, e.roll); err != nil {
 		return err
 	}
-	e.editor.SealWith(e.keys)
+	e.editor.SealWith(e.keys).KeepIn(e.home)
 	if n, why := e.directory.Unusable(); n > 0 {
 		e.Log.WithError(why).WithField("workflows", n).Error("senders' secrets cannot be opened: their nodes refuse everything until --secrets-key-file has the key, or the sender is set anew")
 	}
 	return nil
 }
 
-// putPlans puts the plan catalog in force.
+// putPlans puts the plan catalog in force. While a backup is being restored, keepPlans does so later.
 func (e *executor) putPlans(ctx context.Context) error {
+	if e.home.Trouble() != nil {
+		return nil
+	}
 	if err := putPlans(ctx, e.editor, e.plans); err != nil {
 		return err
 	}
@@ -244,13 +264,13 @@ func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.warnOfMissingKeys)
 	letters := newDeadLetters(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
+	e.Go(ctx, e.home.Run)
 	e.Go(ctx, func(ctx context.Context) {
-		keepRegistry(ctx, e.Log, func(ctx context.Context) error {
-			err := ensureRegistry(ctx, e.NATS, e.JetStream, e.config)
-			if err != nil || e.directory.Plans().Record != nil {
-				return err
+		keepPlans(ctx, e.Log, func(ctx context.Context) error {
+			if e.home.Trouble() != nil || e.directory.Plans().Record != nil {
+				return nil
 			}
-			return putPlans(ctx, e.editor, e.plans) // the bucket was recreated
+			return putPlans(ctx, e.editor, e.plans) // a backup was restored
 		})
 	})
 }

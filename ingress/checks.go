@@ -28,7 +28,11 @@ func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
 		{Part: "ingress registry", Ask: func(context.Context) error {
-			if age := lease.Age(time.Now()); age > staleAfter {
+			age := lease.Age(time.Now())
+			if err := lease.Failure(); age > staleAfter && errors.Is(err, agree.ErrUnidentified) {
+				return fmt.Errorf("%w; every webhook is answered 503 until an executor has restored it", err)
+			}
+			if age > staleAfter {
 				return fmt.Errorf("its present state has not been known for %s: every webhook is answered 503", age.Round(time.Second))
 			}
 			return nil

@@ -27,6 +27,7 @@ func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Con
 	adopt(reflect.ValueOf(&forExecutor).Elem(), reflect.ValueOf(*c))
 	adopt(reflect.ValueOf(&forIngress).Elem(), reflect.ValueOf(*c))
 	forExecutor.TLSCert, forExecutor.TLSKey = c.ExecutorTLSCert, c.ExecutorTLSKey
+	forExecutor.AdoptDatabase = true // both are in one data folder
 	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
 	if c.Plans == "" {
 		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, largestPlan)

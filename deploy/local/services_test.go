@@ -12,6 +12,7 @@ import (
 // meaningless are the flags of the services that a process which runs both has no use for.
 var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant list
 	"Addr":            "--ingress-addr, --executor-addr",
+	"AdoptDatabase":   "the database and NATS are in one data folder",
 	"NATSURL":         "the server is in the process",
 	"NATSCreds":       "the server is in the process",
 	"NATSCA":          "the server is in the process",

@@ -24,7 +24,8 @@ const (
 // restore puts the stores of all nodes back to an earlier copy, as after a disaster, while ingresses, executors and runners go
 // on. The stream may have lost what was accepted after the copy. It returns what else does not hold:
 //
-//   - the registry is that of the copy, for every ingress and every executor, and changes hold at once;
+//   - the registry is as it was before, for every ingress and every executor, and changes hold at once: an executor restores it
+//     from the copy in the database;
 //   - what is accepted from then on is stored and recorded once, has its end, and is deduplicated;
 //   - no record stays queued or running.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
@@ -63,10 +64,10 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 		return broken, nil
 	}
 	check("a workflow of after the copy", func(ctx context.Context) error {
-		return i.agree(ctx, s, "late", lateWorkflow, http.StatusNotFound)
+		return i.agree(ctx, s, "late", lateWorkflow, http.StatusOK)
 	})
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
-		return i.agree(ctx, s, switchedWorkflow, i.switched, http.StatusOK)
+		return i.agree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})
 	broken = append(broken, i.switchByEach(ctx, s)...)
 	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")

@@ -179,6 +179,21 @@ type Key struct {
 	unknown unknown `audit:"-"`
 }
 
+// Installation says whose registry this is: the record under InstallationKey. While there is none, or with Restoring, no
+// process answers from the registry.
+type Installation struct {
+	ID string // a random UUID, which the database has, too
+	// Restoring is set while a backup is restored.
+	Restoring bool
+	// Stamp is a random UUID for each time that the record was written. A process that has seen the registry go back to an
+	// earlier state relies on it again when the stamp has changed: see package agree.
+	Stamp string
+	// Life is a random UUID for each time that the registry was restored from the database's copy.
+	Life string
+
+	unknown unknown
+}
+
 // TriggerSecrets are the secrets of a trigger node: the record in SecretsBucket, which an ingress may not read.
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record says which of them are valid
@@ -247,7 +262,7 @@ func (s *Sender) Live(now time.Time) (live []SenderSecret) {
 	return live
 }
 
-// Record is a record of the registry: *Account, *Workflow, *Key, Plans or *TriggerSecrets.
+// Record is a record of the registry: *Account, *Workflow, *Key, *Installation, Plans or *TriggerSecrets.
 type Record interface {
 	// Encode returns the stored form of the record. Equal records have equal encodings.
 	Encode() ([]byte, error)

@@ -28,13 +28,14 @@ func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 // CopyStreams are the names of the streams behind the copy.
 func CopyStreams() []string { return []string{Stream} }
 
-// The keys of Bucket: one for the plan catalog, and one for each account, workflow and key of the operators' API, whose ID
-// comes after the prefix.
+// The keys of Bucket: one for the plan catalog, one for the installation's identity, and one for each account, workflow and
+// key of the operators' API, whose ID comes after the prefix.
 const (
-	PlansKey       = "plans"
-	AccountPrefix  = "account."
-	WorkflowPrefix = "workflow."
-	APIKeyPrefix   = "key."
+	PlansKey        = "plans"
+	InstallationKey = "installation"
+	AccountPrefix   = "account."
+	WorkflowPrefix  = "workflow."
+	APIKeyPrefix    = "key."
 )
 
 // HeaderAudit is the header of a stored record that says who changed it, and what: see package edit.
@@ -51,6 +52,8 @@ type Change struct {
 	Account  *Account
 	Workflow *Workflow
 	APIKey   *Key // ingresses ignore it
+	// Installation is zero if the record was deleted.
+	Installation *Installation
 
 	DeletedAccount  string
 	DeletedWorkflow string
@@ -65,6 +68,10 @@ func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, d
 	switch kind += "."; {
 	case key == PlansKey:
 		c.Plans, err = DecodePlans(data)
+	case key == InstallationKey && deleted:
+		c.Installation = &Installation{}
+	case key == InstallationKey:
+		c.Installation, err = DecodeInstallation(data)
 	case kind == AccountPrefix && deleted:
 		c.DeletedAccount = id
 	case kind == AccountPrefix:

@@ -192,6 +192,24 @@ func DecodeKey(data []byte) (*Key, error) {
 }
 
 // Encode implements Record.
+func (i *Installation) Encode() ([]byte, error) {
+	wire := &hookstartv1.Installation{Id: i.ID, Restoring: i.Restoring, Stamp: i.Stamp, Life: i.Life}
+	i.unknown.into(wire)
+	return marshal.Marshal(wire)
+}
+
+// DecodeInstallation reads the installation's identity.
+func DecodeInstallation(data []byte) (*Installation, error) {
+	var wire hookstartv1.Installation
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return nil, fmt.Errorf("the installation's identity: %w", err)
+	}
+	return &Installation{
+		ID: wire.GetId(), Restoring: wire.GetRestoring(), Stamp: wire.GetStamp(), Life: wire.GetLife(), unknown: unknownOf(&wire),
+	}, nil
+}
+
+// Encode implements Record.
 func (s *TriggerSecrets) Encode() ([]byte, error) {
 	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.Sealed}
 	for _, t := range s.Tokens {

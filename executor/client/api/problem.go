@@ -57,6 +57,7 @@ const (
 	CodeTooManySecrets       = "too_many_secrets"
 	CodeTooManyStreams       = "too_many_streams"
 	CodeLastSecret           = "last_secret"
+	CodeIngressTooOld        = "ingress_too_old"
 	CodeSecretsKeyMissing    = "secrets_key_missing"
 	CodeSenderCannotSign     = "sender_cannot_sign"
 	CodeEndpointUnreachable  = "endpoint_unreachable"

@@ -64,6 +64,10 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Last secret",
 		detail: "Without it no request could be verified. Add another secret first, or remove the sender.",
 	},
+	api.CodeIngressTooOld: {
+		status: http.StatusConflict, title: "Ingress too old",
+		detail: "An ingress that runs is of a version that cannot verify this sender, and would accept what is not the sender's. Upgrade all ingresses, and repeat the call.",
+	},
 	api.CodeSecretsKeyMissing: {
 		status: http.StatusConflict, title: "Secrets key missing",
 		detail: "There is no key to seal the secret with. Give the executors and ingresses --secrets-key-file: hookstart admin secrets-key makes a key.",

@@ -31,7 +31,9 @@ func (s *server) routeSenders(to huma.API) {
 		summary: "Say who calls a trigger node",
 		description: "From the very next request on, requests must be the sender's. What could not work is refused here: a preset that verifies and has no " +
 			"secret, a secret that cannot be decoded.",
-		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeSecretsKeyMissing, api.CodeNotConfirmed},
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManySecrets, api.CodeIngressTooOld, api.CodeSecretsKeyMissing, api.CodeNotConfirmed,
+		},
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		TriggerChange
 		Body api.PutSender

@@ -82,7 +82,7 @@ func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, fi
 		if err := json.Unmarshal(part, &read); err != nil {
 			return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{Field: "body", Problem: "must be a part of a backup: " + err.Error()}}}
 		}
-		if err := s.config.Editor.Current(ctx); err != nil {
+		if err := s.config.Editor.CurrentOrRestoring(ctx); err != nil {
 			return err
 		}
 		if len(s.config.Directory.Accounts("", 1)) > 0 {

@@ -65,6 +65,9 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
+	if _, is := errors.AsType[*edit.UncertainError](err); is {
+		return failed(api.CodeNotConfirmed, "NATS has not confirmed the change in time: it may be stored, or not. Repeat the call: it is idempotent.")
+	}
 	switch {
 	case errors.Is(err, store.ErrTooBroad):
 		return &Error{Code: api.CodeInvalid, Cause: err, Fields: []api.FieldError{{Field: "deliveryId", Problem: "there are too many executions to look through: " +
@@ -79,6 +82,8 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 		return failed(api.CodeAccountNotEmpty, "")
 	case errors.Is(err, edit.ErrChangedSince):
 		return failed(api.CodeChangedSince, "")
+	case errors.Is(err, edit.ErrIngressTooOld):
+		return failed(api.CodeIngressTooOld, "")
 	case errors.Is(err, edit.ErrTooManyTokens):
 		return failed(api.CodeTooManyTokens, "")
 	case errors.Is(err, edit.ErrTooManySecrets):

@@ -69,7 +69,8 @@ func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, e
 }
 
 func (k *Keyring) current(ctx context.Context) error {
-	if err := k.editor.Current(ctx); err != nil {
+	// Who restores a backup may do so with a key.
+	if err := k.editor.CurrentOrRestoring(ctx); err != nil {
 		return &Error{Code: api.CodeUnavailable, Cause: err}
 	}
 	return nil

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,11 +120,16 @@ func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID
 // rotationFailed marks an error as final: a repeated call would rotate again.
 func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	failed := s.explain(ctx, err)
+	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the trigger node before you repeat the call, which would make another token."
+	if _, is := errors.AsType[*edit.UncertainError](err); is {
+		failed.Final, failed.Detail = true, unknown
+		return failed
+	}
 	switch failed.Code {
 	case api.CodeNotConfirmed:
 		failed.Final, failed.Detail = true, "The new token is stored, but not every process has confirmed it yet. Do not repeat the call, which would make another token: GET the trigger node to see it."
 	case api.CodeUnavailable:
-		failed.Final, failed.Detail = true, "NATS cannot be reached now. The new token may or may not be stored: GET the trigger node before you repeat the call, which would make another token."
+		failed.Final, failed.Detail = true, unknown
 	}
 	return failed
 }

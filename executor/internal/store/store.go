@@ -326,6 +326,24 @@ type Store interface {
 	// number.
 	PruneAudit(ctx context.Context, before time.Time, limit int) (int, error)
 
+	// Installation returns the installation's identity; "": the database has none.
+	Installation(ctx context.Context) (string, error)
+
+	// AdoptInstallation keeps an identity if the database has none, and returns the one that it has then.
+	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
+
+	// RegistryPosition returns how far the copy of a bucket of the registry reaches.
+	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
+
+	// KeepRegistry adds revisions of a bucket to its copy, in order, with their entries of the audit, and moves its position, in
+	// one transaction. An earlier revision of a record replaces no later one, and an earlier position none. after is the position
+	// that the copy must have reached before; else it fails with ErrRegistryGap, and nothing is kept.
+	KeepRegistry(ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry, after uint64, upTo RegistryPosition) error
+
+	// RegistryRecords returns at most limit records of the copy of a bucket, deleted ones too, in the order of their keys, from
+	// the one after a key.
+	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord, error)
+
 	// Backup passes the whole content, as it was at one moment, to write, in parts of at most some
 	// hundred rows, oldest records first. It returns an error of write unchanged. Other callers can
 	// write meanwhile: nothing in the database is locked while write works.

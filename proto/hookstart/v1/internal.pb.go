@@ -47,7 +47,9 @@ type Presence struct {
 	KeyIds []string `protobuf:"bytes,21,rep,name=key_ids,json=keyIds,proto3" json:"key_ids,omitempty"`
 	// Of an executor: the version of the database's tables that it works with. 0: it does not
 	// say it.
-	Schema        int64 `protobuf:"varint,22,opt,name=schema,proto3" json:"schema,omitempty"`
+	Schema int64 `protobuf:"varint,22,opt,name=schema,proto3" json:"schema,omitempty"`
+	// Of an ingress: the settings of the registry that it can enforce, beyond those of the first version.
+	Capabilities  []string `protobuf:"bytes,23,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +152,13 @@ func (x *Presence) GetSchema() int64 {
 		return x.Schema
 	}
 	return 0
+}
+
+func (x *Presence) GetCapabilities() []string {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
 }
 
 // IngressSettings is what operators want to see of an ingress.
@@ -1210,7 +1219,7 @@ var File_hookstart_v1_internal_proto protoreflect.FileDescriptor
 
 const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhookstart/v1/internal.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x02\n" +
+	"\x1bhookstart/v1/internal.proto\x12\fhookstart.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x02\n" +
 	"\bPresence\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x12\n" +
@@ -1222,7 +1231,8 @@ const file_hookstart_v1_internal_proto_rawDesc = "" +
 	"\x04echo\x18\a \x01(\x04R\x04echo\x12\x18\n" +
 	"\aversion\x18\x14 \x01(\tR\aversion\x12\x17\n" +
 	"\akey_ids\x18\x15 \x03(\tR\x06keyIds\x12\x16\n" +
-	"\x06schema\x18\x16 \x01(\x03R\x06schema\"\xa3\x01\n" +
+	"\x06schema\x18\x16 \x01(\x03R\x06schema\x12\"\n" +
+	"\fcapabilities\x18\x17 \x03(\tR\fcapabilities\"\xa3\x01\n" +
 	"\x0fIngressSettings\x12\x1d\n" +
 	"\n" +
 	"public_url\x18\x01 \x01(\tR\tpublicUrl\x12$\n" +

@@ -1107,6 +1107,81 @@ func (x *Token) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// Installation is the registry's record under "installation": whose registry this is. While it is not there, or a backup is
+// being restored, no process answers from the registry.
+type Installation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A random UUID, which the database has, too.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A backup is being restored: the registry is not complete yet.
+	Restoring bool `protobuf:"varint,2,opt,name=restoring,proto3" json:"restoring,omitempty"`
+	// A random UUID for each time that an executor, or a restore, has written this record: it has found the registry to be
+	// the newest.
+	Stamp string `protobuf:"bytes,3,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	// A random UUID for each time that the registry was restored from the database's copy.
+	Life          string `protobuf:"bytes,4,opt,name=life,proto3" json:"life,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Installation) Reset() {
+	*x = Installation{}
+	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Installation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Installation) ProtoMessage() {}
+
+func (x *Installation) ProtoReflect() protoreflect.Message {
+	mi := &file_hookstart_v1_registry_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Installation.ProtoReflect.Descriptor instead.
+func (*Installation) Descriptor() ([]byte, []int) {
+	return file_hookstart_v1_registry_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Installation) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Installation) GetRestoring() bool {
+	if x != nil {
+		return x.Restoring
+	}
+	return false
+}
+
+func (x *Installation) GetStamp() string {
+	if x != nil {
+		return x.Stamp
+	}
+	return ""
+}
+
+func (x *Installation) GetLife() string {
+	if x != nil {
+		return x.Life
+	}
+	return ""
+}
+
 var File_hookstart_v1_registry_proto protoreflect.FileDescriptor
 
 const file_hookstart_v1_registry_proto_rawDesc = "" +
@@ -1214,7 +1289,12 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x05Token\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x129\n" +
 	"\n" +
-	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
+	"created_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"f\n" +
+	"\fInstallation\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
+	"\trestoring\x18\x02 \x01(\bR\trestoring\x12\x14\n" +
+	"\x05stamp\x18\x03 \x01(\tR\x05stamp\x12\x12\n" +
+	"\x04life\x18\x04 \x01(\tR\x04lifeB?Z=github.com/hookstart/hookstart/proto/hookstart/v1;hookstartv1b\x06proto3"
 
 var (
 	file_hookstart_v1_registry_proto_rawDescOnce sync.Once
@@ -1228,7 +1308,7 @@ func file_hookstart_v1_registry_proto_rawDescGZIP() []byte {
 	return file_hookstart_v1_registry_proto_rawDescData
 }
 
-var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_hookstart_v1_registry_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*RateLimit)(nil),             // 0: hookstart.v1.RateLimit
 	(*Plan)(nil),                  // 1: hookstart.v1.Plan
@@ -1244,34 +1324,35 @@ var file_hookstart_v1_registry_proto_goTypes = []any{
 	(*Key)(nil),                   // 11: hookstart.v1.Key
 	(*TriggerSecrets)(nil),        // 12: hookstart.v1.TriggerSecrets
 	(*Token)(nil),                 // 13: hookstart.v1.Token
-	nil,                           // 14: hookstart.v1.Sender.SettingsEntry
-	nil,                           // 15: hookstart.v1.Sender.SealedSettingsEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Installation)(nil),          // 14: hookstart.v1.Installation
+	nil,                           // 15: hookstart.v1.Sender.SettingsEntry
+	nil,                           // 16: hookstart.v1.Sender.SealedSettingsEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: hookstart.v1.Plan.rate_limit:type_name -> hookstart.v1.RateLimit
 	1,  // 1: hookstart.v1.PlanCatalog.plans:type_name -> hookstart.v1.Plan
-	16, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
+	17, // 2: hookstart.v1.Account.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 3: hookstart.v1.Account.last_transition:type_name -> hookstart.v1.Transition
-	16, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	17, // 4: hookstart.v1.Transition.at:type_name -> google.protobuf.Timestamp
 	5,  // 5: hookstart.v1.Transition.by:type_name -> hookstart.v1.Actor
-	16, // 6: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
+	17, // 6: hookstart.v1.Workflow.activated_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: hookstart.v1.Workflow.rate_limit:type_name -> hookstart.v1.RateLimit
 	7,  // 8: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
-	16, // 9: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
-	16, // 10: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
+	17, // 9: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
+	17, // 10: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
 	10, // 11: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
 	8,  // 12: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
 	9,  // 13: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
-	14, // 14: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
-	15, // 15: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
-	16, // 16: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
-	16, // 17: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
-	16, // 18: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	16, // 19: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	16, // 20: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 14: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
+	16, // 15: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
+	17, // 16: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
+	17, // 17: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 18: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 19: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	17, // 20: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
 	13, // 21: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	16, // 22: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	17, // 22: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
 	23, // [23:23] is the sub-list for method output_type
 	23, // [23:23] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
@@ -1292,7 +1373,7 @@ func file_hookstart_v1_registry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hookstart_v1_registry_proto_rawDesc), len(file_hookstart_v1_registry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

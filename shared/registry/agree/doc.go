@@ -52,6 +52,12 @@
 // detects it, and switches to it only after relyFor: then all leases on the old bucket have expired, and no process
 // answers from it when the new one accepts its first change.
 //
+// The registry's identity (registry.InstallationKey) is its last record when it is made or restored. Without it, and while it
+// says that a backup is being restored, no follower is current and no lease is renewed: records may be missing. A follower
+// that sees the registry go back to an earlier state relies on it again only when the stamp of its identity has changed: an
+// executor has compared it with the newest confirmed state. When the identity says that the registry was restored since it was
+// loaded, a follower loads all of it again: what it has loaded may have records that were never confirmed.
+//
 // # What it rests on
 //
 //   - The clocks of the processes run at about the same rate; their time of day does not matter. A virtual
@@ -60,7 +66,7 @@
 //   - NATS delivers one connection's messages in order.
 //   - Two servers of a cluster that both reach the leader of the registry are not partitioned for longer than
 //     forgetAfter, and no process starts at one of them meanwhile.
-//   - The answer that renews a lease comes from the leader of the registry's stream. A leader that is partitioned from the
+//   - The answer that renews a lease, or by which an executor decides (Follower.CatchUp), comes from the leader of the registry's stream. A leader that is partitioned from the
 //     other servers still answers (with nats-server 2.15.2 for more than ten minutes), while they may elect another one and store changes. So its answer counts
 //     only if a majority has replied to it within heardWithin: these servers elect no other leader before electionTimeout,
 //     and heardWithin + relyFor ≤ electionTimeout. One case is left: a server without a leader calls an election, and a

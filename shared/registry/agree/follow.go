@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -33,6 +34,13 @@ type Sink interface {
 	// the next Loaded; until then the old ones can still be read.
 	Reset()
 }
+
+// ErrUnidentified means that the registry has no identity: it was lost, or is being restored. It is an ErrNotCurrent.
+var ErrUnidentified = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
+
+// ErrRestoring means that a backup is being restored into the registry. It is an ErrUnidentified. What is stored so far was
+// applied.
+var ErrRestoring = fmt.Errorf("%w: a backup is being restored", ErrUnidentified)
 
 // ErrNotCurrent means that this process's copy of the registry may be stale. The same call can succeed a moment later.
 var ErrNotCurrent = errors.New("the registry is not known to be current")
@@ -65,8 +73,19 @@ type Follower struct {
 	applied  uint64    // the end of the last extent of which all is applied
 	// rewritten is set when the stream holds another message at the last applied revision.
 	rewritten bool
-	differs   time.Time     // since when the stream is another bucket than the followed one; zero: it is the same
-	moved     chan struct{} // closed and replaced when the fields above change
+	// identity is the registry's, as far as it is applied; installation is the first one's ID: another one is not followed.
+	identity     registry.Installation
+	installation string
+	// restored is set when the registry was restored from the database's copy since it was loaded: what is loaded may have
+	// records that it has no more.
+	restored bool
+	// distrusted is the stamp of the identity when the registry was seen to have gone back, behind the revision distrustedAt of
+	// the bucket that was created at distrustedIn. Empty: it was not.
+	distrusted   string
+	distrustedAt uint64
+	distrustedIn time.Time
+	differs      time.Time     // since when the stream is another bucket than the followed one; zero: it is the same
+	moved        chan struct{} // closed and replaced when the fields above change
 }
 
 // extent is the last sequence of a bucket. Its message can be gone, after a power cut for example, so that no revision ever
@@ -109,7 +128,8 @@ func (f *Follower) begin(info *jetstream.StreamInfo) {
 	defer f.mu.Unlock()
 	f.created, f.target = info.Created, info.State.LastSeq
 	f.loaded, f.revision, f.storedAt = false, 0, time.Time{}
-	f.rewritten, f.differs = false, time.Time{}
+	f.rewritten, f.restored, f.differs = false, false, time.Time{}
+	f.identity = registry.Installation{}
 	f.stored, f.applied = extent{load: f.stored.load + 1}, 0
 	f.learn(info)
 	if info.State.Msgs == 0 { // no message will arrive that completes the load
@@ -349,6 +369,18 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision, f.storedAt = meta.Sequence.Stream, meta.Timestamp
+	if is := change.Installation; err == nil && is != nil {
+		if f.loaded && f.identity.Life != is.Life && is.Life != "" {
+			f.restored = true
+		}
+		if f.installation == "" {
+			f.installation = is.ID
+		}
+		life := f.identity.Life
+		if f.identity = *is; is.ID == "" {
+			f.identity.Life = life // to know the next one by
+		}
+	}
 	// The bucket's newest message may have been deleted; then the end is known by nothing being pending.
 	if !f.loaded && (f.revision >= f.target || meta.NumPending == 0) {
 		f.finishLoading()
@@ -374,27 +406,80 @@ func (f *Follower) untilMoved() <-chan struct{} {
 func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0) }
 
 // CatchUp waits until the sink has applied everything that is stored now. It fails with ErrNotCurrent while the bucket
-// may not be the followed one.
+// may not be the followed one, while the server that answers may not lead the registry any more, and while the registry has no
+// identity.
 func (f *Follower) CatchUp(ctx context.Context) error {
-	_, err := f.catchUp(ctx)
-	return err
+	if err := f.CatchUpUnidentified(ctx); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch id := f.identity.ID; {
+	case id != "" && id != f.installation:
+		return fmt.Errorf("%w: it belongs to the installation %s now, and this process to %s; restart it if that is right", ErrNotCurrent, id, f.installation)
+	case f.identity.Restoring:
+		return ErrRestoring
+	case id == "" || f.distrusts():
+		return ErrUnidentified
+	}
+	return nil
 }
 
-// catchUp is CatchUp. It also returns the servers that store the registry, as described by the server that answered.
-func (f *Follower) catchUp(ctx context.Context) (*jetstream.ClusterInfo, error) {
+// CatchUpUnidentified is CatchUp for a registry that may have no identity, which an executor gives it.
+func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
 	revision := f.Revision() // before the question: more may be stored, and applied, after the answer
 	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {
-		return nil, fmt.Errorf("ask for the registry's revision: %w", err)
+		return fmt.Errorf("ask for the registry's revision: %w", err)
 	}
 	info := s.CachedInfo()
+	if !Leads(info.Cluster) {
+		return fmt.Errorf("%w: the server that answers for it does not reach a majority", ErrNotCurrent)
+	}
 	if err := f.recognise(info, revision); err != nil {
-		return nil, err
+		return err
 	}
 	f.mu.Lock()
 	f.learn(info)
 	f.mu.Unlock()
-	return info.Cluster, f.Wait(ctx, info.State.LastSeq)
+	return f.Wait(ctx, info.State.LastSeq)
+}
+
+// identified reports whether the registry has an identity that can be relied on.
+func (f *Follower) identified() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring && !f.distrusts()
+}
+
+// distrusts reports whether the registry went back to an earlier state, and no executor has looked at it since. It is called
+// with mu held.
+func (f *Follower) distrusts() bool {
+	return f.distrusted != "" && f.identity.Stamp == f.distrusted
+}
+
+// Distrusts reports whether the registry went back to an earlier state, and no executor has looked at it since.
+func (f *Follower) Distrusts() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.distrusts()
+}
+
+// Leads reports whether a majority of a stream's servers, the leader included, has replied to the leader so recently
+// that they elect no other leader while a lease that is renewed now is valid. A leader that is partitioned from the others
+// does not know it, and still answers.
+func Leads(servers *jetstream.ClusterInfo) bool {
+	if servers == nil { // one server alone
+		return true
+	}
+	heard := 1
+	for _, peer := range servers.Replicas {
+		// The server reports 0 of a peer that has not answered it yet.
+		if peer.Active > 0 && peer.Active < heardWithin {
+			heard++
+		}
+	}
+	return 2*heard > len(servers.Replicas)+1
 }
 
 // recognise reports whether a bucket is the followed one, of which revision was applied when the bucket was looked up. If
@@ -402,10 +487,19 @@ func (f *Follower) catchUp(ctx context.Context) (*jetstream.ClusterInfo, error) 
 func (f *Follower) recognise(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
-	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten:
+	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten && !f.restored:
 		f.differs = time.Time{}
 	case f.differs.IsZero():
 		f.differs = time.Now()
+		if !f.restored && f.identity.Stamp != "" {
+			f.distrusted, f.distrustedAt, f.distrustedIn = f.identity.Stamp, f.revision, f.created
+			if f.rewritten { // it has gone back, and has grown again
+				f.distrustedAt = math.MaxUint64
+			}
+		}
+	}
+	if info.Created.Equal(f.distrustedIn) && info.State.LastSeq >= f.distrustedAt { // a server of a cluster lagged behind
+		f.distrusted = ""
 	}
 	differs := f.differs
 	f.mu.Unlock()

@@ -2,6 +2,7 @@ package agree_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
 // Three servers: the one that leads the registry does not reach the others, who may elect another one and store changes. It
@@ -23,6 +25,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	anyJS, err := jetstream.New(cluster.Connect(t))
 	fatal(t, err)
 	fatal(t, edit.EnsureBuckets(t.Context(), anyJS, 3))
+	registrytest.Identify(t, anyJS)
 	leader := cluster.Leader(registry.Stream)
 
 	nc, err := nats.Connect(cluster.Node(leader).URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers())
@@ -53,7 +56,10 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	if err := follower.CatchUp(ctx); err != nil {
+	if _, err := js.Stream(ctx, registry.Stream); err != nil {
 		t.Errorf("the lease ran out only when the leader had given up: %v", err)
+	}
+	if err := follower.CatchUp(ctx); !errors.Is(err, agree.ErrNotCurrent) {
+		t.Errorf("a leader that reaches nobody is believed: %v", err)
 	}
 }

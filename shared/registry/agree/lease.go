@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Lease says whether a follower's copy of the registry is current: whether it was complete less than relyFor ago. The
@@ -21,16 +20,20 @@ type Lease struct {
 
 	mu      sync.Mutex
 	renewed chan struct{} // closed and replaced at each renewal
+	failed  error         // of the last renewal; nil: it was renewed
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// NewLease starts a lease and renews it until Stop. The follower must have caught up.
+// NewLease starts a lease and renews it until Stop. The follower must have caught up; the lease holds from the beginning if
+// the registry has an identity.
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{nc: nc, follower: f, origin: time.Now(), renewed: make(chan struct{}), stop: stop, done: make(chan struct{})}
-	l.until.Store(int64(relyFor))
+	if f.identified() {
+		l.until.Store(int64(relyFor))
+	}
 	go l.run(ctx)
 	return l
 }
@@ -67,6 +70,13 @@ func (l *Lease) Valid(now time.Time) bool {
 	return false
 }
 
+// Failure is why the lease was not renewed when that was tried last; nil: it was.
+func (l *Lease) Failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
 // Age is the time since the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.origin) - time.Duration(l.until.Load()) + relyFor
@@ -98,16 +108,13 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() {
-		servers, err := l.follower.catchUp(ctx)
-		if err == nil && !leads(servers) {
-			err = ErrNotCurrent
-		}
-		answered <- err
-	}()
+	go func() { answered <- l.follower.CatchUp(ctx) }()
 	select {
 	case err := <-answered:
 		if err != nil {
+			l.mu.Lock()
+			l.failed = err
+			l.mu.Unlock()
 			return false
 		}
 	case <-connected:
@@ -115,25 +122,9 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	}
 	l.until.Store(int64(asked.Add(relyFor).Sub(l.origin)))
 	l.mu.Lock()
+	l.failed = nil
 	close(l.renewed)
 	l.renewed = make(chan struct{})
 	l.mu.Unlock()
 	return false
-}
-
-// leads reports whether a majority of a stream's servers, the leader included, has replied to the leader so recently
-// that they elect no other leader while a lease that is renewed now is valid. A leader that is partitioned from the others
-// does not know it, and still answers.
-func leads(servers *jetstream.ClusterInfo) bool {
-	if servers == nil { // one server alone
-		return true
-	}
-	heard := 1
-	for _, peer := range servers.Replicas {
-		// The server reports 0 of a peer that has not answered it yet.
-		if peer.Active > 0 && peer.Active < heardWithin {
-			heard++
-		}
-	}
-	return 2*heard > len(servers.Replicas)+1
 }

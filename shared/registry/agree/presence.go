@@ -56,7 +56,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 	err := retry.Ask(ctx, heard)
 	go a.run(running) // heartbeats begin now: catching up may take longer than lifetime
 	if err == nil {
-		err = retry.Ask(ctx, f.CatchUp)
+		err = retry.Ask(ctx, f.CatchUpUnidentified)
 	}
 	if err != nil {
 		a.Stop()

@@ -47,6 +47,16 @@ func (p process) noLongerValid() {
 	}
 }
 
+// neverValid fails if the lease holds within a time.
+func (p process) neverValid(t *testing.T, within time.Duration) {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < within; {
+		if p.lease.Valid(time.Now()) {
+			t.Fatal("a process answers from a registry that may have been lost")
+		}
+	}
+}
+
 // validAgain waits until the lease holds.
 func (p process) validAgain(t *testing.T) {
 	t.Helper()
@@ -99,6 +109,8 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
 	server.Restart()
+	p.neverValid(t, 3*time.Second) // no executor has looked at it: it may be older than what was confirmed
+	registrytest.Identify(t, r.JetStream)
 	p.validAgain(t)
 	if _, found := p.Lookup("later"); found {
 		t.Error("a workflow is in force that the restored registry does not have")
@@ -133,6 +145,8 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	}
 	p.noLongerValid()
 	fatal(t, edit.EnsureBuckets(ctx, r.JetStream, 1))
+	p.neverValid(t, 3*time.Second)
+	registrytest.Identify(t, r.JetStream)
 	p.validAgain(t)
 	if _, found := p.Lookup("old"); found {
 		t.Error("a workflow is in force that is not in the registry")

@@ -33,6 +33,9 @@ type member struct {
 	heard time.Time
 }
 
+// lives reports whether the process was heard less than a lifetime ago.
+func (m member) lives() bool { return time.Since(m.heard) < lifetime }
+
 // CallRoll subscribes to the announcements, and returns when every connected process has had time to announce itself.
 func CallRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
 	return callRoll(ctx, nc, time.Now())
@@ -174,7 +177,7 @@ func (r *Roll) Ingress() []*IngressSettings {
 	defer r.mu.Unlock()
 	var list []*IngressSettings
 	for _, m := range r.members {
-		if m.role == RoleIngress && m.settings != nil && time.Since(m.heard) < lifetime {
+		if m.role == RoleIngress && m.settings != nil && m.lives() {
 			list = append(list, m.settings)
 		}
 	}

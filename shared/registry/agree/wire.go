@@ -29,6 +29,8 @@ type About struct {
 	// Schema is the version of the database's tables that an executor works with; 0: it is no
 	// executor, or one that does not announce this.
 	Schema int64
+	// Can are the capabilities of an ingress.
+	Can []Capability
 }
 
 // IngressSettings are the settings of an ingress that executors tell operators.
@@ -45,6 +47,7 @@ func (p presence) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
 		InstanceId: p.instance, Role: p.role, Revision: p.revision, Serving: p.serving, Leaving: p.leaving, Echo: p.echo,
 		Version: p.about.Version, KeyIds: p.about.KeyIDs, Schema: p.about.Schema,
+		Capabilities: namesOf(p.about.Can),
 	}
 	if s := p.settings; s != nil {
 		wire.Ingress = &hookstartv1.IngressSettings{
@@ -66,7 +69,7 @@ func decodePresence(data []byte) (presence, error) {
 	p := presence{
 		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
 		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
-		about: About{Version: wire.GetVersion(), KeyIDs: wire.GetKeyIds(), Schema: wire.GetSchema()},
+		about: About{Version: wire.GetVersion(), KeyIDs: wire.GetKeyIds(), Schema: wire.GetSchema(), Can: named(wire.GetCapabilities())},
 	}
 	if s := wire.GetIngress(); s != nil {
 		p.settings = &IngressSettings{

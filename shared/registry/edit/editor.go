@@ -29,6 +29,13 @@ type Editor struct {
 	roll      *agree.Roll
 	keys      *seal.Keys // nil: secrets are stored in clear, and senders' secrets not at all
 	now       func() time.Time
+	home      Home // nil: there is none
+}
+
+// KeepIn makes the editor confirm only what home has. It must come before all other calls.
+func (e *Editor) KeepIn(home Home) *Editor {
+	e.home = home
+	return e
 }
 
 // SealWith makes the editor seal what is secret. It must come before all other calls.
@@ -70,19 +77,33 @@ func (e *Editor) Current(ctx context.Context) error {
 	return e.follower.CatchUp(ctx)
 }
 
+// CurrentOrRestoring is Current, but lets a registry pass into which a backup is being restored: it is not complete.
+func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
+	if err := e.Current(ctx); !errors.Is(err, agree.ErrRestoring) {
+		return err
+	}
+	return nil
+}
+
 // change stores a change, and waits until it is in force everywhere.
 func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
+	stored := marks{}
+	ctx = context.WithValue(ctx, marksKey{}, stored)
 	revision, err := e.store(ctx, try)
 	if err != nil {
 		return err
 	}
-	return e.confirm(ctx, revision)
+	note(ctx, registry.Bucket, revision)
+	return e.confirm(ctx, revision, stored)
 }
 
 // store calls try until it has written, or has been refused twice, the second time with a directory that is surely
 // current: that of a process that was frozen, or disconnected from NATS, may be stale. try returns the revision that must
 // be in force, with errUnchanged too; store returns the last one.
 func (e *Editor) store(ctx context.Context, try func() (revision uint64, err error)) (uint64, error) {
+	if err := e.Current(ctx); err != nil { // nothing is stored in a registry that is being restored
+		return 0, err
+	}
 	for attempt, caughtUp := 0, false; ; attempt++ {
 		before := e.follower.Revision()
 		revision, err := try()
@@ -113,12 +134,12 @@ func isVerdict(err error) bool {
 		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) || errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
-// confirm waits until a revision is in force here and everywhere.
-func (e *Editor) confirm(ctx context.Context, revision uint64) error {
+// confirm waits until a revision is in force here and everywhere, and the second home has what was stored.
+func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) error {
 	if err := e.follower.Wait(ctx, revision); err != nil {
 		return err
 	}
-	return e.roll.Wait(ctx, revision)
+	return errors.Join(e.roll.Wait(ctx, revision), e.kept(ctx, stored))
 }
 
 // put stores a record over the revision that it was made from; 0: it is new.
@@ -144,6 +165,7 @@ func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, rec
 		} else {
 			stored, err = kv.Update(ctx, key, data, revision)
 		}
+		note(ctx, kv.Bucket(), stored)
 		return stored, conflict(err, key)
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
@@ -175,21 +197,28 @@ func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string,
 	if err != nil {
 		return 0, conflict(err, key)
 	}
+	note(ctx, kv.Bucket(), ack.Sequence)
 	return ack.Sequence, nil
 }
 
 // deletion is the revision that deleted a record; 0: it exists, or never existed.
 func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
-	s, err := e.js.Stream(ctx, "KV_"+kv.Bucket())
-	if err != nil {
+	last, err := newest(ctx, e.js, kv.Bucket(), key)
+	if err != nil || last == nil || !last.deleted {
 		return 0
 	}
-	last, err := s.GetLastMsgForSubject(ctx, "$KV."+kv.Bucket()+"."+key)
-	if err != nil || last.Header.Get(kvOperation) == "" {
-		return 0
-	}
-	return last.Sequence
+	return last.revision
 }
+
+// UncertainError means that it is not known whether a change is stored: its confirmation was lost, or comes late.
+type UncertainError struct{ cause error }
+
+func (e *UncertainError) Error() string {
+	return "it is not known whether the change is stored: " + e.cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *UncertainError) Unwrap() error { return e.cause }
 
 // conflict maps the server's "wrong last sequence" to errRetry. A replicated bucket has another error code for it.
 func conflict(err error, key string) error {
@@ -201,6 +230,9 @@ func conflict(err error, key string) error {
 		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return errRetry
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrDisconnected),
+		errors.Is(err, nats.ErrConnectionClosed):
+		return &UncertainError{fmt.Errorf("store %s: %w", key, err)}
 	default:
 		return fmt.Errorf("store %s: %w", key, err)
 	}

@@ -38,6 +38,9 @@ var ErrTooManyTokens = errors.New("too many old tokens still work")
 // ErrTooManySecrets means that so many secrets of a sender still work that no new one is taken.
 var ErrTooManySecrets = errors.New("too many secrets still work")
 
+// ErrIngressTooOld means that an ingress that runs is of a version that cannot enforce what is to be set.
+var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
+
 // ErrLastSecret means that a sender that verifies would be left without a secret.
 var ErrLastSecret = errors.New("it is the sender's last secret")
 

@@ -142,7 +142,11 @@ func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string
 	if err := checkSample("body", sample); err != nil {
 		return err
 	}
-	return e.storeSample(ctx, workflowID, nodeID, sample)
+	stored := marks{}
+	if err := e.storeSample(context.WithValue(ctx, marksKey{}, stored), workflowID, nodeID, sample); err != nil {
+		return err
+	}
+	return e.kept(ctx, stored)
 }
 
 // storeSample stores the sample payload of an existing node. It writes nothing if the payload is the same.
@@ -226,17 +230,17 @@ func secretsKey(workflowID, nodeID string) string { return workflowID + "." + no
 
 func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*registry.TriggerSecrets, uint64, error) {
 	secrets := &registry.TriggerSecrets{}
-	entry, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	last, err := newest(ctx, e.js, registry.SecretsBucket, secretsKey(workflowID, nodeID))
+	if err == nil && (last == nil || last.deleted) {
 		return secrets, 0, nil
 	}
 	if err == nil {
-		secrets, err = openTrigger(e.keys, workflowID, nodeID, entry.Value())
+		secrets, err = openTrigger(e.keys, workflowID, nodeID, last.data)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
-	return secrets, entry.Revision(), nil
+	return secrets, last.revision, nil
 }
 
 // openTrigger reads the record of a node's secrets, sealed or not.

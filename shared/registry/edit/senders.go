@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/sender"
 )
@@ -100,7 +102,16 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	return info
 }
 
-// PutSender creates or replaces a node's sender, and says which. It fails with an InvalidError, ErrTooManySecrets, or seal.ErrNoKey.
+// enforceable returns ErrIngressTooOld if an ingress that runs lacks a capability.
+func (e *Editor) enforceable(c agree.Capability) error {
+	if lacking := e.roll.Lacking(c); len(lacking) > 0 {
+		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
+	}
+	return nil
+}
+
+// PutSender creates or replaces a node's sender, and says which. It fails with an InvalidError, ErrTooManySecrets,
+// ErrIngressTooOld, or seal.ErrNoKey.
 func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
 	replaced := ""
 	info, err = e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
@@ -111,6 +122,11 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 		if !known {
 			_, err := sender.Compile(sender.Config{Preset: spec.Preset})
 			return nil, invalidSender(err)
+		}
+		if preset.Verifies {
+			if err := e.enforceable(agree.Senders); err != nil {
+				return nil, err
+			}
 		}
 		config, err := registry.OpenSender(e.keys, workflowID, nodeID, before)
 		if err != nil && (spec.Secrets == nil || !errors.Is(err, seal.ErrNoKey)) {

@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/registry/seal"
@@ -340,4 +341,28 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	if view, _ := one.Lookup("wf"); len(view.Workflow.Nodes) != 1 || view.Workflow.Nodes[0].Tokens[0].Hash != registry.HashToken(r.Token(t, "wf", "node")) {
 		t.Error("the token has changed")
 	}
+}
+
+// An ingress of a version that cannot verify a sender would accept what is not the sender's.
+func TestAnOldIngressForbidsASender(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	keys := keysOf(t, seal.NewLine())
+	r := registrytest.StartSealed(t, server.Connect(t), keys)
+	r.Workflow(t, "wf", "pro", true)
+	registrytest.StartSealedIngress(t, server.Connect(t), keys)
+	old, err := agree.Announce(t.Context(), server.Connect(t), r.Follower, agree.RoleIngress, &agree.IngressSettings{}, agree.About{}, logtest.Quiet())
+	fatal(t, err)
+	put := func() error {
+		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{Preset: "github", Secrets: []string{first}})
+		return err
+	}
+	if err := put(); !errors.Is(err, edit.ErrIngressTooOld) {
+		t.Errorf("beside an ingress that cannot verify: %v", err)
+	}
+	if info, err := r.Sender(t.Context(), "wf", "node"); info != nil || err != nil {
+		t.Errorf("it is set all the same: %+v, %v", info, err)
+	}
+	old.Stop()
+	fatal(t, put())
 }

@@ -45,7 +45,7 @@ func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress
 		tb.Fatal(err)
 	}
 	tb.Cleanup(f.Stop)
-	a, err := agree.Announce(tb.Context(), nc, f, agree.RoleIngress, &agree.IngressSettings{MaxBodyBytes: 7}, agree.About{}, logtest.Quiet())
+	a, err := agree.Announce(tb.Context(), nc, f, agree.RoleIngress, &agree.IngressSettings{MaxBodyBytes: 7}, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
 	if err != nil {
 		tb.Fatal(err)
 	}

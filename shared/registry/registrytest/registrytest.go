@@ -2,16 +2,20 @@
 package registrytest
 
 import (
+	"cmp"
 	"context"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/agree"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -60,6 +64,8 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	announcer, err := agree.Announce(ctx, nc, r.Follower, agree.RoleExecutor, nil, agree.About{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
+	Identify(tb, js)
+	check(r.Follower.CatchUp(ctx))
 	r.Lease = agree.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
 	r.Editor, err = edit.NewEditor(ctx, js, r.Directory, r.Follower, r.Lease, r.Roll)
@@ -69,6 +75,25 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	check(err)
 	check(r.PutPlans(ctx, plans))
 	return r
+}
+
+// Identify writes the registry's identity again, or gives it one, as an executor does that has found the registry to be the
+// newest.
+func Identify(tb testing.TB, js jetstream.JetStream) {
+	tb.Helper()
+	var err error
+	retry.Until(tb.Context(), 50*time.Millisecond, func() bool {
+		var i registry.Installation
+		var over uint64
+		if i, over, err = edit.ReadInstallation(tb.Context(), js); err == nil {
+			i.ID, i.Restoring = cmp.Or(i.ID, "installation"), false
+			_, err = edit.WriteInstallation(tb.Context(), js, i, over)
+		}
+		return err == nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // Workflow creates a workflow with the trigger node "node" in an account named after its plan, and returns the node's token.

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -61,6 +63,9 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	}
 	if err := i.mustHaveKeys(ctx, m.Keys); err != nil && !how.WithoutKeys {
 		return m, nothing(err)
+	}
+	if err := i.begin(ctx); err != nil {
+		return m, err
 	}
 	if err := i.restore(ctx, r, m); err != nil {
 		return m, fmt.Errorf("%w; the installation is half restored: begin again with an empty one", err)
@@ -156,11 +161,40 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		return err
 	}
 	// The secrets first: a node whose token is not there cannot be shown.
+	account := ""
 	for _, bucket := range slices.Backward(m.Buckets) {
-		if err := i.restoreBucket(ctx, r, bucket.Name); err != nil {
+		last, err := i.restoreBucket(ctx, r, bucket.Name)
+		if err != nil {
 			return fmt.Errorf("bucket %s: %w", bucket.Name, err)
 		}
+		account = cmp.Or(last, account)
 		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
+	}
+	// The identity last: until then no process answers from what is restored.
+	if err := i.identify(ctx, false); err != nil {
+		return err
+	}
+	if account == "" {
+		return nil
+	}
+	return i.API.Confirm(ctx, account)
+}
+
+// begin says in the registry that a backup is being restored: ingresses refuse all webhooks as unavailable until that is done.
+func (i Installation) begin(ctx context.Context) error { return i.identify(ctx, true) }
+
+// identify writes the identity of the installation that is restored into; the backup's own is not restored.
+func (i Installation) identify(ctx context.Context, restoring bool) error {
+	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
+	if err != nil {
+		return fmt.Errorf("the installation's identity: %w", err)
+	}
+	if identity.ID == "" {
+		return errors.New("the registry has no identity: start an executor first, which gives it one")
+	}
+	identity.Restoring = restoring
+	if _, err := edit.WriteInstallation(ctx, i.JetStream, identity, over); err != nil {
+		return fmt.Errorf("the installation's identity: %w", err)
 	}
 	return nil
 }
@@ -352,12 +386,13 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 // subjectOf is the subject of a key of the registry.
 func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 
-// restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of the executors.
-func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) error {
+// restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of the executors, and without
+// the identity. It returns the ID of an account whose record is the newest of all: who confirms it has all that came before.
+func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) (accountID string, err error) {
 	to := &publisher{js: i.JetStream, next: 1}
 	var last message // of an account
 	if err := r.messages(bucketEntry(bucket), func(m message) error {
-		if m.Subject == subjectOf(registry.PlansKey) {
+		if m.Subject == subjectOf(registry.PlansKey) || m.Subject == subjectOf(registry.InstallationKey) {
 			return nil
 		}
 		delete(m.Headers, registry.HeaderAudit) // its entry is in the database, or was then: see takeAudit
@@ -366,14 +401,11 @@ func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket strin
 		}
 		return to.send(ctx, m.msg())
 	}); err != nil {
-		return err
+		return "", err
 	}
 	if last.Subject == "" {
-		return to.confirm(ctx)
+		return "", to.confirm(ctx)
 	}
-	// One account once more, as the newest record of all: who confirms it has all that came before.
-	if err := errors.Join(to.send(ctx, last.msg()), to.confirm(ctx)); err != nil {
-		return err
-	}
-	return i.API.Confirm(ctx, strings.TrimPrefix(last.Subject, subjectOf(registry.AccountPrefix)))
+	return strings.TrimPrefix(last.Subject, subjectOf(registry.AccountPrefix)),
+		errors.Join(to.send(ctx, last.msg()), to.confirm(ctx))
 }

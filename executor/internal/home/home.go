@@ -1,0 +1,365 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+const (
+	// checkEvery is the interval in which the registry is compared with the copy.
+	checkEvery = time.Second
+	// settle is how long a cluster must report an older registry until it is restored.
+	settle = 3 * time.Second
+	// askTimeout bounds one comparison.
+	askTimeout = 5 * time.Second
+	// page is the number of records that are read from the copy at once.
+	page = 1000
+	// pageTimeout bounds the restoring of one page.
+	pageTimeout = 30 * time.Second
+	// pollEvery is the interval in which a waiting change asks the database how far other executors have come.
+	pollEvery = 50 * time.Millisecond
+)
+
+// buckets are the registry's buckets, in the order in which they are restored.
+func buckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
+
+// Config has the parts that a Home uses, and does not own.
+type Config struct {
+	JetStream jetstream.JetStream
+	Store     store.Store
+	Follower  *agree.Follower
+	// Ensure creates the registry's buckets if they are not there.
+	Ensure func(context.Context) error
+	// AdoptDatabase lets an empty database join a registry that has an identity.
+	AdoptDatabase bool
+	Log           logrus.FieldLogger
+}
+
+// Home keeps the copy. It is safe for concurrent use.
+type Home struct {
+	Config
+
+	mu      sync.Mutex
+	id      string            // the installation's
+	reached map[string]uint64 // up to which revision the copy has each bucket, as far as is known here
+	moved   chan struct{}     // closed and replaced when reached changes
+	restart map[string]func() // makes the mirror of a bucket begin anew
+	trouble error             // of the last comparison; nil: the registry is as it must be
+
+	older   time.Time // since when a cluster reports an older registry; zero: it does not
+	stamped bool      // this process has written the identity's stamp
+}
+
+// New makes a home. Begin comes before all other calls.
+func New(c Config) *Home {
+	return &Home{Config: c, reached: map[string]uint64{}, moved: make(chan struct{}), restart: map[string]func(){}}
+}
+
+// ForeignError means that the registry and the database belong to two installations.
+type ForeignError struct{ problem string }
+
+func (e *ForeignError) Error() string { return e.problem }
+
+// errRestoring means that a backup is being restored.
+var errRestoring = errors.New("a backup is being restored into it; until that is complete, every webhook is answered 503")
+
+// Begin compares the registry with the database, gives a new installation its identity, and restores a registry that is lost. It
+// tries again until ctx ends. It fails at once with a ForeignError.
+func (h *Home) Begin(ctx context.Context) (err error) {
+	var foreign *ForeignError
+	retry.Until(ctx, 250*time.Millisecond, func() bool {
+		err = h.begin(ctx)
+		return err == nil || errors.As(err, &foreign) || errors.Is(err, errRestoring)
+	})
+	if errors.Is(err, errRestoring) {
+		h.Log.Warn("a backup is being restored: until that is complete, the registry is not answered from")
+		return nil
+	}
+	return err
+}
+
+func (h *Home) begin(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := h.Ensure(asking); err != nil {
+		return err
+	}
+	ours, err := h.Store.Installation(asking)
+	if err != nil {
+		return err
+	}
+	theirs, _, err := edit.ReadInstallation(asking, h.JetStream)
+	if err != nil {
+		return err
+	}
+	if ours == "" {
+		if ours, err = h.adopt(asking, theirs); err != nil {
+			return err
+		}
+	}
+	h.mu.Lock()
+	h.id = ours
+	h.mu.Unlock()
+	return h.check(ctx)
+}
+
+// adopt gives the database an identity.
+func (h *Home) adopt(ctx context.Context, theirs registry.Installation) (string, error) {
+	if theirs.ID == "" {
+		return h.Store.AdoptInstallation(ctx, uuid.NewString())
+	}
+	if !h.AdoptDatabase {
+		return "", &ForeignError{fmt.Sprintf("the database has no identity, and the registry in NATS belongs to the installation %s: "+
+			"check --database-url and --nats-url; if the installation's database was lost, start once with --adopt-database", theirs.ID)}
+	}
+	h.Log.WithField("installation", theirs.ID).Warn("an empty database joins the installation: --adopt-database")
+	return h.Store.AdoptInstallation(ctx, theirs.ID)
+}
+
+// Run keeps the copy, and restores the registry when it is lost, until the context ends.
+func (h *Home) Run(ctx context.Context) {
+	var mirrors sync.WaitGroup
+	for _, bucket := range buckets() {
+		mirrors.Go(func() { h.mirror(ctx, bucket) })
+	}
+	for failing := error(nil); ; {
+		if retry.Wait(ctx, checkEvery); ctx.Err() != nil {
+			break
+		}
+		err := h.check(ctx)
+		if err != nil && failing == nil && ctx.Err() == nil {
+			h.Log.WithError(err).Warn("the registry is not in NATS as it must be; it is tried again")
+		}
+		failing = err
+	}
+	mirrors.Wait()
+}
+
+// Trouble is why the registry must not be answered from; nil: there is no reason.
+func (h *Home) Trouble() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trouble
+}
+
+// check compares the registry with the copy, and restores it if it is lost, incomplete or older.
+func (h *Home) check(ctx context.Context) error {
+	err := h.compare(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trouble = err
+	return err
+}
+
+func (h *Home) compare(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := h.Ensure(asking); err != nil {
+		return err
+	}
+	identity, over, err := edit.ReadInstallation(asking, h.JetStream)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	id := h.id
+	h.mu.Unlock()
+	switch {
+	case identity.ID != "" && identity.ID != id:
+		return &ForeignError{fmt.Sprintf("the registry in NATS belongs to the installation %s, and the database to %s: check --nats-url and --database-url",
+			identity.ID, id)}
+	case identity.Restoring:
+		return errRestoring
+	}
+	older, clustered, err := h.olderBuckets(asking)
+	switch {
+	case err != nil:
+		return err
+	case len(older) > 0 && clustered && h.olderFor() < settle:
+		return errors.New("it is older than the database's copy of it, or was lost")
+	case len(older) > 0 || identity.ID == "":
+		if err := h.restore(ctx, older); err != nil {
+			return fmt.Errorf("it was lost, or is older than the database's copy of it, and is not restored yet: %w", err)
+		}
+		return nil
+	}
+	h.older = time.Time{}
+	if h.stamped && !h.Follower.Distrusts() {
+		return nil
+	}
+	// Processes that saw the registry go back wait for this. A concurrent executor's stamp is as good.
+	if _, err = edit.WriteInstallation(asking, h.JetStream, identity, over); err != nil && !errors.Is(err, edit.ErrConcurrent) {
+		return err
+	}
+	h.stamped = true
+	return nil
+}
+
+// olderFor returns for how long a cluster has reported an older registry.
+func (h *Home) olderFor() time.Duration {
+	if h.older.IsZero() {
+		h.older = time.Now()
+	}
+	return time.Since(h.older)
+}
+
+// olderBuckets returns the buckets that end before the copy's position, and that position.
+func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clustered bool, err error) {
+	older = map[string]uint64{}
+	for _, bucket := range buckets() {
+		h.mu.Lock()
+		reached, restart := h.reached[bucket], h.restart[bucket]
+		h.mu.Unlock()
+		at, err := h.Store.RegistryPosition(ctx, bucket)
+		if err != nil {
+			return nil, false, err
+		}
+		if at.Revision < reached && restart != nil { // the database was put back: its copy is to go on from there
+			restart()
+		}
+		s, err := h.JetStream.Stream(ctx, "KV_"+bucket)
+		if err != nil {
+			return nil, false, err
+		}
+		info := s.CachedInfo()
+		if !agree.Leads(info.Cluster) {
+			return nil, false, agree.ErrNotCurrent
+		}
+		clustered = clustered || info.Config.Replicas > 1
+		if info.State.LastSeq < at.Revision {
+			older[bucket] = at.Revision
+		}
+	}
+	return older, clustered, nil
+}
+
+// restore makes the registry what the copy says.
+func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
+	for bucket, position := range older {
+		if err := edit.Lift(ctx, h.JetStream, bucket, position); err != nil {
+			return err
+		}
+	}
+	identity, over, err := edit.ReadInstallation(ctx, h.JetStream)
+	if err != nil {
+		return err
+	}
+	kept, err := h.keptIdentity(ctx)
+	if err != nil {
+		return err
+	}
+	life := ""
+	if kept.ID != "" {
+		life = uuid.NewString()
+	}
+	if identity.ID == "" && kept.ID != "" {
+		// Processes that have the earlier one in memory stop to rely on it.
+		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{}, over); err != nil {
+			return err
+		}
+	}
+	stored := 0
+	for _, bucket := range buckets() {
+		n, err := h.fill(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		stored += n
+	}
+	if identity.ID != "" { // only the secrets were lost
+		h.Log.WithField("records", stored).Warn("the tokens were lost in NATS; they were restored from the database's copy")
+		return nil
+	}
+	h.mu.Lock()
+	next := registry.Installation{ID: h.id, Restoring: kept.Restoring, Life: life}
+	h.mu.Unlock()
+	if _, err := edit.WriteInstallation(ctx, h.JetStream, next, over); err != nil {
+		return err
+	}
+	h.older, h.stamped = time.Time{}, true
+	if kept.ID == "" {
+		h.Log.WithField("installation", next.ID).Info("the registry has its identity")
+		return nil
+	}
+	h.Log.WithFields(logrus.Fields{"installation": next.ID, "records": stored}).
+		Warn("the registry was lost in NATS, or older than it was; it was restored from the database's copy")
+	return nil
+}
+
+// keptIdentity returns the identity's record in the copy; zero: there is none.
+func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err error) {
+	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
+	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
+	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey || records[0].Deleted != 0 {
+		return i, err
+	}
+	read, err := registry.DecodeInstallation(records[0].Data)
+	if err != nil {
+		return i, err
+	}
+	return *read, nil
+}
+
+// fill stores what a bucket lacks of its copy.
+func (h *Home) fill(ctx context.Context, bucket string) (stored int, err error) {
+	for after, more := "", true; more && err == nil; {
+		var n int
+		n, after, more, err = h.fillPage(ctx, bucket, after)
+		stored += n
+	}
+	return stored, err
+}
+
+// fillPage stores what a bucket lacks of a page of its copy. It returns where the next page begins, if there is one.
+func (h *Home) fillPage(ctx context.Context, bucket, after string) (stored int, last string, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	records, err := h.Store.RegistryRecords(ctx, bucket, after, page)
+	if err != nil || len(records) == 0 {
+		return 0, "", false, err
+	}
+	kept := make([]edit.KeptRecord, len(records))
+	for i, r := range records {
+		kept[i] = edit.KeptRecord{Key: r.Key, Data: r.Data, Deleted: r.Deleted != 0}
+	}
+	stored, err = edit.Fill(ctx, h.JetStream, bucket, kept)
+	return stored, records[len(records)-1].Key, true, err
+}
+
+// Kept implements edit.Home.
+func (h *Home) Kept(ctx context.Context, bucket string, revision uint64) error {
+	for {
+		h.mu.Lock()
+		done, moved := h.reached[bucket] >= revision, h.moved
+		h.mu.Unlock()
+		if done {
+			return nil
+		}
+		poll := time.NewTimer(pollEvery)
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			poll.Stop()
+			return ctx.Err()
+		case <-poll.C:
+			// Another executor may have written it.
+			if at, err := h.Store.RegistryPosition(ctx, bucket); err == nil && at.Revision >= revision {
+				return nil
+			}
+		}
+		poll.Stop()
+	}
+}

@@ -1,0 +1,448 @@
+package home_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/home"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openStore(t *testing.T) store.Store {
+	t.Helper()
+	s, err := sqlite.OpenLogged(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"), logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// process is an executor, as far as it has to do with the registry.
+type process struct {
+	*edit.Editor
+	directory *edit.Directory
+	home      *home.Home
+	js        jetstream.JetStream
+	stop      func()
+}
+
+// start starts an executor with a database. Its mirror runs if keeps is set.
+func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	fatal(t, edit.EnsureBuckets(ctx, js, 1))
+	p := &process{directory: edit.NewDirectory(nil), js: js, stop: cancel}
+	follower, err := agree.Follow(ctx, js, p.directory, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	roll, err := agree.CallFirstRoll(ctx, nc)
+	fatal(t, err)
+	t.Cleanup(roll.Stop)
+	announcer, err := agree.Announce(ctx, nc, follower, agree.RoleExecutor, nil, agree.About{}, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(announcer.Stop)
+	p.home = home.New(home.Config{
+		JetStream: js, Store: s, Follower: follower, Log: logtest.Quiet(),
+		Ensure: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
+	})
+	beginning, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	if err := p.home.Begin(beginning); err != nil {
+		return nil, err
+	}
+	lease := agree.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+	p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, roll)
+	fatal(t, err)
+	p.KeepIn(p.home)
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	fatal(t, err)
+	fatal(t, p.PutPlans(ctx, plans))
+	if keeps {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.home.Run(ctx)
+		}()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	return p, nil
+}
+
+func mustStart(t *testing.T, nc *nats.Conn, s store.Store) *process {
+	t.Helper()
+	p, err := start(t, nc, s, true)
+	fatal(t, err)
+	return p
+}
+
+// workflow creates an active workflow, and returns its token.
+func (p *process) workflow(t *testing.T, id string) string {
+	t.Helper()
+	p.workflowOf(t, "acme", id)
+	return p.token(t, id)
+}
+
+func (p *process) workflowOf(t *testing.T, account, id string) {
+	t.Helper()
+	ctx := t.Context()
+	_, _, err := p.PutAccount(ctx, account, "", "ultra")
+	if err == nil {
+		_, _, err = p.PutWorkflow(ctx, edit.WorkflowSpec{ID: id, AccountID: account, Triggers: []edit.TriggerSpec{{NodeID: "n"}}})
+	}
+	if err == nil {
+		_, err = p.Activate(ctx, id)
+	}
+	if err != nil {
+		t.Errorf("workflow %s: %v", id, err)
+	}
+}
+
+func (p *process) token(t *testing.T, id string) string {
+	t.Helper()
+	node, err := p.Trigger(t.Context(), id, "n")
+	fatal(t, err)
+	if len(node.Tokens) != 1 {
+		t.Fatalf("%s has %d tokens", id, len(node.Tokens))
+	}
+	return node.Tokens[0].Token
+}
+
+// ingress answers from the registry while its lease is valid.
+type ingress struct {
+	*registry.Snapshot
+	lease *agree.Lease
+}
+
+func startIngress(t *testing.T, nc *nats.Conn) *ingress {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	i := &ingress{Snapshot: registry.NewSnapshot(nil)}
+	follower, err := agree.Follow(t.Context(), js, i, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(announcer.Stop)
+	i.lease = agree.NewLease(nc, follower)
+	t.Cleanup(i.lease.Stop)
+	return i
+}
+
+// awaitUnavailable waits until the ingress has no lease. It must know every workflow as long as it has one.
+func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
+	t.Helper()
+	for i.lease.Holds(time.Now()) {
+		i.knows(t, active...)
+		<-time.After(time.Millisecond)
+	}
+}
+
+// awaitAvailable waits until the ingress has a lease, and returns how long that took. It must know every workflow then.
+func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !i.lease.Holds(time.Now()) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("the registry is not restored: %v", i.lease.Failure())
+		}
+		<-time.After(time.Millisecond)
+	}
+	i.knows(t, active...)
+	return time.Since(began)
+}
+
+func (i *ingress) knows(t *testing.T, active ...string) {
+	t.Helper()
+	for _, id := range active {
+		view, found := i.Lookup(id)
+		// A lease that has run out meanwhile says nothing.
+		if (!found || !view.Workflow.Active || !view.WithinPlan) && i.lease.Holds(time.Now()) {
+			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, found)
+		}
+	}
+}
+
+func ids(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprint("wf", i))
+	}
+	return list
+}
+
+// losses is how often the store is deleted, and workflows how many there are.
+var (
+	losses    = flag.Int("losses", 2, "how often TestALostRegistryIsRestored deletes the store of NATS")
+	workflows = flag.Int("workflows", 20, "how many workflows TestALostRegistryIsRestored makes")
+)
+
+// The whole store of NATS is deleted under running programs.
+func TestALostRegistryIsRestored(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	p := mustStart(t, server.Connect(t), openStore(t))
+	in := startIngress(t, server.Connect(t))
+	all := ids(*workflows)
+	var making sync.WaitGroup
+	const makers = 16
+	for maker := range makers {
+		making.Go(func() {
+			for n := maker; n < len(all); n += makers {
+				p.workflowOf(t, fmt.Sprint("account", maker), all[n])
+			}
+		})
+	}
+	making.Wait()
+	tokens := map[string]string{}
+	for _, id := range all[:min(len(all), 100)] {
+		tokens[id] = p.token(t, id)
+	}
+	p.workflow(t, "deleted")
+	fatal(t, p.DeleteWorkflow(t.Context(), "deleted"))
+	for n := range *losses {
+		server.Stop()
+		fatal(t, os.RemoveAll(server.StoreDir()))
+		lost := time.Now()
+		server.Restart()
+		in.awaitUnavailable(t, all...)
+		in.awaitAvailable(t, all...)
+		t.Logf("loss %d: the registry of %d workflows was relied on again %s after the server was ended", n+1, len(all), time.Since(lost).Round(10*time.Millisecond))
+		if _, found := in.Lookup("deleted"); found {
+			t.Error("a deleted workflow is there again")
+		}
+		inForce(t, p.Current)
+		for id, token := range tokens {
+			if p.token(t, id) != token {
+				t.Errorf("%s has another token", id)
+			}
+		}
+		later := fmt.Sprint("later", n)
+		tokens[later] = p.workflow(t, later) // a change holds as ever
+		all = append(all, later)
+		in.knows(t, all...)
+	}
+}
+
+// The store is put back to an earlier copy under running programs, and a new ingress starts.
+func TestAnOlderRegistryIsRestored(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	p := mustStart(t, server.Connect(t), s)
+	p.workflow(t, "old")
+	p.workflow(t, "deleted")
+	server.Stop()
+	backup := t.TempDir()
+	fatal(t, os.CopyFS(backup, os.DirFS(server.StoreDir())))
+	server.Restart()
+	in := startIngress(t, server.Connect(t))
+	in.awaitAvailable(t, "old", "deleted")
+	inForce(t, func(ctx context.Context) error { return p.DeleteWorkflow(ctx, "deleted") })
+	token := p.workflow(t, "later")
+
+	server.Stop()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
+	server.Restart()
+	in.awaitUnavailable(t, "old", "later")
+	in.awaitAvailable(t, "old", "later")
+	another := startIngress(t, server.Connect(t))
+	another.awaitAvailable(t, "old", "later")
+	for _, one := range []*ingress{in, another} {
+		if _, found := one.Lookup("deleted"); found {
+			t.Error("a deleted workflow is there again")
+		}
+	}
+	inForce(t, p.Current)
+	if p.token(t, "later") != token {
+		t.Error("it has another token")
+	}
+}
+
+// inForce makes a call, as often as it takes an editor to know the registry again.
+func inForce(t *testing.T, call func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		err := call(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// Two executors with one database restore the registry at once; a third one is started with nothing in NATS.
+func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	p := mustStart(t, server.Connect(t), s)
+	mustStart(t, server.Connect(t), s)
+	in := startIngress(t, server.Connect(t))
+	all := ids(5)
+	for _, id := range all {
+		p.workflow(t, id)
+	}
+	server.Stop()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	server.Restart()
+	third := mustStart(t, server.Connect(t), s)
+	in.awaitAvailable(t, all...)
+	inForce(t, p.Current)
+	inForce(t, third.Current)
+	for _, id := range all {
+		if third.token(t, id) != p.token(t, id) {
+			t.Errorf("%s has two tokens", id)
+		}
+	}
+	p.workflow(t, "later")
+	in.knows(t, append(all, "later")...)
+}
+
+// A second executor with a database of its own would record one half of everything.
+func TestAnotherDatabaseIsRefused(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	mustStart(t, server.Connect(t), s)
+	foreign, empty := openStore(t), openStore(t)
+	_, err := foreign.AdoptInstallation(t.Context(), "another")
+	fatal(t, err)
+	for name, other := range map[string]store.Store{"another installation's": foreign, "an empty one": empty} {
+		var refused *home.ForeignError
+		if _, err := start(t, server.Connect(t), other, true); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if id, err := empty.Installation(t.Context()); err != nil || id != "" {
+		t.Errorf("the empty database has the identity %q, %v", id, err)
+	}
+	mustStart(t, server.Connect(t), s)
+}
+
+// A registry and a database from before there were identities get one.
+func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	r := registrytest.Start(t, nc)
+	token := r.Workflow(t, "old", "pro", true)
+	kv, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
+	fatal(t, err)
+	fatal(t, kv.Purge(t.Context(), registry.InstallationKey))
+	in := startIngress(t, nc)
+	if in.lease.Valid(time.Now()) {
+		t.Error("an ingress relies on a registry without an identity")
+	}
+	s := openStore(t)
+	p := mustStart(t, server.Connect(t), s)
+	in.awaitAvailable(t, "old")
+	if node, err := p.Trigger(t.Context(), "old", "node"); err != nil || node.Tokens[0].Token != token {
+		t.Errorf("it has another token, %v", err)
+	}
+	// What was there before is in the copy, too.
+	p.workflow(t, "new")
+	server.Stop()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	server.Restart()
+	in.awaitUnavailable(t, "old", "new")
+	in.awaitAvailable(t, "old", "new")
+}
+
+// A change is confirmed when the copy has it, and not before.
+func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	p, err := start(t, server.Connect(t), s, false)
+	fatal(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	var lagging *agree.LaggingError
+	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
+		t.Errorf("it is confirmed, and nothing copies it: %v", err)
+	}
+	mustStart(t, server.Connect(t), s) // another executor's mirror does
+	_, _, err = p.PutAccount(t.Context(), "acme", "", "ultra")
+	fatal(t, err)
+	if entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10); err != nil || len(entries) != 1 {
+		t.Errorf("the audit has %d entries, %v", len(entries), err)
+	}
+}
+
+// While a backup is being restored, nothing is answered, and no executor interferes.
+func TestABackupIsRestoredUndisturbed(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	p := mustStart(t, server.Connect(t), s)
+	in := startIngress(t, server.Connect(t))
+	identity, over, err := edit.ReadInstallation(t.Context(), p.js)
+	fatal(t, err)
+	identity.Restoring = true
+	_, err = edit.WriteInstallation(t.Context(), p.js, identity, over)
+	fatal(t, err)
+	in.awaitUnavailable(t)
+	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
+		if now, _, err := edit.ReadInstallation(t.Context(), p.js); err != nil || !now.Restoring || in.lease.Holds(time.Now()) {
+			t.Fatalf("it says %+v, %v", now, err)
+		}
+	}
+	if p.home.Trouble() == nil {
+		t.Error("an executor says nothing of it")
+	}
+	account := &registry.Account{ID: "restored", Plan: "ultra"}
+	data, err := account.Encode()
+	fatal(t, err)
+	_, err = p.js.Publish(t.Context(), "$KV."+registry.Bucket+"."+registry.AccountPrefix+"restored", data)
+	fatal(t, err)
+	identity, over, err = edit.ReadInstallation(t.Context(), p.js)
+	fatal(t, err)
+	identity.Restoring = false
+	_, err = edit.WriteInstallation(t.Context(), p.js, identity, over)
+	fatal(t, err)
+	in.awaitAvailable(t)
+	p.workflow(t, "wf")
+
+	server.Stop() // what was restored is in the copy
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	server.Restart()
+	in.awaitUnavailable(t, "wf")
+	in.awaitAvailable(t, "wf")
+	inForce(t, p.Current)
+	if _, exists := p.directory.Account("restored"); !exists {
+		t.Error("what a backup has restored is gone")
+	}
+}

@@ -1,0 +1,170 @@
+package home
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/auditor"
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+const (
+	// together is the number of revisions that one transaction keeps.
+	together = 500
+	// again is when a mirror that failed begins anew.
+	again = 500 * time.Millisecond
+)
+
+// mirror writes the revisions of a bucket into the copy, through faults of NATS and of the database. It goes on where the copy
+// ends, not where this process has been: the database may have been put back.
+func (h *Home) mirror(ctx context.Context, bucket string) {
+	for said := (time.Time{}); ctx.Err() == nil; {
+		following, restart := context.WithCancel(ctx)
+		h.mu.Lock()
+		h.restart[bucket] = restart
+		h.mu.Unlock()
+		err := h.follow(following, bucket)
+		begunAnew := following.Err() != nil
+		restart()
+		if ctx.Err() != nil {
+			return
+		}
+		if !begunAnew && !errors.Is(err, errOlder) && time.Since(said) > time.Minute {
+			said = time.Now()
+			h.Log.WithError(err).WithField("bucket", bucket).Warn("the registry is not copied into the database; it is tried again")
+		}
+		retry.Wait(ctx, again)
+	}
+}
+
+// errOlder means that a bucket ends before its copy, or is not the installation's yet.
+var errOlder = errors.New("the bucket is not restored yet")
+
+// owns reports whether an identity is the installation's.
+func (h *Home) owns(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return id == h.id
+}
+
+func (h *Home) follow(ctx context.Context, bucket string) error {
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	at, err := h.Store.RegistryPosition(asking, bucket)
+	if err != nil {
+		return err
+	}
+	h.hasReached(bucket, at.Revision, true)
+	// Nothing is taken from another installation's registry, or from one that is being restored from the copy.
+	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
+	if err != nil {
+		return err
+	}
+	if !h.owns(identity.ID) {
+		return errOlder
+	}
+	name := "KV_" + bucket
+	s, err := h.JetStream.Stream(asking, name)
+	if err != nil {
+		return err
+	}
+	info := s.CachedInfo()
+	switch {
+	case !agree.Leads(info.Cluster):
+		return agree.ErrNotCurrent
+	case info.State.LastSeq < at.Revision:
+		return errOlder
+	}
+	consumer, err := h.JetStream.CreateConsumer(asking, name, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at.Revision + 1,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		_ = h.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
+	}()
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(together), jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(10*time.Second))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	return h.take(ctx, bucket, at.Revision, messages)
+}
+
+// take keeps messages until they end. All up to a revision are kept already.
+func (h *Home) take(ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext) error {
+	var delivered uint64
+	for {
+		var b batch
+		for more := true; more; {
+			msg, err := messages.Next()
+			if err != nil {
+				return err
+			}
+			meta, err := msg.Metadata()
+			if err != nil {
+				return err
+			}
+			if delivered++; meta.Sequence.Consumer != delivered {
+				return fmt.Errorf("a message of the bucket %s was lost on the way", bucket)
+			}
+			h.add(&b, bucket, msg, meta)
+			more = meta.NumPending > 0 && len(b.records) < together
+		}
+		keeping, cancel := context.WithTimeout(ctx, askTimeout)
+		err := h.Store.KeepRegistry(keeping, bucket, b.records, b.entries, after, b.upTo)
+		cancel()
+		if err != nil {
+			return err
+		}
+		after = b.upTo.Revision
+		h.hasReached(bucket, after, false)
+	}
+}
+
+// batch is what one transaction keeps.
+type batch struct {
+	records []store.RegistryRecord
+	entries []store.AuditEntry
+	upTo    store.RegistryPosition
+}
+
+func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+	r := store.RegistryRecord{
+		Bucket: bucket, Key: strings.TrimPrefix(msg.Subject(), "$KV."+bucket+"."), Revision: meta.Sequence.Stream, Data: msg.Data(),
+	}
+	if msg.Headers().Get("KV-Operation") != "" {
+		r.Deleted, r.Data = 1, nil
+	}
+	b.records = append(b.records, r)
+	b.upTo = store.RegistryPosition{Revision: meta.Sequence.Stream, At: meta.Timestamp}
+	entry, exists, err := edit.DecodeEntry(msg.Headers())
+	if err == nil && exists { // the auditor says what cannot be read
+		entry.At = meta.Timestamp
+		b.entries = append(b.entries, auditor.Stored(entry))
+	}
+}
+
+// hasReached notes how far the copy has a bucket. It goes back only when the mirror begins anew.
+func (h *Home) hasReached(bucket string, revision uint64, anew bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if revision > h.reached[bucket] || anew {
+		h.reached[bucket] = revision
+	}
+	close(h.moved)
+	h.moved = make(chan struct{})
+}

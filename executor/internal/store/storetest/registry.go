@@ -1,0 +1,124 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+// The bucket of these tests.
+const bucket = "registry"
+
+var registryTests = map[string]func(*testing.T, store.Store){
+	"an identity is adopted once": func(t *testing.T, s store.Store) {
+		if id, err := s.Installation(t.Context()); err != nil || id != "" {
+			t.Fatalf("a new database is the installation %q, %v", id, err)
+		}
+		var adopting sync.WaitGroup
+		got := make([]string, 4)
+		for i := range got {
+			adopting.Go(func() {
+				var err error
+				if got[i], err = s.AdoptInstallation(t.Context(), fmt.Sprint("id-", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		adopting.Wait()
+		id, err := s.Installation(t.Context())
+		if err != nil || id == "" {
+			t.Fatalf("%q, %v", id, err)
+		}
+		for _, one := range got {
+			if one != id {
+				t.Errorf("%q was adopted, and %q", one, id)
+			}
+		}
+	},
+	"the newest revision of a record is kept": func(t *testing.T, s store.Store) {
+		keep(t, s, 0, 3, kept("a", 1, "first"), kept("b", 2, "b"), kept("a", 3, "second"))
+		keep(t, s, 3, 5, kept("b", 5, ""))
+		keep(t, s, 0, 2, kept("a", 1, "first"), kept("b", 2, "b")) // once more, by another executor
+		wantCopy(t, s, 5, kept("a", 3, "second"), kept("b", 5, ""))
+		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil || at != (store.RegistryPosition{}) {
+			t.Errorf("another bucket: %+v, %v", at, err)
+		}
+	},
+	"a gap is refused": func(t *testing.T, s store.Store) {
+		keep(t, s, 0, 3, kept("a", 3, "a"))
+		err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 6, "later")}, []store.AuditEntry{audited(1, "", "")}, 5, position(6))
+		if !errors.Is(err, store.ErrRegistryGap) {
+			t.Errorf("after 5, where 3 was reached: %v", err)
+		}
+		wantCopy(t, s, 3, kept("a", 3, "a"))
+		if ids := auditOf(t, s, store.AuditFilter{}); len(ids) > 0 {
+			t.Errorf("entries %q", ids)
+		}
+	},
+	"an entry of the audit is kept with its record": func(t *testing.T, s store.Store) {
+		for range 2 {
+			if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 1, "a")}, []store.AuditEntry{audited(1, "", "")}, 0, position(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ids := auditOf(t, s, store.AuditFilter{}); len(ids) != 1 {
+			t.Errorf("entries %q", ids)
+		}
+	},
+	"several executors keep the same records": func(t *testing.T, s store.Store) {
+		var keeping sync.WaitGroup
+		for range 4 {
+			keeping.Go(func() {
+				for n := range uint64(20) {
+					if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("b", 2*n+1, "x"), kept("a", 2*n+2, fmt.Sprint(n))}, nil, 2*n, position(2*n+2)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		keeping.Wait()
+		wantCopy(t, s, 40, kept("a", 40, "19"), kept("b", 39, "x"))
+	},
+	"records are read in pages": func(t *testing.T, s store.Store) {
+		keep(t, s, 0, 3, kept("a", 1, "a"), kept("b", 2, "b"), kept("c", 3, "c"))
+		page, err := s.RegistryRecords(t.Context(), bucket, "a", 1)
+		if err != nil || len(page) != 1 || page[0].Key != "b" {
+			t.Errorf("%+v, %v", page, err)
+		}
+	},
+}
+
+// kept is a revision of a record; without data, its deletion.
+func kept(key string, revision uint64, data string) store.RegistryRecord {
+	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
+	if data == "" {
+		r.Deleted = 1
+	}
+	return r
+}
+
+func position(revision uint64) store.RegistryPosition {
+	return store.RegistryPosition{Revision: revision, At: epoch.Add(time.Duration(revision) * time.Second)}
+}
+
+func keep(t *testing.T, s store.Store, after, upTo uint64, records ...store.RegistryRecord) {
+	t.Helper()
+	if err := s.KeepRegistry(t.Context(), bucket, records, nil, after, position(upTo)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCopy(t *testing.T, s store.Store, upTo uint64, want ...store.RegistryRecord) {
+	t.Helper()
+	if at, err := s.RegistryPosition(t.Context(), bucket); err != nil || at != position(upTo) {
+		t.Errorf("position %+v, want %+v, %v", at, position(upTo), err)
+	}
+	got, err := s.RegistryRecords(t.Context(), bucket, "", 100)
+	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("it has %+v, want %+v, %v", got, want, err)
+	}
+}

@@ -1,0 +1,45 @@
+package agree
+
+import "slices"
+
+// Capability is a setting of the registry that ingresses of earlier versions cannot enforce. An ingress announces all
+// capabilities of its version. An executor sets none that a live ingress lacks: see Roll.Lacking.
+type Capability string
+
+// Senders is the capability to verify the requests of a trigger node by its sender.
+const Senders Capability = "senders"
+
+// Capabilities returns the capabilities of an ingress of this version.
+func Capabilities() []Capability { return []Capability{Senders} }
+
+// namesOf returns the names of capabilities, as they are announced.
+func namesOf(capabilities []Capability) []string {
+	names := make([]string, len(capabilities))
+	for i, c := range capabilities {
+		names[i] = string(c)
+	}
+	return names
+}
+
+// named returns the capabilities with these names.
+func named(names []string) []Capability {
+	capabilities := make([]Capability, len(names))
+	for i, name := range names {
+		capabilities[i] = Capability(name)
+	}
+	return capabilities
+}
+
+// Lacking returns the instance IDs of the live ingresses that lack a capability, in order.
+func (r *Roll) Lacking(c Capability) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lacking []string
+	for id, m := range r.members {
+		if m.role == RoleIngress && m.lives() && !slices.Contains(m.about.Can, c) {
+			lacking = append(lacking, id)
+		}
+	}
+	slices.Sort(lacking)
+	return lacking
+}

@@ -1,0 +1,156 @@
+package edit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+)
+
+// Home is the registry's second home: a copy of both buckets outside of NATS. An Editor confirms a change only when the copy
+// has it.
+type Home interface {
+	// Kept waits until the copy has all revisions of a bucket up to one, or the context ends.
+	Kept(ctx context.Context, bucket string, revision uint64) error
+}
+
+// KeptRecord is a record as the registry's second home keeps it.
+type KeptRecord struct {
+	Key     string
+	Data    []byte // as it is stored in NATS; empty if the record was deleted
+	Deleted bool
+}
+
+// ReadInstallation returns the registry's identity and its revision, as the leader has them. Without an identity both may be
+// zero; the revision is not if the identity was deleted.
+func ReadInstallation(ctx context.Context, js jetstream.JetStream) (i registry.Installation, rev uint64, err error) {
+	last, err := newest(ctx, js, registry.Bucket, registry.InstallationKey)
+	if err != nil || last == nil {
+		return i, 0, err
+	}
+	if last.deleted {
+		return i, last.revision, nil
+	}
+	read, err := registry.DecodeInstallation(last.data)
+	if err != nil {
+		return i, 0, err
+	}
+	return *read, last.revision, nil
+}
+
+// ErrConcurrent means that another process has written the identity meanwhile.
+var ErrConcurrent = errors.New("another process has written the registry's identity meanwhile")
+
+// WriteInstallation stores the registry's identity, with a new stamp, over the revision that ReadInstallation returned. It
+// fails with ErrConcurrent if there is another one by now.
+func WriteInstallation(ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64) (rev uint64, err error) {
+	i.Stamp = uuid.NewString()
+	data, err := i.Encode()
+	if err != nil {
+		return 0, fmt.Errorf("encode the installation's identity: %w", err)
+	}
+	msg := &nats.Msg{Subject: subjectOf(registry.Bucket, registry.InstallationKey), Data: data}
+	ack, err := js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(over))
+	if err = conflict(err, registry.InstallationKey); errors.Is(err, errRetry) {
+		return 0, ErrConcurrent
+	}
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// Lift deletes the revisions of a bucket up to one, and makes the next revision follow it. So the revisions of a bucket that
+// was lost go on where they were. A repeated call changes nothing that was stored after the first one.
+func Lift(ctx context.Context, js jetstream.JetStream, bucket string, above uint64) error {
+	s, err := js.Stream(ctx, streamOf(bucket))
+	if err == nil {
+		err = s.Purge(ctx, jetstream.WithPurgeSequence(above+1))
+	}
+	if err != nil {
+		return fmt.Errorf("let the revisions of the bucket %s begin after %d: %w", bucket, above, err)
+	}
+	return nil
+}
+
+const (
+	// fillAtOnce is the number of records that may be unconfirmed.
+	fillAtOnce = 500
+	// fillStall is how long one of them may wait to be sent.
+	fillStall = 10 * time.Second
+)
+
+// Fill stores records in a bucket that has no revision of them. It leaves a record that is there as it is: another process
+// has stored it, from the same copy. It returns how many it has stored.
+func Fill(ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord) (stored int, err error) {
+	var unconfirmed []jetstream.PubAckFuture
+	confirm := func() error {
+		for _, future := range unconfirmed {
+			select {
+			case <-future.Ok():
+				stored++
+			case err := <-future.Err():
+				if err = conflict(err, "a record"); !errors.Is(err, errRetry) {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		unconfirmed = unconfirmed[:0]
+		return nil
+	}
+	for _, r := range records {
+		if r.Deleted || r.Key == registry.InstallationKey && bucket == registry.Bucket {
+			continue
+		}
+		future, err := js.PublishMsgAsync(&nats.Msg{Subject: subjectOf(bucket, r.Key), Data: r.Data},
+			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(fillStall))
+		if err != nil {
+			return stored, fmt.Errorf("store %s: %w", r.Key, err)
+		}
+		if unconfirmed = append(unconfirmed, future); len(unconfirmed) == fillAtOnce {
+			if err := confirm(); err != nil {
+				return stored, err
+			}
+		}
+	}
+	return stored, confirm()
+}
+
+// streamOf is the name of the stream behind a bucket.
+func streamOf(bucket string) string { return "KV_" + bucket }
+
+func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// marks are the newest revisions of the buckets that a change has stored.
+type marks map[string]uint64
+
+type marksKey struct{}
+
+// note notes a revision that a change has stored.
+func note(ctx context.Context, bucket string, revision uint64) {
+	if m, is := ctx.Value(marksKey{}).(marks); is {
+		m[bucket] = max(m[bucket], revision)
+	}
+}
+
+// kept waits until the second home has what a change has stored.
+func (e *Editor) kept(ctx context.Context, m marks) error {
+	if e.home == nil {
+		return nil
+	}
+	for bucket, revision := range m {
+		if err := e.home.Kept(ctx, bucket, revision); err != nil {
+			return &agree.LaggingError{Revision: revision, Behind: []string{"the registry's copy in the database"}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package edit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/agree"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// connectTo connects to one node of a cluster, and to no other.
+func connectTo(t *testing.T, node *natstest.Node) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(node.URL(), nats.DontRandomize(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1))
+	fatal(t, err)
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// bucketsOf makes the buckets with a replica in each of three nodes, before a registry is started there.
+func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
+	t.Helper()
+	js, err := jetstream.New(cluster.Connect(t))
+	fatal(t, err)
+	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
+}
+
+// The leader of the registry reaches no other server. They may have elected another one, which stores changes. It does not know
+// that, and goes on answering an executor at its side.
+func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartProcessCluster(t, 3)
+	bucketsOf(t, cluster)
+	registrytest.Start(t, cluster.Connect(t)).Workflow(t, "wf", "pro", true)
+	left := cluster.Leader(registry.Stream)
+
+	nc := connectTo(t, cluster.Node(left))
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	directory := edit.NewDirectory(nil)
+	follower, err := agree.Follow(t.Context(), js, directory, logtest.Quiet())
+	fatal(t, err)
+	t.Cleanup(follower.Stop)
+	fatal(t, follower.CatchUp(t.Context()))
+	lease := agree.NewLease(nc, follower)
+	t.Cleanup(lease.Stop)
+	roll, err := agree.CallRoll(t.Context(), nc)
+	fatal(t, err)
+	t.Cleanup(roll.Stop)
+	editor, err := edit.NewEditor(t.Context(), js, directory, follower, lease, roll)
+	fatal(t, err)
+
+	for i := range 3 {
+		if i != left {
+			cluster.Node(i).Pause()
+		}
+	}
+	for lease.Holds(time.Now()) {
+		<-time.After(10 * time.Millisecond)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := js.Stream(ctx, registry.Stream); err != nil {
+		t.Fatalf("the test assumes that the leader answers: %v", err)
+	}
+	if err := editor.Current(ctx); !errors.Is(err, agree.ErrNotCurrent) {
+		t.Errorf("the directory is said to be current: %v", err)
+	}
+	if _, _, err := editor.PutAccount(ctx, "on-pro", "An account", "pro"); err == nil {
+		t.Error("the others may have changed the plan by now, and it is confirmed")
+	}
+	if err := editor.DeleteWorkflow(ctx, "none"); errors.Is(err, edit.ErrNotFound) {
+		t.Errorf("the others may have made a workflow by now, and it is said not to be there: %v", err)
+	}
+}
+
+// The new token of a node is there at once, at whichever server of a cluster the executor is. Its own server's replica
+// may lag behind.
+func TestANewTokenIsReadFromTheLeader(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.StartCluster(t, 3)
+	bucketsOf(t, cluster)
+	for i := range 3 {
+		r := registrytest.Start(t, connectTo(t, cluster.Node(i)))
+		id := fmt.Sprint("wf", i)
+		r.Workflow(t, id, "pro", false)
+		for range 100 {
+			before := r.Token(t, id, "node")
+			fatal(t, r.Rotate(t.Context(), id, "node", 0))
+			trigger, err := r.Trigger(t.Context(), id, "node")
+			fatal(t, err)
+			if len(trigger.Tokens) != 1 || trigger.Tokens[0].Token == before {
+				t.Fatalf("after a rotation at node %d: %d tokens, the old one: %t", i, len(trigger.Tokens), len(trigger.Tokens) > 0)
+			}
+		}
+	}
+}
