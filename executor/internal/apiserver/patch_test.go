@@ -92,7 +92,7 @@ func TestABadPatchChangesNothing(t *testing.T) {
 		{"/workflows/wf", `[]`, "body", "JSON object"},
 		{"/workflows/wf", `{"name":"a"`, "body", ""},
 		{"/workflows/wf", `null`, "body", "JSON object"},
-		{"/workflows/wf/triggers/node", `{"unheardOf":{}}`, "filter", "unexpected property"},
+		{"/workflows/wf/triggers/node", `{"unheardOf":{}}`, "unheardOf", "unexpected property"},
 		{"/workflows/wf/triggers/node", `{"name":"` + strings.Repeat("x", 201) + `"}`, "name", "200"},
 		{"/accounts/acme", `{"plan":null}`, "plan", "is required"},
 		{"/accounts/acme", `{"plan":"none such"}`, "plan", "no plan"},
