@@ -35,7 +35,7 @@ debian_root() {
 		mv "$WORK/debian.tar.new" "$WORK/debian.tar"
 	fi
 	mkdir -p "$1"
-	tar -C "$1" -xf "$WORK/debian.tar" --exclude='./dev/*'
+	tar -C "$1" -xf "$WORK/debian.tar"
 }
 
 # await repeats a command until it succeeds, for a minute.

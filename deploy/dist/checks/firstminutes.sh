@@ -16,13 +16,15 @@ set -e
 cd /root
 printf '#!/bin/sh\ncat > /root/got\necho done\n' > script.sh && chmod +x script.sh
 hookstart-local > local.log 2>&1 &
+local=$!
 until grep -q 'is ready' local.log; do sleep 0.1; done
 hookstart run --queue demo -- ./script.sh > run.log 2>&1 &
+runner=$!
 sh -ec "$(grep -m1 -o 'curl .*' local.log)"
 echo
 until [ -s got ]; do sleep 0.1; done
 echo "the script got: $(cat got)"
-kill $(jobs -p)
+kill $local $runner
 wait
 END
 timeout 120 unshare --net --pid --fork --mount-proc="$root/proc" sh -c 'ip link set lo up && exec chroot "$0" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /first.sh' "$root" || {

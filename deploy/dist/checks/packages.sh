@@ -5,7 +5,8 @@
 need dpkg-deb lintian rpm
 root=$WORK/packages
 debian_root "$root"
-trap 'rm -rf "$root"' EXIT
+mount -t proc proc "$root/proc"
+trap 'umount "$root/proc" && rm -rf "$root"' EXIT
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 
 # The version before is this one with another number, and with another line in a file that upgrades keep if it was changed.

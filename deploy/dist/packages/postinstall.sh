@@ -4,7 +4,10 @@
 set -e
 if [ -x /usr/bin/systemd-sysusers ] && [ -e /usr/lib/sysusers.d/@PACKAGE@.conf ]; then
   systemd-sysusers @PACKAGE@.conf
-  systemd-tmpfiles --create @PACKAGE@.conf
+  # It needs /proc, which a plain chroot lacks; then a boot makes the folders.
+  if [ -e /proc/self ]; then
+    systemd-tmpfiles --create @PACKAGE@.conf
+  fi
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
