@@ -27,13 +27,13 @@ chmod +x "$root/usr/local/lib/hookstart/orders"
 
 systemd-nspawn --quiet --directory="$root" --boot --private-network --register=no --keep-unit --link-journal=no --console=pipe >"$WORK/units.log" 2>&1 &
 machine=$!
-# in runs a command in the container.
-in() {
+# inside runs a command in the container.
+inside() {
 	local leader
 	leader=$(pgrep -P "$machine" | tail -1)
 	nsenter --target "$leader" --mount --uts --ipc --net --pid --cgroup --root --wd=/ -- env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
-booted() { in systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
+booted() { inside systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded'; }
 for ((i = 0; i < 150; i++)); do
 	if booted; then break; fi
 	kill -0 "$machine" 2>/dev/null || break
@@ -43,7 +43,7 @@ booted || {
 	tail -5 "$WORK/units.log" >&2
 	skip "systemd does not boot in a container of this machine"
 }
-echo "PID 1: $(in systemctl --version | head -1)"
+echo "PID 1: $(inside systemctl --version | head -1)"
 
 cat >"$root/root/setup.sh" <<'END'
 set -e
@@ -54,11 +54,11 @@ cat secrets/nats.env >> /etc/hookstart/nats.env
 echo HOOKSTART_ADMIN_TOKEN=$(openssl rand -hex 24) >> /etc/hookstart/executor.env
 systemctl enable --now hookstart-nats hookstart-executor hookstart-ingress
 END
-in sh /root/setup.sh 2>&1 | grep -v 'Created symlink' || true
-ready() { in curl -fsS "http://127.0.0.1:$1/readyz"; }
+inside sh /root/setup.sh 2>&1 | grep -v 'Created symlink' || true
+ready() { inside curl -fsS "http://127.0.0.1:$1/readyz"; }
 await ready 9090
 await ready 9091
-echo "active: $(in systemctl is-active hookstart-nats hookstart-executor hookstart-ingress | tr '\n' ' ')"
+echo "active: $(inside systemctl is-active hookstart-nats hookstart-executor hookstart-ingress | tr '\n' ' ')"
 
 # A group of runners is added by a reload of the servers, which the new key needs.
 cat >"$root/root/runner.sh" <<'END'
@@ -70,11 +70,11 @@ systemctl reload hookstart-nats
 echo HOOKSTART_RUNNER_GROUPS=default/main,orders/run >> /etc/hookstart/executor.env
 systemctl restart hookstart-executor
 END
-before=$(in systemctl show -P MainPID hookstart-nats)
-in sh /root/runner.sh
-[[ $(in systemctl show -P MainPID hookstart-nats) == "$before" ]] || fail "a reload restarts NATS"
+before=$(inside systemctl show -P MainPID hookstart-nats)
+inside sh /root/runner.sh
+[[ $(inside systemctl show -P MainPID hookstart-nats) == "$before" ]] || fail "a reload restarts NATS"
 await ready 9091
-in systemctl enable --now hookstart-run@orders 2>/dev/null
+inside systemctl enable --now hookstart-run@orders 2>/dev/null
 
 cat >"$root/root/webhook.sh" <<'END'
 set -e
@@ -93,15 +93,15 @@ until hookstart execution list --workflow orders --status succeeded -o json | gr
   sleep 0.2
 done
 END
-webhook() { in sh /root/webhook.sh "$@" || fail "a webhook does not come to the end of its script: $(in journalctl -n 30 --no-pager)"; }
+webhook() { inside sh /root/webhook.sh "$@" || fail "a webhook does not come to the end of its script: $(inside journalctl -n 30 --no-pager)"; }
 webhook new one
 echo "a webhook came to the end of hookstart-run@orders"
 
 # Killed, and failing more often than systemd's default allows, each unit comes back.
 for unit in hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders; do
 	for ((i = 0; i < 6; i++)); do
-		in systemctl kill --signal=KILL "$unit"
-		another() { [[ $(in systemctl show -P ActiveState "$unit") == active ]] && in systemctl show -P NRestarts "$unit" | grep -qv "^$i\$"; }
+		inside systemctl kill --signal=KILL "$unit"
+		another() { [[ $(inside systemctl show -P ActiveState "$unit") == active ]] && inside systemctl show -P NRestarts "$unit" | grep -qv "^$i\$"; }
 		await another
 	done
 done
@@ -114,38 +114,38 @@ echo "each unit came back from six kills in a row"
 for unit in hookstart-executor hookstart-nats hookstart-ingress; do
 	state=/var/lib/$unit
 	mkdir -p "$root/run/systemd"
-	in mkdir -p "/run/systemd/system/$unit.service.d"
-	in tee "/run/systemd/system/$unit.service.d/shell.conf" >/dev/null <<END
+	inside mkdir -p "/run/systemd/system/$unit.service.d"
+	inside tee "/run/systemd/system/$unit.service.d/shell.conf" >/dev/null <<END
 [Service]
 Type=oneshot
 Restart=no
 ExecStart=
 ExecStart=/bin/sh -c 'for f in / /etc /etc/hookstart /usr/bin /var /var/lib /home /root /run $state; do if (: >\$\$f/probe) 2>/dev/null; then echo \$\$f; fi; done'
 END
-	in systemctl daemon-reload
-	in systemctl restart "$unit"
-	could=$(in journalctl -u "$unit" -o cat --no-pager _COMM=sh | tr '\n' ' ')
+	inside systemctl daemon-reload
+	inside systemctl restart "$unit"
+	could=$(inside journalctl -u "$unit" -o cat --no-pager _COMM=sh | tr '\n' ' ')
 	want="$state "
 	[[ $unit != hookstart-ingress ]] || want=
 	[[ $could == "$want" ]] || fail "$unit could write to: $could"
-	in rm -r "/run/systemd/system/$unit.service.d"
-	in systemctl daemon-reload
-	in systemctl restart "$unit"
+	inside rm -r "/run/systemd/system/$unit.service.d"
+	inside systemctl daemon-reload
+	inside systemctl restart "$unit"
 	echo "$unit could write to its own folder only: ${could:-it has none}"
 done
 await ready 9090
 await ready 9091
 
 # In one process, too.
-in systemctl stop hookstart-nats hookstart-executor hookstart-ingress
-in systemctl start hookstart-local
+inside systemctl stop hookstart-nats hookstart-executor hookstart-ingress
+inside systemctl start hookstart-local
 await ready 9090
-[[ -n $(in cat /var/lib/hookstart/admin-token) ]] || fail "hookstart-local keeps no token"
-in systemctl stop hookstart-local
-echo "hookstart-local: $(in systemctl show -P Result hookstart-local)"
+[[ -n $(inside cat /var/lib/hookstart/admin-token) ]] || fail "hookstart-local keeps no token"
+inside systemctl stop hookstart-local
+echo "hookstart-local: $(inside systemctl show -P Result hookstart-local)"
 
 leader=$(pgrep -P "$machine" | tail -1)
-in systemctl reboot || true
+inside systemctl reboot || true
 rebooted() { [[ $(pgrep -P "$machine" | tail -1) != "$leader" ]] && booted; }
 await rebooted
 await ready 9090
