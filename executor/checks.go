@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -108,15 +109,19 @@ func (k *knownStreams) tell(name string) {
 }
 
 // hasConsumer asks for the recorder's consumers. The recorder makes a lost one anew, and may fail to: a NATS server refuses a
-// consumer whose state a power cut has damaged.
+// consumer whose state a power cut has damaged. A paused one delivers nothing.
 func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
-		_, err := js.Consumer(ctx, name, recorder.Durable)
+		consumer, err := js.Consumer(ctx, name, recorder.Durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("the recorder's consumer of the stream %s is not there; it is made anew", name)
 		}
 		if err != nil {
 			return err
+		}
+		if info := consumer.CachedInfo(); info.Paused {
+			return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, so nothing is recorded: a backup is being restored, or the restore was "+
+				"killed; then `nats consumer resume %s %s` ends the pause", name, info.PauseRemaining.Round(time.Second), name, recorder.Durable)
 		}
 	}
 	return nil

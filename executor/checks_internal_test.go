@@ -1,11 +1,13 @@
 package executor
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/recorder"
@@ -45,6 +47,80 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 			t.Errorf("without the consumer of %s: %v", name, err)
 		}
 		create(name)
+	}
+	for _, name := range names { // as a restore leaves it that is killed
+		if _, err := js.PauseConsumer(t.Context(), name, recorder.Durable, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if err := hasConsumer(t.Context(), js); err == nil || !strings.Contains(err.Error(), name+" is paused") {
+			t.Errorf("with the consumer of %s paused: %v", name, err)
+		}
+		if _, err := js.ResumeConsumer(t.Context(), name, recorder.Durable); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := hasConsumer(t.Context(), js); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stream that is edited while an executor runs is noticed, in the metric and once in the log.
+func TestEditedStreamsAreNoticed(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err == nil {
+		err = errors.Join(stream.EnsureReports(t.Context(), js, 1), stream.Ensure(t.Context(), js, stream.DefaultSettings))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := &logtest.Buffer{}
+	log := logtest.Quiet()
+	log.SetOutput(logs)
+	registry := prometheus.NewRegistry()
+	s := newStreamSettings(registry, log)
+	differ := func() (sum float64) {
+		t.Helper()
+		s.compare(t.Context(), js, stream.DefaultSettings)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range families[0].GetMetric() {
+			sum += m.GetGauge().GetValue()
+		}
+		return sum
+	}
+	if n := differ(); n != 0 || logs.String() != "" {
+		t.Errorf("%v differ at first: %s", n, logs)
+	}
+	for name, edit := range map[string]func(*jetstream.StreamConfig){
+		"size of a message":    func(c *jetstream.StreamConfig) { c.MaxMsgSize = 2000 },
+		"number of messages":   func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+		"dedup window":         func(c *jetstream.StreamConfig) { c.Duplicates = time.Second },
+		"discard":              func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"messages per subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 },
+		"age":                  func(c *jetstream.StreamConfig) { c.MaxAge = 48 * time.Hour },
+	} {
+		config := stream.DefaultSettings.Config()
+		edit(&config)
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if n := differ(); n != 1 {
+				t.Errorf("%s: %v differ", name, n)
+			}
+		}
+		if strings.Count(logs.String(), `"`+name+" is ") != 1 {
+			t.Errorf("%s is not said once:\n%s", name, logs)
+		}
+	}
+	if _, err := js.UpdateStream(t.Context(), stream.DefaultSettings.Config()); err != nil {
+		t.Fatal(err)
+	}
+	if n := differ(); n != 0 || !strings.Contains(logs.String(), "as configured again") {
+		t.Errorf("%v differ at last", n)
 	}
 }
 

@@ -72,6 +72,11 @@ type Config struct {
 	// FreshNATS says that the caller has just started the NATS servers, so that no ingress can rely on an
 	// earlier registry. Without it the changes of the first 3 s are answered when those have passed.
 	FreshNATS bool `kong:"-"`
+	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began after the last message:
+	// runners are given again what they passed over, then GivenAgain is called. nil: there are none.
+	PassedOver func() (consumers []string, err error) `kong:"-"`
+	// GivenAgain ends that a consumer is among those of PassedOver. It is set if that is.
+	GivenAgain func(consumer string) error `kong:"-"`
 	// OpenPostgres opens a database at a postgres:// URL, and waits until starting ends for one that is away. A program that never has one leaves it nil: so hookstart-local is
 	// linked without the driver.
 	OpenPostgres func(ctx, starting context.Context, url string, log logrus.FieldLogger) (store.Store, error) `kong:"-"`

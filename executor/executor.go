@@ -246,12 +246,14 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // record begins to record executions.
 func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
+	audit := auditor.New(e.JetStream, e.records, e.Log)
+	r.Behind = audit.TakeAgain
+	r.PassedOver, r.GivenAgain = e.config.PassedOver, e.config.GivenAgain
 	r.Publishing, r.Retention = e.config.Publishing, e.config.Retention
 	r.Captured, r.SenderPreset = e.editor.CaptureSenderSecret, e.editor.SenderPreset
 	e.Go(ctx, r.Run)
 	e.Go(ctx, r.RunReports)
 	e.Go(ctx, r.EndLost)
-	audit := auditor.New(e.JetStream, e.records, e.Log)
 	for _, name := range registry.Streams() {
 		e.Go(ctx, func(ctx context.Context) { audit.Run(ctx, name) })
 	}
@@ -260,6 +262,8 @@ func (e *executor) record(ctx context.Context) {
 // maintain starts the background jobs for queues, keys, dead letters and the registry.
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
+	edited := newStreamSettings(e.Ops.Metrics, e.Log)
+	e.Go(ctx, func(ctx context.Context) { edited.watch(ctx, e.JetStream, e.config.streamSettings()) })
 	e.Go(ctx, e.keyring.Run)
 	e.Go(ctx, e.warnOfMissingKeys)
 	letters := newDeadLetters(e.Ops.Metrics)

@@ -90,7 +90,13 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		MaxPayload: maxPayload(c.MaxBodyBytes),
 		// From the first message on, runners would run again what they have finished. The executor gives them what they have not.
 		AfterLast: func(of, consumer string) bool {
-			return of == stream.Name && strings.HasPrefix(consumer, stream.RunnerConsumerPrefix)
+			if of != stream.Name || !strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
+				return false
+			}
+			if err := notePassedOver(c.DataDir, consumer); err != nil {
+				log.WithError(err).Error("executions that were not run will be ended as failed, not given to runners: " + consumer)
+			}
+			return true
 		},
 		Log: func(level slog.Level, line string) {
 			if level >= slog.LevelWarn {
@@ -105,6 +111,37 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		return nil, fmt.Errorf("%w (--nats-addr, --data-dir)", err)
 	}
 	return server, nil
+}
+
+// passedOverFolder is where in the data folder there is an empty file for each consumer of runners that begins after the last
+// message, and has passed over starts that runners have not ended, until these are given to them again.
+const passedOverFolder = "passed-over"
+
+func notePassedOver(dataDir, consumer string) error {
+	folder := filepath.Join(dataDir, passedOverFolder)
+	if err := durable.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(folder, consumer), nil, 0o600)
+}
+
+// passedOver returns the names of the consumers that are noted.
+func passedOver(dataDir string) (consumers []string, err error) {
+	files, err := os.ReadDir(filepath.Join(dataDir, passedOverFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, file := range files {
+		if strings.HasPrefix(file.Name(), stream.RunnerConsumerPrefix) {
+			consumers = append(consumers, file.Name())
+		}
+	}
+	return consumers, err
+}
+
+// forgetPassedOver removes a consumer's note.
+func forgetPassedOver(dataDir, consumer string) error {
+	return os.Remove(filepath.Join(dataDir, passedOverFolder, filepath.Base(consumer)))
 }
 
 // maxPayload is the size of the longest message: NATS's own default, or more when bodies

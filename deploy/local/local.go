@@ -209,6 +209,8 @@ func (l *local) describe(adminToken string) {
 	l.executor.NATSOptions, l.executor.Ops, l.executor.Log, l.executor.PublicURL = inProcess, l.ops, l.log, publicURL
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken, new(atomic.Int64), true
+	l.executor.PassedOver = func() ([]string, error) { return passedOver(c.DataDir) }
+	l.executor.GivenAgain = func(consumer string) error { return forgetPassedOver(c.DataDir, consumer) }
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue
 	}

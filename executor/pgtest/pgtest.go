@@ -23,3 +23,12 @@ func Create(settings ...string) (*Server, error) { return pgtest.Create(settings
 func CreateIn(parent string, settings ...string) (*Server, error) {
 	return pgtest.CreateIn(parent, settings...)
 }
+
+// Pair is a primary and a standby, which can lag and be promoted.
+type Pair = pgtest.Pair
+
+// StartPair starts a primary for one test; Pair.Follow makes the standby.
+func StartPair(t testing.TB, settings ...string) *Pair {
+	t.Helper()
+	return pgtest.StartPair(t, settings...)
+}

@@ -27,24 +27,29 @@ const DuplicatesSubject = "reports.duplicates"
 func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, ReportsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name:        ReportsName,
-			Description: "hookstart: what ingresses counted, on its way to the executors",
-			Subjects:    []string{ReportsSubjects},
-			Retention:   jetstream.LimitsPolicy,
-			// Counts are worth less than starts: the oldest go first when nobody fetches them.
-			Discard:    jetstream.DiscardOld,
-			Storage:    jetstream.FileStorage,
-			Replicas:   replicas,
-			MaxAge:     24 * time.Hour,
-			MaxBytes:   64 << 20,
-			Duplicates: time.Hour,
-		})
+		_, err = js.CreateStream(ctx, reportsConfig(replicas))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = nil // another executor was first
 		}
 	}
 	return err
+}
+
+// reportsConfig is the configuration of the stream of ingresses' counts.
+func reportsConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        ReportsName,
+		Description: "hookstart: what ingresses counted, on its way to the executors",
+		Subjects:    []string{ReportsSubjects},
+		Retention:   jetstream.LimitsPolicy,
+		// Counts are worth less than starts: the oldest are dropped first when no executor fetches them.
+		Discard:    jetstream.DiscardOld,
+		Storage:    jetstream.FileStorage,
+		Replicas:   replicas,
+		MaxAge:     24 * time.Hour,
+		MaxBytes:   64 << 20,
+		Duplicates: time.Hour,
+	}
 }
 
 // DuplicatesMessage encodes a report. It may be sent again; its counts are applied once.

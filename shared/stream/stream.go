@@ -41,6 +41,16 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 // IsProgress reports whether a subject is that of a runner's report.
 func IsProgress(subject string) bool { return strings.HasPrefix(subject, progressPrefix) }
 
+// ParseProgressSubject returns the parts of the subject of a runner's report; ok is false if it names no execution.
+func ParseProgressSubject(subject string) (queue, workflowID, executionID string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, progressPrefix)
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) != 3 || !isUUID(parts[2]) {
+		return "", "", "", false
+	}
+	return parts[0], parts[1], parts[2], true
+}
+
 // QueueSubject is the wildcard for all starts of one queue: a runner group's filter subject.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 
@@ -138,6 +148,35 @@ func mismatch(name string, differences []string) error {
 		name, ErrMismatch, strings.Join(differences, ", "))
 }
 
+// Differences returns how the settings of an existing stream of these differ from what is configured, as Ensure compares them.
+func Differences(ctx context.Context, js jetstream.JetStream, name string, s Settings) ([]string, error) {
+	existing, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	have, want := existing.CachedInfo().Config, s.Config()
+	switch name {
+	case Name:
+		if hasProgress(have, want) {
+			have.Subjects = want.Subjects
+		}
+	case ProgressName:
+		want = s.ProgressConfig()
+		want.MaxBytes, want.MaxAge = have.MaxBytes, have.MaxAge
+	case ReportsName:
+		want = reportsConfig(s.Replicas)
+	}
+	return mismatches(have, want), nil
+}
+
+// orNone returns a limit as the server keeps it: none is -1.
+func orNone[N int32 | int64](limit N) N {
+	if limit == 0 {
+		return -1
+	}
+	return limit
+}
+
 func mismatches(have, want jetstream.StreamConfig) []string {
 	var all []string
 	check := func(what string, have, want any) {
@@ -152,6 +191,13 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	check("age", have.MaxAge, want.MaxAge)
 	check("size", have.MaxBytes, want.MaxBytes)
 	check("dedup window", have.Duplicates, want.Duplicates)
+	check("number of messages", orNone(have.MaxMsgs), orNone(want.MaxMsgs))
+	check("messages per subject", orNone(have.MaxMsgsPerSubject), orNone(want.MaxMsgsPerSubject))
+	check("size of a message", orNone(have.MaxMsgSize), orNone(want.MaxMsgSize))
+	check("acknowledging", !have.NoAck, !want.NoAck)
+	check("sealed", have.Sealed, want.Sealed)
+	check("direct reads", have.AllowDirect, want.AllowDirect)
+	check("subject transform", have.SubjectTransform != nil, want.SubjectTransform != nil)
 	return all
 }
 

@@ -14,6 +14,7 @@ package auditor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -133,6 +134,16 @@ func Stored(e edit.Entry) store.AuditEntry {
 	return store.AuditEntry{
 		ID: e.ID, At: e.At, ActorKind: e.Actor.Kind, ActorID: e.Actor.ID, ActorName: e.Actor.Name, Action: e.Action,
 		AccountID: e.AccountID, WorkflowID: e.WorkflowID, NodeID: e.NodeID, Changes: changes,
+	}
+}
+
+// TakeAgain takes once more what the registry's history still holds: the database may have lost entries. Each is kept once.
+func (a *Auditor) TakeAgain(ctx context.Context) {
+	for _, name := range registry.Streams() {
+		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			a.log.WithError(err).WithField("stream", name).Warn("the audit is not taken again from the registry's history; entries that the database has lost stay missing")
+		}
 	}
 }
 

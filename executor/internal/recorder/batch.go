@@ -17,11 +17,12 @@ import (
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
+	created string // the identity of its stream; "": not known
 	kind    kind
 	verdict verdict
 	// What it adds to the batch, by its kind.
-	record     store.Record // start, rejection
-	progress   execution.Progress
+	record     store.Record       // start, rejection
+	progress   execution.Progress // also of an unreadable report: the end of the execution that its subject names
 	unreadable store.Unreadable
 	audit      []store.AuditEntry // the audit entry of a start that an operator asked for
 }
@@ -57,6 +58,9 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 		}
 		e := &values[i]
 		e.msg, e.meta = msg, meta
+		if from, ok := msg.(message); ok {
+			e.created = from.created
+		}
 		e.decode(now)
 		entries = append(entries, e)
 	}
@@ -69,10 +73,19 @@ func (e *entry) decode(now time.Time) {
 	if err != nil {
 		e.kind = unreadable
 		e.unreadable = e.aside(err.Error())
+		if queue, workflowID, id, ok := stream.ParseProgressSubject(e.msg.Subject()); ok {
+			e.progress = execution.Progress{
+				ID: id, Queue: queue, WorkflowID: workflowID, Status: execution.Failed, At: store.Time(e.meta.Timestamp),
+				Error: unreadableReason + err.Error(),
+			}
+		}
 		return
 	}
 	e.take(event, bodyBytes, e.msg.Headers(), now)
 }
+
+// unreadableReason begins the error of an execution of which a report cannot be read.
+const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not known: "
 
 // executionID returns the execution ID in a message's header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
@@ -110,6 +123,7 @@ func batchOf(entries []*entry) store.Batch {
 	b := store.Batch{
 		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
 		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
+		Decided:  decidedBy(entries),
 	}
 	for _, e := range entries {
 		switch e.kind {
@@ -120,8 +134,12 @@ func batchOf(entries []*entry) store.Batch {
 			b.Progress = append(b.Progress, e.progress)
 		case unreadable:
 			b.Unreadable = append(b.Unreadable, e.unreadable)
+			if e.progress.ID != "" {
+				b.Progress = append(b.Progress, e.progress)
+			}
 		}
 	}
+	followCopies(entries, b.New)
 	return b
 }
 

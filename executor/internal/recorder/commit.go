@@ -80,7 +80,7 @@ func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	if e.kind == unreadable || !r.suspects.certain(e, time.Now()) {
 		return
 	}
-	aside := store.Batch{Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())}, Audit: e.audit}
+	aside := store.Batch{Unreadable: []store.Unreadable{e.aside(store.RefusedReason + why.Error())}, Audit: e.audit, Decided: decidedBy([]*entry{e})}
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {
 			r.log.WithError(err).WithField("stream_sequence", e.meta.Sequence.Stream).Error("what the database refuses could not be put aside; it is tried again")

@@ -17,6 +17,7 @@ import (
 type source struct {
 	stream   string
 	consumer jetstream.ConsumerConfig
+	created  string // the stream's identity; set when its messages are fetched
 }
 
 // sources are the streams that feed the batches. A transaction records messages of all, starts first.
@@ -29,7 +30,7 @@ func (r *Recorder) sources() []source {
 		MaxAckPending: 10 * maxBatch,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
-	return []source{{stream.Name, consumer}, {stream.ProgressName, consumer}}
+	return []source{{stream: stream.Name, consumer: consumer}, {stream: stream.ProgressName, consumer: consumer}}
 }
 
 // maxAhead is the number of waiting starts from which on reports are delayed.
@@ -88,12 +89,17 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
 	// Also a new one: a server that could not read a consumer's settings makes it with the state in its folder.
-	if err := r.rewind(ctx, from, consumer); err != nil {
+	if _, err := r.compare(ctx); err != nil {
 		return err
 	}
+	s, err := r.js.Stream(ctx, from.stream)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", from.stream, err)
+	}
+	from.created = identityOf(s.CachedInfo())
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
-	go r.watch(watching, from.stream, consumer, stopWatching, connection)
+	go r.watch(watching, from, consumer, stopWatching, connection)
 	burstAt := time.Now() // the last burst
 	for inBursts := false; ; {
 		arrived.room(watching)
@@ -166,6 +172,9 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 	if from.stream == stream.Name {
 		r.startsWaiting.Store(pending(messages[len(messages)-1]))
 	}
+	for i, msg := range messages {
+		messages[i] = message{msg, from.created}
+	}
 	arrived.add(messages...)
 }
 
@@ -184,7 +193,7 @@ var errReconnected = errors.New("the connection was lost, and the stream may be 
 
 // watch polls the consumer's lag and the stream's size. It makes fetch start again when the consumer was deleted, and after
 // a reconnect, so that the consumer is rewound if the stream was taken back meanwhile.
-func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Consumer, anew func(why error), connection uint64) {
+func (r *Recorder) watch(ctx context.Context, from source, consumer jetstream.Consumer, anew func(why error), connection uint64) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
@@ -198,9 +207,10 @@ func (r *Recorder) watch(ctx context.Context, name string, consumer jetstream.Co
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			anew(err)
 		case err == nil:
-			r.lag(name, info)
+			r.lag(from.stream, info)
+			r.noticeFloor(from.stream, from.created, info.AckFloor.Stream)
 		}
-		if s, err := r.js.Stream(asking, stream.Name); err == nil && name == stream.Name {
+		if s, err := r.js.Stream(asking, stream.Name); err == nil && from.stream == stream.Name {
 			info := s.CachedInfo()
 			r.metrics.streamBytes.Set(float64(info.State.Bytes))
 			r.metrics.streamMaxBytes.Set(float64(max(0, info.Config.MaxBytes)))

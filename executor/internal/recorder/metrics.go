@@ -10,6 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
+// The causes of rewinds.
+const (
+	causeDatabase = "database" // it lacked what was acknowledged
+	causeStream   = "stream"   // it was taken back
+	causeRunners  = "runners"  // the stream was taken back behind what a group of runners had acknowledged
+)
+
 type metrics struct {
 	records                    *prometheus.CounterVec
 	start, rejection, progress prometheus.Counter // of records
@@ -22,6 +29,9 @@ type metrics struct {
 	duration                   prometheus.Histogram
 	delay                      prometheus.Histogram
 	lag, progressLag           prometheus.Gauge
+
+	rewinds *prometheus.CounterVec
+	ended   *prometheus.CounterVec
 
 	streamBytes, streamMaxBytes prometheus.Gauge
 	replicas                    *prometheus.GaugeVec
@@ -72,6 +82,21 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "hookstart_executor_stream_max_bytes", Help: "Size past which the stream takes no more; 0: no bound of its own.",
 		}),
 	}
+	m.rewinds = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_executor_rewinds_total",
+		Help: "Consumers that were moved back, and messages that runners were given again, by cause: the database or the stream had lost what was acknowledged.",
+	}, []string{"cause"})
+	for _, cause := range []string{causeDatabase, causeStream, causeRunners} {
+		m.rewinds.WithLabelValues(cause)
+	}
+	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hookstart_executor_ended_total",
+		Help: "Executions that were ended as failed because no runner will end them, by reason: their start was lost, no runner took it in time, or a runner acknowledged it without a report that can be read.",
+	}, []string{"reason"})
+	for _, end := range ends {
+		m.ended.WithLabelValues(end.label)
+	}
+	registry.MustRegister(m.rewinds, m.ended)
 	m.replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_stream_replicas", Help: "Replicas of the stream, by whether their server is there and has everything.",
 	}, []string{"state"})

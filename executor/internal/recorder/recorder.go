@@ -48,8 +48,18 @@ type Recorder struct {
 	// another one is not counted. An error is tried again, for ever. It is to be set before RunReports; nil: all counts.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
+	// Behind is called when the database was found to lack what was acknowledged: what was taken from other streams may be
+	// missing, too. Set it before Run; nil: there is nothing else.
+	Behind func(ctx context.Context)
+
+	// PassedOver returns the consumers of runners that have passed over starts without running them; GivenAgain is called with one
+	// when its group was given them again. Set both before EndLost; nil: there are none.
+	PassedOver func() (consumers []string, err error)
+	GivenAgain func(consumer string) error
+
 	js      jetstream.JetStream
 	store   store.Store
+	ready   *ops.Readiness
 	changes *changes.Changes
 	metrics *metrics
 	tracer  trace.Tracer // nil: tracing is off
@@ -58,22 +68,26 @@ type Recorder struct {
 	database *database
 	suspects suspects
 	marks    marks
+	recovery recovery
+	search   chan struct{} // has room for one value: EndLost is to search now
+	behind   chan struct{} // has room for one value: a recovery has begun
 	// startsWaiting is the number of undelivered messages of EXECUTIONS, as last reported by the server.
 	startsWaiting atomic.Uint64
 
 	// Constants of this name, but in tests; deliverAgain is ackWait as the consumers have it.
-	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, lostAfter, lostAgain time.Duration
+	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, compareEvery, lostAfter, lostAgain time.Duration
+	lostEvery                                                                                         func(maxAge time.Duration) time.Duration
 }
 
 // New records what is on the stream into s.
 func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger) *Recorder {
 	m := newMetrics(o.Metrics)
 	return &Recorder{
-		js: js, store: s, changes: c, metrics: m, tracer: tracing.Tracer(o.Traces, "executor"), log: log,
+		js: js, store: s, ready: o.Ready, changes: c, metrics: m, search: make(chan struct{}, 1), behind: make(chan struct{}, 1), tracer: tracing.Tracer(o.Traces, "executor"), log: log,
 		database:     &database{ready: o.Ready, failures: m.failures, log: log},
 		suspects:     suspects{tries: suspectTries, time: suspectTime, seen: map[origin]*suspect{}},
 		deliverAgain: ackWait, ackWait: ackWait, applyTimeout: applyTimeout, suspectPause: suspectPause, watchEvery: watchEvery,
-		lostAfter: lostAfter, lostAgain: lostAgain,
+		compareEvery: compareEvery, lostAfter: lostAfter, lostAgain: lostAgain, lostEvery: lostEvery,
 	}
 }
 
@@ -97,6 +111,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		arrived.end()
 	}()
 	keeping.Go(func() { r.keepAlive(recording, &arrived) })
+	keeping.Go(func() { r.followDatabase(ctx) })
 	defer keeping.Wait()
 	defer giveUp()
 	first := senders{publishing: r.Publishing}

@@ -99,6 +99,8 @@ type rig struct {
 	again func() (stop func()) // runs another recorder
 
 	deliverAgain time.Duration // of recorders that run from now on; 0: as it is
+	searchEvery  time.Duration // of recorders that run from now on; 0: as it is
+	path         string        // of the database
 }
 
 func start(t *testing.T) *rig {
@@ -113,6 +115,7 @@ func start(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "executions.db")
+	r.path = path
 	records, err := sqlite.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +140,9 @@ func start(t *testing.T) *rig {
 		if r.deliverAgain != 0 {
 			rec.DeliverAgain(r.deliverAgain)
 		}
+		if r.searchEvery != 0 {
+			rec.SearchEvery(r.searchEvery)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { rec.Run(ctx) })
@@ -150,7 +156,7 @@ func start(t *testing.T) *rig {
 		watching.Cancel()
 		changed.Stop()
 		_ = r.db.Close()
-		_ = records.Close()
+		_ = r.store.Close()
 	})
 	return r
 }
@@ -298,6 +304,9 @@ func (r *rig) counted() map[string]float64 {
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			counted[family.GetName()] += m.GetCounter().GetValue()
+			for _, label := range m.GetLabel() {
+				counted[family.GetName()+" "+label.GetValue()] += m.GetCounter().GetValue()
+			}
 		}
 	}
 	return counted
@@ -559,6 +568,7 @@ func TestReportsThatAreStillAmongStarts(t *testing.T) {
 	r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
 	id := r.begin("wf")
 	r.progress(id, execution.Running)
+	r.await("the report is recorded", func() bool { return r.has(id, execution.Running) })
 	change(stream.Name, "executions.start.*.*.*", "executions.rejected.*.*.*")
 	change(stream.ProgressName, "executions.progress.*.*.*")
 	r.publish(&nats.Msg{Subject: "executions.progress.q.wf.id", Data: []byte("\xff")}, nil)

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -22,9 +20,9 @@ import (
 // messages, which it takes for acknowledged ones. So before the recorder goes on with a consumer it looks
 // whether the last message that was acknowledged is recorded. If it is not, and other records show that the
 // stream was taken back, the consumer is rewound to the first message that is not recorded. What is recorded
-// already is recorded once.
+// already is recorded once. The groups of runners get what they would pass over, and nothing else: see giveAgain.
 //
-// If no record shows that the stream was taken back, the database was lost or restored: the consumer is left as it is.
+// If no record shows that the stream was taken back, it is the database that has lost something: see compare.
 
 // marks are the last messages that this process has acknowledged, one for each time that it was connected:
 // while it was not, the stream may have been taken back, and have grown again.
@@ -69,39 +67,20 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// rewind moves a stream's consumer back to the first message that it would skip.
-func (r *Recorder) rewind(ctx context.Context, from source, consumer jetstream.Consumer) error {
-	info, err := consumer.Info(ctx)
-	if err != nil {
+// findTakenBack finds the first message that a stream holds in the place of another one that was acknowledged.
+func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
+	if p.stream == nil {
+		return nil
+	}
+	first, err := r.firstPassedOver(ctx, p.stream, p.floor)
+	if err != nil || first == 0 {
 		return err
 	}
-	s, err := r.js.Stream(ctx, from.stream)
-	if err != nil {
-		return err
+	takenBack, err := r.wasTakenBack(ctx, p.stream, p.floor)
+	if err == nil && takenBack {
+		p.takenBack = first
 	}
-	floor := info.AckFloor.Stream
-	first, err := r.firstPassedOver(ctx, s, floor)
-	if err != nil {
-		return err
-	}
-	if first > 0 {
-		takenBack, err := r.wasTakenBack(ctx, s, floor)
-		if err != nil {
-			return err
-		}
-		if !takenBack {
-			first = 0
-		}
-	}
-	if first > 0 {
-		if _, err := r.js.ResetConsumerToSequence(ctx, from.stream, from.consumer.Durable, first); err != nil {
-			return fmt.Errorf("rewind the consumer %s of %s to %d: %w", from.consumer.Durable, from.stream, first, err)
-		}
-		r.log.WithFields(logrus.Fields{"stream": from.stream, "acknowledged": floor, "first": first}).
-			Error("the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there")
-	}
-	r.marks.checked(from.stream)
-	return nil
+	return err
 }
 
 // firstPassedOver is the first message that a consumer which has acknowledged all up to floor would skip; 0: none.
@@ -254,63 +233,4 @@ func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, 
 	}
 	foreign := record.Queue != p.Queue || record.WorkflowID != p.WorkflowID
 	return foreign || !p.Status.Follows(record.Status), err
-}
-
-// runners is a group of workflow runners, by its consumer.
-type runners struct {
-	consumer string
-	subject  string // of the starts that it gets
-	floor    uint64 // all up to this sequence is acknowledged
-	first    uint64 // the first of these that is not over; 0: none
-}
-
-// runnersOf are the groups of runners of the stream.
-func runnersOf(ctx context.Context, s jetstream.Stream) (groups []*runners, err error) {
-	names := s.ConsumerNames(ctx)
-	var all []string
-	for name := range names.Name() {
-		if strings.HasPrefix(name, stream.RunnerConsumerPrefix) {
-			all = append(all, name)
-		}
-	}
-	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("list the consumers of runners: %w", err)
-	}
-	for _, name := range all {
-		consumer, err := s.Consumer(ctx, name)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("consumer %s: %w", name, err)
-		}
-		info := consumer.CachedInfo()
-		groups = append(groups, &runners{consumer: name, subject: info.Config.FilterSubject, floor: info.AckFloor.Stream})
-	}
-	return groups, nil
-}
-
-// notOver tells a group of an unfinished execution whose start is in the stream.
-func (g *runners) notOver(record store.Record) {
-	if g.subject == stream.QueueSubject(record.Queue) && record.StreamSequence <= g.floor && (g.first == 0 || record.StreamSequence < g.first) {
-		g.first = record.StreamSequence
-	}
-}
-
-// rewindRunners moves back the consumers of groups that have acknowledged starts of unfinished executions. A runner
-// acknowledges after it has reported the end, so either the stream was taken back and the consumer would skip these
-// starts, or the report was lost. A group may run executions again that it has finished since; the alternative is
-// executions that never run.
-func (r *Recorder) rewindRunners(ctx context.Context, groups []*runners) error {
-	for _, g := range groups {
-		if g.first == 0 {
-			continue
-		}
-		if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, g.consumer, g.first); err != nil {
-			return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, g.first, err)
-		}
-		r.log.WithFields(logrus.Fields{"consumer": g.consumer, "acknowledged": g.floor, "first": g.first}).
-			Error("runners have acknowledged executions that are not over, after a power cut or a restored copy; they are given them again")
-	}
-	return nil
 }

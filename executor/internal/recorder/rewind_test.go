@@ -1,15 +1,21 @@
 package recorder_test
 
 import (
+	"database/sql"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/recorder"
-	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -67,9 +73,22 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
+	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second)) // after those that it has passed over
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for msg := range handled.Messages() {
+		id := msg.Headers().Get(stream.HeaderExecutionID)
+		got[id]++
+		r.progress(id, execution.Succeeded)
+		if err := msg.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	for _, id := range since {
-		r.await("what was accepted since is recorded", func() bool { return r.has(id, execution.Queued) })
+		r.await("what was accepted since is recorded", func() bool { return r.has(id, execution.Queued) || r.has(id, execution.Succeeded) })
 	}
 	for _, id := range lost[1:] {
 		r.await("what was lost has failed", func() bool { return r.has(id, execution.Failed) })
@@ -80,44 +99,241 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	if !r.has(lost[0], execution.Succeeded) {
 		t.Error("an end that was reported has changed")
 	}
-	batch, err := runners.Fetch(8, jetstream.FetchMaxWait(10*time.Second))
+	batch, err := runners.Fetch(6, jetstream.FetchMaxWait(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]bool{}
 	for msg := range batch.Messages() {
-		got[msg.Headers().Get(stream.HeaderExecutionID)] = true
+		got[msg.Headers().Get(stream.HeaderExecutionID)]++
 	}
 	for _, id := range since {
-		if !got[id] {
-			t.Errorf("the runners were not given %s", id)
+		if got[id] != 1 {
+			t.Errorf("the runners were given %s %d times", id, got[id])
 		}
+	}
+	if n := r.counted()["hookstart_executor_rewinds_total runners"]; n != 5 {
+		t.Errorf("%v copies", n)
 	}
 }
 
-// The database was lost, not the stream: nothing is run again.
-func TestADatabaseThatWasLostRewindsNothing(t *testing.T) {
+// The database was lost, not the stream: all is recorded again, and nothing is run again.
+func TestADatabaseThatWasLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.stop()
-	if err := r.js.DeleteConsumer(t.Context(), stream.Name, recorder.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		t.Fatal(err)
-	}
-	var before []string
+	empty := r.copied()
+	var ids []string
 	for range 5 {
-		before = append(before, r.begin("wf"))
+		ids = append(ids, r.begin("wf"))
+		r.progress(ids[len(ids)-1], execution.Succeeded)
 	}
-	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
-	r.stop = r.again()
-	after := r.begin("wf")
-	r.await("it goes on", func() bool { return r.has(after, execution.Queued) })
-	for _, id := range before {
-		if _, err := r.store.Get(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("%s: %v", id, err)
-		}
+	r.await("all is recorded", func() bool { return r.has(ids[4], execution.Succeeded) && r.pending() == 0 })
+	r.putBack(empty)
+	for _, id := range ids {
+		r.await("it is recorded again, with its end", func() bool { return r.has(id, execution.Succeeded) })
 	}
 	if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 5 {
 		t.Errorf("the runners' consumer: %+v, %v", info, err)
+	}
+}
+
+// copied returns the path of a copy of the database.
+func (r *rig) copied() string {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "copy.db")
+	r.alter("VACUUM INTO '" + path + "'")
+	return path
+}
+
+// putBack puts a copy of the database in its place, while no recorder runs.
+func (r *rig) putBack(path string) {
+	r.t.Helper()
+	r.stop()
+	if err := errors.Join(r.db.Close(), r.store.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		_ = os.Remove(r.path + suffix)
+	}
+	if err := os.WriteFile(r.path, data, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.db, err = sql.Open("sqlite", r.path); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.store.Store, err = sqlite.Open(r.t.Context(), r.path); err != nil {
+		r.t.Fatal(err)
+	}
+	r.stop = r.again()
+}
+
+// A database loses its last transactions, as when a standby that lagged is promoted: starts, ends, and what was put aside are
+// recorded again, and no runner gets anything again. /readyz says so meanwhile.
+func TestADatabaseThatIsBehind(t *testing.T) {
+	t.Parallel()
+	for name, old := range map[string]bool{"of this version": false, "of a version that kept no positions": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			var kept, lost []string
+			for range 4 {
+				kept = append(kept, r.begin("wf"))
+			}
+			r.progress(kept[0], execution.Succeeded)
+			r.await("all is recorded", func() bool {
+				return r.has(kept[0], execution.Succeeded) && r.has(kept[3], execution.Queued) && r.pending() == 0
+			})
+			before := r.copied()
+
+			for range 4 {
+				lost = append(lost, r.begin("wf"))
+			}
+			r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
+			for _, id := range append(slices.Clone(kept[1:]), lost...) {
+				r.progress(id, execution.Succeeded)
+			}
+			runners := r.taken(runnersConsumer, 9)
+			r.await("all is recorded", func() bool { return r.has(lost[3], execution.Succeeded) && r.pending() == 0 && len(r.aside()) == 1 })
+			if old {
+				r.stop()
+				r.stop = func() {}
+				oldDB, err := sql.Open("sqlite", before)
+				if err == nil {
+					_, err = oldDB.ExecContext(t.Context(), "DELETE FROM decided")
+				}
+				if err := errors.Join(err, oldDB.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.putBack(before)
+			for _, id := range append(slices.Clone(kept), lost...) {
+				r.await("it has its end", func() bool { return r.has(id, execution.Succeeded) })
+			}
+			r.await("what was put aside is there", func() bool { return len(r.aside()) == 1 })
+			r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+			if counted := r.counted(); counted["hookstart_executor_rewinds_total database"] < 1 || counted["hookstart_executor_rewinds_total runners"] != 0 || counted["hookstart_executor_ended_total"] != 0 {
+				t.Errorf("%v", counted)
+			}
+			if logs := r.logs.String(); !strings.Contains(logs, "the database is behind what was acknowledged") || !strings.Contains(logs, "the database has again") {
+				t.Errorf("the log does not say so:\n%s", logs)
+			}
+			if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 9 || info.Delivered.Consumer != 9 {
+				t.Errorf("the runners' consumer: %+v, %v", info, err)
+			}
+		})
+	}
+}
+
+// A database that loses transactions while the recorder runs, as a server behind the same address may, is noticed by itself.
+// Those that were lost need not be the newest messages: several executors commit in any order.
+func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	var ids []string
+	for range 6 {
+		id := r.begin("wf")
+		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) && r.pending() == 0 })
+		ids = append(ids, id)
+	}
+	r.alter(`DELETE FROM executions WHERE stream_sequence IN (3, 4)`)
+	r.alter(`DELETE FROM decided WHERE stream = 'EXECUTIONS' AND first_sequence IN (3, 4)`)
+	for n, id := range ids {
+		r.await(fmt.Sprint("message ", n+1, " is recorded; ", r.logs), func() bool { return r.has(id, execution.Queued) })
+	}
+	if n := r.counted()["hookstart_executor_rewinds_total database"]; n < 1 {
+		t.Errorf("%v rewinds", n)
+	}
+}
+
+// One execution that a runner has acknowledged without a report is a dead letter; no other one runs again for it.
+func TestAMissingReportRunsNothingAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	victim := r.begin("wf")
+	var others []string
+	for range 5 {
+		others = append(others, r.begin("wf"))
+		r.progress(others[len(others)-1], execution.Succeeded)
+	}
+	runners := r.taken(runnersConsumer, 6)
+	waiting := r.begin("wf") // nobody has taken it
+	r.await("all is recorded", func() bool { return r.has(others[4], execution.Succeeded) && r.has(waiting, execution.Queued) })
+	for range 3 {
+		r.stop()
+		r.stop = r.again()
+		r.await("it is a dead letter", func() bool { return r.has(victim, execution.Failed) })
+	}
+	record, err := r.store.Get(t.Context(), victim)
+	if err != nil || !strings.Contains(record.Error, "without a report that can be read") {
+		t.Errorf("%q, %v", record.Error, err)
+	}
+	if info, err := runners.Info(t.Context()); err != nil || info.AckFloor.Stream != 6 || info.Delivered.Consumer != 6 {
+		t.Errorf("the runners' consumer: %+v, %v", info, err)
+	}
+	if !r.has(waiting, execution.Queued) {
+		t.Error("what nobody has taken was ended, too")
+	}
+}
+
+// A report that cannot be read ends the execution that its subject names, also before that is recorded, and no other.
+func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	victim, other, ended := r.begin("wf"), r.begin("wf"), r.begin("wf")
+	r.progress(ended, execution.Succeeded)
+	r.await("all is recorded", func() bool { return r.has(other, execution.Queued) && r.has(ended, execution.Succeeded) })
+	for _, subject := range []string{
+		stream.ProgressSubject("q", "wf", victim), stream.ProgressSubject("q", "wf", ended),
+		stream.ProgressSubject("gpu", "wf", other), stream.ProgressSubject("q", "mine", other), stream.ProgressSubject("q", "wf", "no-id"),
+	} {
+		r.publish(&nats.Msg{Subject: subject, Data: []byte("\xff")}, nil)
+	}
+	r.await("it has failed", func() bool { return r.has(victim, execution.Failed) })
+	r.await("all are put aside", func() bool { return len(r.aside()) == 5 && r.pending() == 0 })
+	if record, err := r.store.Get(t.Context(), victim); err != nil || !strings.Contains(record.Error, "cannot be read") {
+		t.Errorf("%q, %v", record.Error, err)
+	}
+	if !r.has(other, execution.Queued) || !r.has(ended, execution.Succeeded) {
+		t.Error("another one has changed")
+	}
+}
+
+// A start that no runner took before it expired is a dead letter, without a restart of anything.
+func TestAStartThatExpired(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.stop()
+	r.searchEvery = 50 * time.Millisecond
+	settings := stream.DefaultSettings
+	settings.MaxAge, settings.DedupWindow = 2*time.Second, time.Second
+	if err := stream.Change(t.Context(), r.js, settings); err == nil {
+		t.Fatal("so short an age is allowed")
+	}
+	s, err := r.js.Stream(t.Context(), stream.Name)
+	if err == nil {
+		config := s.CachedInfo().Config
+		config.MaxAge, config.Duplicates = settings.MaxAge, settings.DedupWindow
+		_, err = r.js.UpdateStream(t.Context(), config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop = r.again()
+	expired, works := r.begin("wf"), r.begin("wf")
+	r.progress(works, execution.Running)
+	r.await("they are recorded", func() bool { return r.has(expired, execution.Queued) && r.has(works, execution.Running) })
+	r.await("it has failed", func() bool { return r.has(expired, execution.Failed) })
+	if record, err := r.store.Get(t.Context(), expired); err != nil || !strings.Contains(record.Error, "within the age of the stream") {
+		t.Errorf("%q, %v", record.Error, err)
+	}
+	if n := r.counted()["hookstart_executor_ended_total expired"]; n != 1 {
+		t.Errorf("%v ended", n)
+	}
+	if !r.has(works, execution.Running) {
+		t.Error("one that a runner works on was ended")
 	}
 }

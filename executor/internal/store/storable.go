@@ -63,6 +63,7 @@ func (b Batch) Storable() Batch {
 		Progress:   make([]execution.Progress, len(b.Progress)),
 		Unreadable: make([]Unreadable, len(b.Unreadable)),
 		Audit:      slices.Clone(b.Audit),
+		Decided:    slices.Clone(b.Decided),
 	}
 	for i, r := range b.New {
 		s.New[i] = r.storable()

@@ -91,6 +91,8 @@ type Batch struct {
 	// Audit holds audit entries on what the batch records. An entry whose ID is there already is left
 	// unchanged.
 	Audit []AuditEntry
+	// Decided are the messages that the batch decides. They say how far the database is: see Store.Decided.
+	Decided []Range
 }
 
 // Applied is the effect of a batch.
@@ -314,6 +316,18 @@ type Store interface {
 	// SessionEnded reports whether EndSession has ended a session.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
+	// Decided returns which messages of a stream are decided: the ranges of all batches that this database has committed,
+	// merged, in order. A database that has lost transactions has lost their ranges, too. created is the stream's identity;
+	// ranges with another one are deleted.
+	Decided(ctx context.Context, stream, created string) ([]Range, error)
+
+	// ForgetDecided removes the messages of a stream from a sequence on from what Decided returns.
+	ForgetDecided(ctx context.Context, stream, created string, from uint64) error
+
+	// Renewed receives a value after the store has made a connection that may lead to another server than those before,
+	// one value for several connections. A nil channel: that does not happen.
+	Renewed() <-chan struct{}
+
 	// AddAudit adds audit entries in one transaction. An entry whose ID is there already is left
 	// unchanged.
 	AddAudit(ctx context.Context, entries []AuditEntry) error
@@ -369,7 +383,7 @@ type Store interface {
 	// HasSchema returns the version that the tables have.
 	HasSchema(ctx context.Context) (int64, error)
 
-	// Ping returns nil if the database answers.
+	// Ping returns nil if the database answers and takes writes: a standby is an error.
 	Ping(ctx context.Context) error
 
 	// Close waits until the operations in progress have ended. No method may be called afterwards.

@@ -25,7 +25,7 @@ var (
 	ErrOverloaded = errors.New("the stream is overloaded")
 	// ErrStorageFull means that the stream takes no more until something is removed. Nothing was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
-	// ErrTooLong means that the message is longer than the server takes. Nothing was stored, nor will it be.
+	// ErrTooLong means that the message is longer than the server, or the stream, takes. Nothing was stored, nor will it be.
 	ErrTooLong = errors.New("the message is too long")
 )
 
@@ -169,13 +169,14 @@ const (
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
 	full                 // refused
-	tooLong              // never sent
+	tooLong              // refused, or never sent: it is longer than the stream, or the server, takes
 )
 
 // The server's error codes; see errors.json of nats-server.
 const (
 	codeStoreFailed         = 10077 // a limit of the stream, or the disk
 	codeStorageExceeded     = 10047
+	codeTooLong             = 10054 // the stream's max_msg_size
 	codeMemoryExceeded      = 10028
 	codeDuplicateInProcess  = 10158
 	codeTooManyRequests     = 10167
@@ -193,6 +194,8 @@ func classify(err error) outcome {
 		switch uint16(api.ErrorCode) {
 		case codeStoreFailed, codeStorageExceeded, codeMemoryExceeded:
 			return full
+		case codeTooLong:
+			return tooLong
 		case codeDuplicateInProcess:
 			return inProcess
 		case codeTooManyRequests, codeInsufficient, codeAccountResources:

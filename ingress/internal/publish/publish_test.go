@@ -390,6 +390,25 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 }
 
+// A message that is longer than the stream takes is refused for good: it will not become shorter.
+func TestAMessageTooLongForTheStream(t *testing.T) {
+	t.Parallel()
+	nc := connect(t, natstest.Start(t).URL())
+	p := newPublisher(t, nc, 1, time.Second)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.DefaultSettings.Config()
+	config.MaxMsgSize = 10
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Publish(message(t, "long")); !errors.Is(err, publish.ErrTooLong) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestPublishingAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())

@@ -33,6 +33,8 @@ type Store struct {
 	// draw the same number, they sometimes wait for each other; the sums are right all the same.
 	writer int16
 	schema int64 // the version of the tables that this program knows
+	// renewed has room for one value: see Renewed.
+	renewed chan struct{}
 }
 
 var _ store.Store = (*Store)(nil)
@@ -51,10 +53,14 @@ func open(ctx, starting context.Context, url string, log logrus.FieldLogger) (*S
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{writer: int16(rand.IntN(math.MaxInt16))} //nolint:gosec // no secret
+	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), renewed: make(chan struct{}, 1)} //nolint:gosec // no secret
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		s.Origins.Forget() // it may be another server
+		select {
+		case s.renewed <- struct{}{}:
+		default:
+		}
 		return prepareConnection(ctx, conn)
 	}
 	limitConnecting(config.ConnConfig)
@@ -94,11 +100,23 @@ func OpenWait(ctx, starting context.Context, url string, log logrus.FieldLogger)
 	}
 }
 
-// Ping implements store.Store.
+// errStandby is the error of Ping on a server that takes no writes.
+var errStandby = errors.New("the server is a standby that is not promoted, and takes no writes: " +
+	"promote it, or let the database URL lead to the primary (several hosts with target_session_attrs=read-write)")
+
+// Ping implements store.Store. An empty query would be answered by a standby, too.
 func (s *Store) Ping(ctx context.Context) error {
 	var has int64
+	var standby bool
 	err := s.pool.QueryRow(ctx, relational.NewestSchema).Scan(&has)
 	if err == nil {
+		err = s.pool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby)
+	}
+	switch {
+	case err != nil:
+	case standby:
+		err = errStandby
+	default:
 		err = relational.CheckSchema(has, s.schema)
 	}
 	if err != nil {
@@ -109,6 +127,9 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Schema implements store.Store.
 func (s *Store) Schema() int64 { return s.schema }
+
+// Renewed implements store.Store.
+func (s *Store) Renewed() <-chan struct{} { return s.renewed }
 
 // Close implements store.Store.
 func (s *Store) Close() error {

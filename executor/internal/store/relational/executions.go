@@ -9,7 +9,7 @@ import (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit) == 0 {
+	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+len(batch.Audit)+len(batch.Decided) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Storable()
@@ -57,6 +57,9 @@ func apply(ctx context.Context, tx Tx, batch store.Batch) (applied store.Applied
 		}
 	}
 	if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
+		return applied, err
+	}
+	if err := decided.insert(ctx, tx, batch.Decided); err != nil {
 		return applied, err
 	}
 	// This comes last, because executors wait for each other on the rows of busy tokens.

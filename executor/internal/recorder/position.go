@@ -1,0 +1,431 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/ops"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A database can lose its last transactions: a standby that lagged is promoted, a dump is put back. NATS does not deliver
+// again what was acknowledged. So every transaction keeps which messages it decides (store.Batch.Decided), and a message
+// that is acknowledged, in the stream, and in none of these ranges, is missing from this database. The recorder compares
+// the two when it starts or connects to NATS, when the store has a new connection, every compareEvery, and before it ends
+// executions; it moves the consumer back to the first missing message. What is recorded already is recorded once.
+
+const (
+	// compareEvery is how often the database is compared with what is acknowledged.
+	compareEvery = time.Minute
+	// compareTimeout bounds one comparison.
+	compareTimeout = 30 * time.Second
+	// askTimeout bounds one question to NATS.
+	askTimeout = 2 * time.Second
+	// recoveryEvery is how often the recorder looks whether a database that was behind has caught up.
+	recoveryEvery = 200 * time.Millisecond
+)
+
+// message is a message with the identity of its stream.
+type message struct {
+	jetstream.Msg
+	created string
+}
+
+// identityOf returns the identity of a stream.
+func identityOf(info *jetstream.StreamInfo) string {
+	return info.Created.UTC().Format(time.RFC3339Nano)
+}
+
+// decidedBy returns the ranges of entries' messages.
+func decidedBy(entries []*entry) (ranges []store.Range) {
+	type source struct {
+		stream, created string
+		sequences       []uint64
+	}
+	var sources []source
+	for _, e := range entries {
+		if e.created == "" {
+			continue
+		}
+		i := 0
+		for i < len(sources) && (sources[i].stream != e.meta.Stream || sources[i].created != e.created) {
+			i++
+		}
+		if i == len(sources) {
+			sources = append(sources, source{e.meta.Stream, e.created, make([]uint64, 0, len(entries))})
+		}
+		sources[i].sequences = append(sources[i].sequences, e.meta.Sequence.Stream)
+	}
+	for _, s := range sources {
+		ranges = append(ranges, store.RangesOf(nil, s.stream, s.created, s.sequences)...)
+	}
+	return ranges
+}
+
+// recovery is the recording of what a database had lost.
+type recovery struct {
+	comparing sync.Mutex // held while streams and database are compared
+
+	mu     sync.Mutex
+	goals  map[string]uint64 // by stream: the database is behind until all up to this sequence is acknowledged again
+	floors map[string]floor  // by stream: the highest that was seen
+}
+
+// floor is how far a stream is acknowledged.
+type floor struct {
+	created  string // the stream's identity
+	sequence uint64
+}
+
+// recoveryPart is the part of readiness that is about a database that is behind.
+const recoveryPart = "database position"
+
+func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.goals == nil {
+		r.goals = map[string]uint64{}
+	}
+	r.goals[stream] = max(r.goals[stream], goal)
+	ready.NotReady(recoveryPart, "what was acknowledged is recorded again from the streams: the database lacks some of it, as after a failover to a standby that lagged")
+}
+
+// rises notes how far a stream is acknowledged. If it was further before, another executor has moved the consumer back:
+// rises returns how far it was, else 0.
+func (r *recovery) rises(stream string, now floor) (before uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.floors == nil {
+		r.floors = map[string]floor{}
+	}
+	last := r.floors[stream]
+	r.floors[stream] = now
+	if last.created == now.created && last.sequence > now.sequence {
+		return last.sequence
+	}
+	return 0
+}
+
+func (r *recovery) goal(stream string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.goals[stream]
+}
+
+func (r *recovery) reached(stream string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.goals, stream)
+}
+
+func (r *recovery) underWay() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.goals) > 0
+}
+
+// nudge sends a value into a channel that has room for one.
+func nudge(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// followDatabase compares the database with the streams until the context ends.
+func (r *Recorder) followDatabase(ctx context.Context) {
+	tick := time.NewTicker(r.compareEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.store.Renewed():
+		case <-r.behind:
+		}
+		for ctx.Err() == nil {
+			_, err := r.compare(ctx)
+			for err == nil && ctx.Err() == nil && r.recovery.underWay() {
+				retry.Wait(ctx, recoveryEvery)
+				err = r.recovered(ctx)
+			}
+			if err == nil {
+				break
+			}
+			r.log.WithError(err).Debug("the database could not be compared with the streams; it is tried again")
+			retry.Wait(ctx, time.Second)
+		}
+	}
+}
+
+// noticeFloor notes how far a stream is acknowledged, and takes part in a recovery that another executor has begun.
+func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
+	if before := r.recovery.rises(name, floor{created, sequence}); before > 0 {
+		r.recovery.start(name, before, r.ready)
+		nudge(r.behind)
+	}
+}
+
+// recovered ends a recovery whose goals are reached.
+func (r *Recorder) recovered(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	for _, name := range []string{stream.Name, stream.ProgressName} {
+		goal := r.recovery.goal(name)
+		if goal == 0 {
+			continue
+		}
+		consumer, err := r.js.Consumer(ctx, name, Durable)
+		if err != nil {
+			return err
+		}
+		info := consumer.CachedInfo()
+		if info.AckFloor.Stream >= goal || info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
+			r.recovery.reached(name)
+		}
+	}
+	if r.recovery.underWay() {
+		return nil
+	}
+	// What was acknowledged late, for the database of before, would be missing still.
+	if behind, err := r.compare(ctx); err != nil || behind {
+		if err != nil {
+			r.recovery.start(stream.Name, 1, r.ready) // it is asked again
+		}
+		return err
+	}
+	r.ready.Ready(recoveryPart)
+	r.log.Info("the database has again what was acknowledged")
+	nudge(r.search)
+	return nil
+}
+
+// compare moves the recorder's consumers back to the first message that a stream which was taken back, or a database which
+// has lost transactions, makes them pass over. It reports whether the database was behind.
+func (r *Recorder) compare(ctx context.Context) (behind bool, err error) {
+	r.recovery.comparing.Lock()
+	defer r.recovery.comparing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	starts, err := r.positionOf(ctx, stream.Name)
+	if err != nil {
+		return false, err
+	}
+	reports, err := r.positionOf(ctx, stream.ProgressName)
+	if err != nil {
+		return false, err
+	}
+	if err := r.findTakenBack(ctx, starts); err != nil {
+		return false, err
+	}
+	if err := r.findMissing(ctx, starts, reports); err != nil {
+		return false, err
+	}
+	if starts.missing == 0 && reports.missing == 0 && !r.recovery.underWay() {
+		err = r.findTakenBack(ctx, reports)
+	}
+	// Reports first: without any range, whether they are missing shows in the starts.
+	for _, p := range []*position{reports, starts} {
+		if err == nil {
+			err = r.moveBack(ctx, p)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	behind = starts.missing > 0 || reports.missing > 0
+	if behind {
+		nudge(r.behind)
+		r.recordAgain(ctx)
+	}
+	return behind, nil
+}
+
+// position is how far the recorder's consumer of a stream is.
+type position struct {
+	stream    jetstream.Stream // nil: there is no such stream or consumer, so nothing is acknowledged
+	name      string
+	floor     uint64 // all up to this sequence is acknowledged
+	takenBack uint64 // the first message that is another one than was acknowledged, as the stream was taken back; 0: none
+	missing   uint64 // the first message that is acknowledged, and missing from the database; 0: none
+}
+
+// positionOf returns the position of a stream's consumer. The floor is read before the ranges in the database: a message is
+// acknowledged after its transaction.
+func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
+	p := &position{name: name}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may be lost meanwhile
+	defer cancel()
+	consumer, err := r.js.Consumer(ctx, name, Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return p, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
+	}
+	p.floor = consumer.CachedInfo().AckFloor.Stream
+	if p.stream, err = r.js.Stream(ctx, name); err != nil {
+		return nil, fmt.Errorf("stream %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// findMissing finds what the database lacks.
+func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) error {
+	for _, p := range []*position{starts, reports} {
+		if p.stream == nil {
+			continue
+		}
+		ranges, err := r.store.Decided(ctx, p.name, identityOf(p.stream.CachedInfo()))
+		if err != nil {
+			return err
+		}
+		if p.takenBack > 0 {
+			ranges = store.Before(ranges, p.takenBack)
+		}
+		if len(ranges) == 0 {
+			err = r.adopt(ctx, p, starts)
+		} else {
+			p.missing, err = firstMissing(ctx, p, ranges)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acknowledged returns the first and the last message of a stream that are acknowledged, and are what was acknowledged.
+func (p *position) acknowledged() (first, last uint64) {
+	state := p.stream.CachedInfo().State
+	last = min(p.floor, state.LastSeq)
+	if p.takenBack > 0 {
+		last = min(last, p.takenBack-1)
+	}
+	return max(state.FirstSeq, 1), last
+}
+
+// firstMissing returns the first acknowledged message that is in none of the ranges; 0: none.
+func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint64, error) {
+	next, last := p.acknowledged()
+	for i := 0; next <= last; {
+		for i < len(ranges) && ranges[i].Last < next {
+			i++
+		}
+		if i < len(ranges) && ranges[i].First <= next {
+			next = ranges[i].Last + 1
+			continue
+		}
+		// Messages that were deleted, or dropped, before they were delivered are in no range.
+		sequence, err := messageFrom(ctx, p.stream, next)
+		if err != nil || sequence == 0 || sequence > last {
+			return 0, err
+		}
+		if i == len(ranges) || sequence < ranges[i].First {
+			return sequence, nil
+		}
+		next = sequence
+	}
+	return 0, nil
+}
+
+// messageFrom returns the sequence of the first message from a sequence on; 0: there is none.
+func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	msg, err := s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(">"))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("the message from %d on: %w", sequence, err)
+	}
+	return msg.Sequence, nil
+}
+
+// adopt finds what a database without any range of a stream lacks: it is new, or was written by a version that kept none.
+func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
+	first, last := p.acknowledged()
+	if first > last {
+		return nil
+	}
+	switch {
+	case p == starts:
+		p.missing, err = r.passedOver(ctx, p.stream, last, first)
+	case starts.missing > 0: // reports of executions that are missing cannot be compared
+		p.missing = first
+	}
+	if err != nil {
+		return err
+	}
+	if p.missing > 0 {
+		last = p.missing - 1
+	}
+	if first > last {
+		return nil
+	}
+	_, err = r.store.Apply(ctx, store.Batch{Decided: []store.Range{{
+		Stream: p.name, Created: identityOf(p.stream.CachedInfo()), First: first, Last: last,
+	}}})
+	return err
+}
+
+// moveBack moves the recorder's consumer of a stream back to the first message that it passed over.
+func (r *Recorder) moveBack(ctx context.Context, p *position) error {
+	first, cause := p.missing, causeDatabase
+	if p.takenBack > 0 {
+		if p.name == stream.Name {
+			if err := r.giveAgain(ctx, p); err != nil {
+				return err
+			}
+		}
+		if err := r.store.ForgetDecided(ctx, p.name, identityOf(p.stream.CachedInfo()), p.takenBack); err != nil {
+			return err
+		}
+		if first == 0 {
+			first, cause = p.takenBack, causeStream
+		}
+	}
+	if first == 0 {
+		if p.stream != nil {
+			r.marks.checked(p.name)
+		}
+		return nil
+	}
+	if p.missing > 0 {
+		r.recovery.start(p.name, p.floor, r.ready)
+	}
+	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, Durable, first); err != nil {
+		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", Durable, p.name, first, err)
+	}
+	r.marks.checked(p.name)
+	r.recovery.rises(p.name, floor{identityOf(p.stream.CachedInfo()), first - 1})
+	r.metrics.rewinds.WithLabelValues(cause).Inc()
+	why := "the database is behind what was acknowledged, after a failover to a standby that lagged, or because an older copy was put back; it is recorded again from there"
+	if cause == causeStream {
+		why = "the stream was taken back behind what was acknowledged, by a power cut or a restored copy; it is recorded from there"
+	}
+	r.log.WithFields(logrus.Fields{"stream": p.name, "acknowledged": p.floor, "first": first}).Error(why)
+	return nil
+}
+
+// recordAgain applies what is in the other streams of a database that was behind once more: each report and each entry is
+// kept once.
+func (r *Recorder) recordAgain(ctx context.Context) {
+	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of before the database's loss stay too low")
+	}
+	if r.Behind != nil {
+		r.Behind(ctx)
+	}
+}

@@ -1,0 +1,238 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// runners is a group of workflow runners, by its consumer.
+type runners struct {
+	consumer string
+	subject  string // of the starts that it gets
+	floor    uint64 // all up to this sequence is acknowledged
+	present  bool   // a member asks for starts, or has some
+}
+
+// runnersOf are the groups of runners of the stream.
+func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err error) {
+	names := s.ConsumerNames(ctx)
+	var all []string
+	for name := range names.Name() {
+		if strings.HasPrefix(name, stream.RunnerConsumerPrefix) {
+			all = append(all, name)
+		}
+	}
+	if err := names.Err(); err != nil {
+		return nil, fmt.Errorf("list the consumers of runners: %w", err)
+	}
+	for _, name := range all {
+		consumer, err := s.Consumer(ctx, name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("consumer %s: %w", name, err)
+		}
+		info := consumer.CachedInfo()
+		groups = append(groups, runners{
+			consumer: name, subject: info.Config.FilterSubject, floor: info.AckFloor.Stream, present: info.NumWaiting+info.NumAckPending > 0,
+		})
+	}
+	return groups, nil
+}
+
+// areDoneWith reports whether a group has acknowledged a start, and no group that is present is still to get it. All
+// acknowledged it without a report, if the execution has none: runners report before they acknowledge.
+func areDoneWith(groups []runners, queue string, sequence uint64) (done bool) {
+	for _, g := range groups {
+		switch {
+		case g.subject != stream.QueueSubject(queue):
+		case g.floor >= sequence:
+			done = true
+		case g.present:
+			return false
+		}
+	}
+	return done
+}
+
+// againPrefix begins the Nats-Msg-Id of a copy.
+const againPrefix = "again-"
+
+// giveAgain gives the groups of runners what they would pass over of a stream that was taken back. A group whose
+// acknowledgements are ahead of the whole stream is rewound: it has handled none of what comes. The consumer of another one
+// cannot be moved back, because it has handled messages after those that it passed over, and would get them again. So
+// the stream gets copies of these: starts of the same executions, whose records then follow their copies. Nothing is
+// copied that a group will get anyway, or that has ended. It can be repeated: a copy has a Nats-Msg-Id of its own.
+func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
+	groups, err := runnersOf(ctx, p.stream)
+	if err != nil {
+		return err
+	}
+	info := p.stream.CachedInfo()
+	last := uint64(0) // of those that a group passed over
+	for i := range groups {
+		g := &groups[i]
+		switch {
+		case g.floor < p.takenBack:
+		case g.floor > info.State.LastSeq:
+			if _, err := r.js.ResetConsumerToSequence(ctx, stream.Name, g.consumer, p.takenBack); err != nil {
+				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.takenBack, err)
+			}
+			r.metrics.rewinds.WithLabelValues(causeRunners).Inc()
+			r.log.WithFields(logrus.Fields{"consumer": g.consumer, "acknowledged": g.floor, "first": p.takenBack}).
+				Error("the stream was taken back behind what runners have acknowledged; their consumer is moved back to its end")
+			g.floor = p.takenBack - 1
+		default:
+			last = max(last, g.floor)
+		}
+	}
+	copied := 0
+	for sequence := p.takenBack; sequence <= last; sequence++ {
+		ok, err := r.giveCopy(ctx, p.stream, groups, sequence)
+		if err != nil {
+			return err
+		}
+		if ok {
+			copied++
+		}
+	}
+	if copied > 0 {
+		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
+		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.takenBack, "last": last}).
+			Error("the stream was taken back, and runners have passed over new starts; they are given copies of these")
+	}
+	return nil
+}
+
+// giveCopy copies the start at a sequence to the end of the stream, if all groups of its queue have passed over it.
+func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64) (copied bool, err error) {
+	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	raw, err := s.GetMsg(getting, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("message %d: %w", sequence, err)
+	}
+	event, _, err := stream.DecodeBrief(raw.Subject, raw.Header, raw.Data)
+	if err != nil || event.Start == nil {
+		return false, nil //nolint:nilerr // no runner could read it either
+	}
+	passed := false
+	for _, g := range groups {
+		if g.subject != stream.QueueSubject(event.Start.Queue) {
+			continue
+		}
+		if g.floor < sequence {
+			return false, nil
+		}
+		passed = true
+	}
+	if !passed {
+		return false, nil
+	}
+	record, err := r.store.Get(ctx, event.Start.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	if err == nil && record.Status.Final() {
+		return false, nil
+	}
+	// It may have ended after others were passed over: runners report before they acknowledge.
+	reports, err := r.js.Stream(ctx, stream.ProgressName)
+	if err != nil {
+		return false, fmt.Errorf("stream %s: %w", stream.ProgressName, err)
+	}
+	report, err := reports.GetLastMsgForSubject(getting, stream.ProgressSubject(event.Start.Queue, event.Start.WorkflowID, event.Start.ID))
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, fmt.Errorf("reports of %s: %w", event.Start.ID, err)
+	}
+	if err == nil {
+		if said, err := stream.Decode(report.Subject, report.Header, report.Data); err != nil || said.Progress.Status.Final() {
+			return false, nil //nolint:nilerr // a report that cannot be read ends its execution
+		}
+	}
+	header := maps.Clone(raw.Header)
+	header[jetstream.MsgIDHeader] = []string{fmt.Sprint(againPrefix, event.Start.ID, "-", sequence)}
+	_, err = r.js.PublishMsg(ctx, &nats.Msg{Subject: raw.Subject, Header: header, Data: raw.Data})
+	return err == nil, err
+}
+
+// givePassedOver gives runners copies of unfinished executions whose starts their consumers have passed over without running them,
+// and returns the other ones: their runners have acknowledged them.
+func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, groups []runners, unheard []store.Lost) (acknowledged []store.Lost, err error) {
+	if r.PassedOver == nil {
+		return unheard, nil
+	}
+	consumers, err := r.PassedOver()
+	if err != nil || len(consumers) == 0 {
+		return unheard, err
+	}
+	var passing []runners // by which starts were passed over
+	for _, g := range groups {
+		if slices.Contains(consumers, g.consumer) {
+			passing = append(passing, g)
+		}
+	}
+	copied := 0
+	for _, one := range unheard {
+		record, err := r.store.Get(ctx, one.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !areDoneWith(passing, record.Queue, one.StreamSequence) {
+			acknowledged = append(acknowledged, one)
+			continue
+		}
+		ok, err := r.giveCopy(ctx, s, groups, one.StreamSequence)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			copied++
+		}
+	}
+	if copied > 0 {
+		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
+		r.log.WithFields(logrus.Fields{"executions": copied, "consumers": consumers}).
+			Error("NATS had lost what runners have acknowledged; they are given copies of the starts that have not ended")
+	}
+	for _, consumer := range consumers {
+		if err := r.GivenAgain(consumer); err != nil {
+			return nil, err
+		}
+	}
+	return acknowledged, nil
+}
+
+// followCopies gives the record of a start the sequence of its copy, if the copy is in the same batch.
+func followCopies(entries []*entry, records []store.Record) {
+	var copies map[string]uint64
+	for _, e := range entries {
+		if e.kind == start && strings.HasPrefix(e.msg.Headers().Get(jetstream.MsgIDHeader), againPrefix) {
+			if copies == nil {
+				copies = map[string]uint64{}
+			}
+			copies[e.record.ID] = e.meta.Sequence.Stream
+		}
+	}
+	for i := range records {
+		if sequence, ok := copies[records[i].ID]; ok {
+			records[i].StreamSequence = max(sequence, records[i].StreamSequence)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+// Pair is a primary and a standby, which can lag and be promoted.
+type Pair struct {
+	servers [2]*Server
+	primary int // the index of the primary in servers
+}
+
+// StartPair starts a primary for one test, which stops both servers at its end. Follow makes the standby.
+func StartPair(t testing.TB, settings ...string) *Pair {
+	t.Helper()
+	p := &Pair{}
+	for n := range p.servers {
+		p.servers[n] = StartServer(t, settings...)
+	}
+	p.servers[1].Stop(t)
+	return p
+}
+
+// URL is the address of the database of the server that takes writes.
+func (p *Pair) URL() string {
+	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
+	u.RawQuery = url.Values{
+		"host": {p.servers[0].folder + "," + p.servers[1].folder}, "port": {"5432,5432"}, "target_session_attrs": {"read-write"},
+	}.Encode()
+	return u.String()
+}
+
+// Primary is the server that takes writes.
+func (p *Pair) Primary() *Server { return p.servers[p.primary] }
+
+// Standby is the other one.
+func (p *Pair) Standby() *Server { return p.servers[1-p.primary] }
+
+// Follow makes the other server a standby of the primary, and returns when it has replayed all that the primary had written.
+func (p *Pair) Follow(ctx context.Context) error {
+	primary, standby := p.Primary(), p.Standby()
+	if err := standby.end(immediateShutdown); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(standby.data()); err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, filepath.Join(primary.programs, "pg_basebackup"), "--host", primary.folder, "--port", "5432", "--username", "postgres",
+		"--pgdata", standby.data(), "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync") // #nosec G204 -- found on this machine
+	command.Dir = standby.folder
+	if err := asServer(command); err != nil {
+		return err
+	}
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgtest: pg_basebackup: %w\n%s", err, output)
+	}
+	if err := standby.start(ctx); err != nil {
+		return err
+	}
+	written, err := primary.Query(ctx, `SELECT pg_current_wal_lsn()`)
+	if err != nil {
+		return err
+	}
+	return p.AwaitReplay(ctx, written)
+}
+
+// AwaitReplay returns when the standby has replayed what the primary has written up to a position of its log.
+func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
+	return until(ctx, "the standby does not follow", func() (bool, error) {
+		state, err := p.Primary().Query(ctx, `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn >= '`+written+`'`)
+		return state != "0", err
+	})
+}
+
+// CutOff ends the standby: from now on it lags.
+func (p *Pair) CutOff() error { return p.Standby().end(immediateShutdown) }
+
+// FailOver kills the primary, and promotes the standby as it is. It returns when that takes writes.
+func (p *Pair) FailOver(ctx context.Context) error {
+	if err := p.Primary().Kill(); err != nil {
+		return err
+	}
+	p.primary = 1 - p.primary
+	if p.Primary().process == nil {
+		if err := p.Primary().start(ctx); err != nil {
+			return err
+		}
+	}
+	return p.promote(ctx)
+}
+
+func (p *Pair) promote(ctx context.Context) error {
+	promoted, err := p.Primary().Query(ctx, `SELECT pg_promote()`)
+	if err == nil && !strings.HasPrefix(promoted, "t") {
+		err = errors.New("pgtest: the standby was not promoted")
+	}
+	return err
+}
+
+func until(ctx context.Context, problem string, done func() (bool, error)) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ok := false
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		ok, err = done()
+		return ok || err != nil
+	})
+	if err == nil && !ok {
+		err = errors.New("pgtest: " + problem)
+	}
+	return err
+}

@@ -1,0 +1,53 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store/postgres"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+)
+
+// A standby answers queries, and takes no writes: Ping refuses it, until it is promoted. The connections to it are new, which
+// Renewed says.
+func TestAStandbyIsNoDatabase(t *testing.T) {
+	t.Parallel()
+	pair := pgtest.StartPair(t)
+	if err := pair.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), strings.Replace(pair.URL(), "target_session_attrs=read-write", "target_session_attrs=any", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	written, err := pair.Primary().Query(t.Context(), `SELECT pg_current_wal_flush_lsn()`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.AwaitReplay(t.Context(), written); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Renewed()
+	if err := pair.Primary().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil || !strings.Contains(err.Error(), "standby") { // a connection to the primary ends first
+		if err = s.Ping(t.Context()); err == nil {
+			t.Fatal("a standby counts as a database")
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	<-s.Renewed()
+	if err := pair.FailOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
+
+func span(stream string, first, last uint64) store.Range {
+	return store.Range{Stream: stream, Created: "then", First: first, Last: last}
+}
+
+func wantDecided(t *testing.T, s store.Store, stream string, want ...store.Range) {
+	t.Helper()
+	got, err := s.Decided(t.Context(), stream, "then")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("decided: %v, want %v", got, want)
+	}
+}
+
+var decidedTests = map[string]func(*testing.T, store.Store){
+	"ranges of batches are merged, by stream": func(t *testing.T, s store.Store) {
+		wantDecided(t, s, "A")
+		for _, r := range [][]store.Range{{span("A", 5, 7), span("B", 1, 1)}, {span("A", 1, 2)}, {span("A", 3, 4), span("A", 6, 6)}, {span("A", 10, 12)}} {
+			apply(t, s, store.Batch{Decided: r})
+		}
+		wantDecided(t, s, "A", span("A", 1, 7), span("A", 10, 12))
+		wantDecided(t, s, "B", span("B", 1, 1))
+	},
+	"many ranges stay what they are": func(t *testing.T, s store.Store) {
+		for n := range uint64(200) {
+			apply(t, s, store.Batch{Decided: []store.Range{span("A", 2*n+1, 2*n+1)}})
+			if n%50 == 0 {
+				wantDecided(t, s, "B")
+			}
+		}
+		for range 2 {
+			got, err := s.Decided(t.Context(), "A", "then")
+			if err != nil || len(got) != 200 || got[0] != span("A", 1, 1) || got[199] != span("A", 399, 399) {
+				t.Fatalf("%d ranges, %v", len(got), err)
+			}
+		}
+		apply(t, s, store.Batch{Decided: []store.Range{span("A", 1, 1000)}})
+		wantDecided(t, s, "A", span("A", 1, 1000))
+		wantDecided(t, s, "A", span("A", 1, 1000))
+	},
+	"another stream of the same name is another one": func(t *testing.T, s store.Store) {
+		apply(t, s, store.Batch{Decided: []store.Range{span("A", 1, 9), span("B", 1, 9)}})
+		if got, err := s.Decided(t.Context(), "A", "later"); err != nil || len(got) != 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+		wantDecided(t, s, "A")
+		wantDecided(t, s, "B", span("B", 1, 9))
+	},
+	"what was taken back is forgotten": func(t *testing.T, s store.Store) {
+		apply(t, s, store.Batch{Decided: []store.Range{span("A", 1, 9), span("A", 20, 30), span("A", 40, 41), span("B", 1, 50)}})
+		if err := s.ForgetDecided(t.Context(), "A", "then", 25); err != nil {
+			t.Fatal(err)
+		}
+		wantDecided(t, s, "A", span("A", 1, 9), span("A", 20, 24))
+		wantDecided(t, s, "B", span("B", 1, 50))
+	},
+}

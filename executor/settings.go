@@ -1,0 +1,70 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// settingsEvery is how often the streams' settings are compared with what is configured.
+const settingsEvery = 20 * time.Second
+
+// streamSettings notices streams that were edited while everything runs: Ensure compares them at the start only.
+type streamSettings struct {
+	log    logrus.FieldLogger
+	differ *prometheus.GaugeVec
+	said   map[string]string // by stream: the differences that were logged last
+}
+
+func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *streamSettings {
+	s := &streamSettings{log: log, said: map[string]string{}, differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "hookstart_executor_stream_settings_differ", Help: "Settings of a stream that are not as configured.",
+	}, []string{"stream"})}
+	for _, name := range streams {
+		s.differ.WithLabelValues(name)
+	}
+	registry.MustRegister(s.differ)
+	return s
+}
+
+func (s *streamSettings) watch(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
+	retry.Every(ctx, settingsEvery, func() {
+		asking, cancel := context.WithTimeout(ctx, settingsEvery/2)
+		defer cancel()
+		s.compare(asking, js, want)
+	})
+}
+
+func (s *streamSettings) compare(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
+	for _, name := range streams {
+		differences, err := stream.Differences(ctx, js, name, want)
+		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
+			continue // readiness says so
+		}
+		if err != nil {
+			s.log.WithError(err).WithField("stream", name).Debug("a stream's settings could not be compared")
+			continue
+		}
+		s.differ.WithLabelValues(name).Set(float64(len(differences)))
+		text := strings.Join(differences, ", ")
+		if text == s.said[name] {
+			continue
+		}
+		s.said[name] = text
+		log := s.log.WithField("stream", name)
+		if text == "" {
+			log.Info("the stream's settings are as configured again")
+			continue
+		}
+		log.WithField("differences", text).Warn("the stream was edited: its settings are not as configured, and no executor will start with these; " +
+			"configure age, size and dedup window as they are, or change them with `hookstart admin stream`; undo what else was edited in NATS")
+	}
+}
