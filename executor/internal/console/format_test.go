@@ -51,12 +51,12 @@ func TestSteps(t *testing.T) {
 		}
 		return all
 	}
-	r := operate.Execution{Queue: "q", Execution: api.Execution{Source: string(execution.Webhook), Status: string(execution.Succeeded), AcceptedAt: at(0), RecordedAt: at(9), StartedAt: at(3), FinishedAt: at(7)}}
+	r := operate.Execution{Execution: api.Execution{Queue: "q", Source: string(execution.Webhook), Status: string(execution.Succeeded), AcceptedAt: at(0), RecordedAt: at(9), StartedAt: at(3), FinishedAt: at(7)}}
 	// A runner can be quicker than the recorder.
 	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Started Succeeded Recorded " || waiting != "" || known[2].After != 2*time.Millisecond {
 		t.Errorf("%+v, %q", known, waiting)
 	}
-	r = operate.Execution{Queue: "q", Execution: api.Execution{Source: string(execution.Rerun), Status: string(execution.Queued), AcceptedAt: at(0), RecordedAt: at(9)}}
+	r = operate.Execution{Execution: api.Execution{Queue: "q", Source: string(execution.Rerun), Status: string(execution.Queued), AcceptedAt: at(0), RecordedAt: at(9)}}
 	if known, waiting := steps(r, time.Time{}); names(known) != "Test Recorded " || waiting == "" {
 		t.Errorf("%+v, %q", known, waiting)
 	}
