@@ -105,14 +105,14 @@ func TestExecutionRecord(t *testing.T) {
 		New: []store.Record{record(id(1), func(rec *store.Record) { rec.DeliveryID, rec.StreamSequence, rec.BodyBytes = "d-1", sequence, 15 })},
 		Progress: []execution.Progress{
 			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Running, At: epoch.Add(time.Second)},
-			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: epoch.Add(2 * time.Second), Output: []byte(`{ "out" : 1.50 }`)},
+			{ID: id(1), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded, At: epoch.Add(2 * time.Second), Attempt: 2, Output: []byte(`{ "out" : 1.50 }`)},
 		},
 	})
 	r.check(r.store.AddDuplicates(t.Context(), "report", epoch, map[string]int64{id(1): 3}))
 	want := `{"executionId":"` + id(1) + `","accountId":"acme","workflowId":"wf","nodeId":"node","source":"webhook","status":"succeeded",` +
 		`"deliveryId":"d-1","verified":false,"acceptedAt":"2026-03-01T12:00:00.123456Z","recordedAt":"2026-03-01T12:00:00.124456Z",` +
 		`"startedAt":"2026-03-01T12:00:01.123456Z","finishedAt":"2026-03-01T12:00:02.123456Z","contentType":"application/json",` +
-		fmt.Sprintf(`"bodyBytes":15,"duplicates":3,"streamSequence":%d`, sequence)
+		fmt.Sprintf(`"bodyBytes":15,"duplicates":3,"queue":"default","attempts":2,"streamSequence":%d`, sequence)
 	message, err := r.streamHandle().GetMsg(t.Context(), sequence)
 	r.check(err)
 	stored := message.Time.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
