@@ -73,7 +73,7 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 		return err
 	}
 	for _, group := range groups {
-		if _, err := stream.EnsureConsumer(ctx, js, group.ConsumerConfig(stream.RunnerAckWait)); err != nil {
+		if _, err := stream.EnsureRunnerConsumer(ctx, js, group, group.ConsumerConfig(stream.RunnerAckWait)); err != nil {
 			return err
 		}
 	}

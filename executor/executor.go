@@ -214,7 +214,7 @@ func (e *executor) watch(starting context.Context) (err error) {
 	if err != nil {
 		e.Log.WithError(err).Warn("what changed before this start cannot be read: those who come back to an event stream get a gap")
 	}
-	if e.waits, err = queues.New(queues.Config{Conn: e.NATS, JetStream: e.JetStream, Named: e.directory.Queues, Recorder: recorder.Durable}); err != nil {
+	if e.waits, err = queues.New(queues.Config{Conn: e.NATS, JetStream: e.JetStream, Named: e.directory.Queues, Settings: e.directory.QueueSettings, Recorder: recorder.Durable}); err != nil {
 		return err
 	}
 	e.Add(e.waits.Stop)

@@ -194,6 +194,38 @@ type Installation struct {
 	unknown unknown
 }
 
+// Queue holds the settings of a queue. Its runners read the record, too: see stream.ReadQueueSettings.
+type Queue struct {
+	Name string `audit:"-"`
+	// PausedSince is when the queue was paused; zero: it is not paused.
+	PausedSince time.Time `audit:"pausedSince"`
+	// PausedUntil is when the pause ends by itself; zero: it does not.
+	PausedUntil time.Time    `audit:"pausedUntil"`
+	Groups      []QueueGroup `audit:"groups"` // by name
+
+	unknown unknown `audit:"-"`
+}
+
+// QueueGroup holds the settings of a group of runners.
+type QueueGroup struct {
+	Group       string `audit:"-"`
+	MaxInFlight int64  `audit:"maxInFlight"` // 0: as many as its members ask for
+
+	unknown unknown `audit:"-"`
+}
+
+// Paused reports whether the queue is paused at a time.
+func (q *Queue) Paused(now time.Time) bool {
+	return !q.PausedSince.IsZero() && (q.PausedUntil.IsZero() || now.Before(q.PausedUntil))
+}
+
+// Clone returns a copy that may be changed.
+func (q *Queue) Clone() *Queue {
+	own := *q
+	own.Groups = slices.Clone(q.Groups)
+	return &own
+}
+
 // TriggerSecrets are the secrets of a trigger node: the record in SecretsBucket, which an ingress may not read.
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record says which of them are valid

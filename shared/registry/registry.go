@@ -28,14 +28,15 @@ func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 // CopyStreams are the names of the streams behind the copy.
 func CopyStreams() []string { return []string{Stream} }
 
-// The keys of Bucket: one for the plan catalog, one for the installation's identity, and one for each account, workflow and
-// key of the operators' API, whose ID comes after the prefix.
+// The keys of Bucket: one for the plan catalog, one for the installation's identity, and one for each account, workflow,
+// key of the operators' API and queue with settings, whose ID or name comes after the prefix.
 const (
 	PlansKey        = "plans"
 	InstallationKey = "installation"
 	AccountPrefix   = "account."
 	WorkflowPrefix  = "workflow."
 	APIKeyPrefix    = "key."
+	QueuePrefix     = "queue."
 )
 
 // HeaderAudit is the header of a stored record that says who changed it, and what: see package edit.
@@ -51,7 +52,8 @@ type Change struct {
 	Plans    Plans // not nil, but perhaps empty
 	Account  *Account
 	Workflow *Workflow
-	APIKey   *Key // ingresses ignore it
+	APIKey   *Key   // ingresses ignore it
+	Queue    *Queue // ingresses ignore it; there is no deletion
 	// Installation is zero if the record was deleted.
 	Installation *Installation
 
@@ -84,6 +86,8 @@ func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, d
 		c.DeletedAPIKey = id
 	case kind == APIKeyPrefix:
 		c.APIKey, err = DecodeKey(data)
+	case kind == QueuePrefix && !deleted:
+		c.Queue, err = DecodeQueue(data)
 	default:
 		err = fmt.Errorf("no such kind of key: %.80q", key)
 	}

@@ -210,6 +210,36 @@ func DecodeInstallation(data []byte) (*Installation, error) {
 }
 
 // Encode implements Record.
+func (q *Queue) Encode() ([]byte, error) {
+	wire := &hookstartv1.QueueSettings{
+		Queue: q.Name, PausedSince: timeToWire(q.PausedSince), PausedUntil: timeToWire(q.PausedUntil),
+	}
+	for _, g := range q.Groups {
+		one := &hookstartv1.QueueGroupSettings{Group: g.Group, MaxInFlight: g.MaxInFlight}
+		g.unknown.into(one)
+		wire.Groups = append(wire.Groups, one)
+	}
+	q.unknown.into(wire)
+	return marshal.Marshal(wire)
+}
+
+// DecodeQueue reads the settings of a queue.
+func DecodeQueue(data []byte) (*Queue, error) {
+	var wire hookstartv1.QueueSettings
+	if err := proto.Unmarshal(data, &wire); err != nil {
+		return nil, fmt.Errorf("the settings of a queue: %w", err)
+	}
+	q := &Queue{
+		Name: wire.GetQueue(), PausedSince: timeFromWire(wire.GetPausedSince()),
+		PausedUntil: timeFromWire(wire.GetPausedUntil()), unknown: unknownOf(&wire),
+	}
+	for _, g := range wire.GetGroups() {
+		q.Groups = append(q.Groups, QueueGroup{Group: g.GetGroup(), MaxInFlight: g.GetMaxInFlight(), unknown: unknownOf(g)})
+	}
+	return q, nil
+}
+
+// Encode implements Record.
 func (s *TriggerSecrets) Encode() ([]byte, error) {
 	wire := &hookstartv1.TriggerSecrets{SamplePayload: s.SamplePayload, Sealed: s.Sealed}
 	for _, t := range s.Tokens {

@@ -87,6 +87,7 @@ func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 		}},
 		{&hookstartv1.Key{}, func(b []byte) (registry.Record, error) { return registry.DecodeKey(b) }},
 		{&hookstartv1.Installation{}, func(b []byte) (registry.Record, error) { return registry.DecodeInstallation(b) }},
+		{&hookstartv1.QueueSettings{}, func(b []byte) (registry.Record, error) { return registry.DecodeQueue(b) }},
 		{&hookstartv1.TriggerSecrets{}, func(b []byte) (registry.Record, error) { return registry.DecodeTriggerSecrets(b) }},
 	} {
 		name := c.wire.ProtoReflect().Descriptor().Name()

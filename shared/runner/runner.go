@@ -320,7 +320,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jet
 	defer cancel()
 	var consumer jetstream.Consumer
 	err := retry.Ask(ctx, func(ctx context.Context) (err error) {
-		consumer, err = stream.EnsureConsumer(ctx, js, config)
+		consumer, err = stream.EnsureRunnerConsumer(ctx, js, o.group(), config)
 		return err
 	})
 	if err != nil {

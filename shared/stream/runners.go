@@ -43,7 +43,7 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 		FilterSubject: QueueSubject(g.Queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
-		MaxAckPending: 10_000,
+		MaxAckPending: maxInFlight,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
 }

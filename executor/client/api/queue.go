@@ -5,6 +5,8 @@ import "time"
 // Queue is what waits in a queue that workflows name, and who takes it.
 type Queue struct {
 	Queue            string       `json:"queue" example:"default"`
+	Paused           *QueuePause  `json:"paused,omitempty" doc:"No group of it is handed anything new. Absent: it is not paused."`
+	Stream           string       `json:"stream" doc:"The stream that holds its starts." example:"EXECUTIONS"`
 	Waiting          uint64       `json:"waiting" doc:"Starts that no runner was given yet, of the group that is furthest ahead. Without a group: all that the stream holds, with which a new group begins."`
 	OldestAcceptedAt time.Time    `json:"oldestAcceptedAt,omitzero" doc:"When the oldest of those was accepted. Absent: none waits."`
 	Shared           bool         `json:"shared,omitempty" doc:"True: workflows of accounts that the caller does not see name it, too, so what waits is not told: waiting is 0 everywhere. Absent: false."`
@@ -13,8 +15,26 @@ type Queue struct {
 
 // QueueGroup is a group of runners, which share a queue's executions.
 type QueueGroup struct {
-	Group      string    `json:"group" doc:"Its name; of a consumer that is not the runner kit's, the consumer's." example:"main"`
-	Members    int       `json:"members" doc:"Runners that are there. One that was killed is missed after 12 s at the latest. Of runners that do not say that they are there, how many requests for work are waiting."`
-	Waiting    uint64    `json:"waiting" doc:"Starts that no member was given. Without members: and those that were given to one, and not finished."`
-	LastSeenAt time.Time `json:"lastSeenAt,omitzero" doc:"When a member was there last. Absent: not known."`
+	Group   string `json:"group" doc:"Its name; of a consumer that is not the runner kit's, the consumer's." example:"main"`
+	Members int    `json:"members" doc:"Runners that are there. One that was killed is missed after 12 s at the latest. Of runners that do not say that they are there, how many requests for work are waiting."`
+	Waiting uint64 `json:"waiting" doc:"Starts that no member was given. Without members: and those that were given to one, and not finished."`
+	// MaxInFlight is nil for no limit.
+	MaxInFlight *int64    `json:"maxInFlight,omitempty" doc:"How many of its executions are out at all its members together. Absent: as many as they ask for."`
+	LastSeenAt  time.Time `json:"lastSeenAt,omitzero" doc:"When a member was there last. Absent: not known."`
+}
+
+// QueuePause says since when a queue is paused.
+type QueuePause struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until,omitzero" doc:"When it ends by itself. Absent: when the queue is resumed."`
+}
+
+// PauseQueue says for how long a queue is to be paused.
+type PauseQueue struct {
+	Until time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"When the pause ends by itself. Absent: when the queue is resumed."`
+}
+
+// PutQueueGroup is what is set of a group of runners.
+type PutQueueGroup struct {
+	MaxInFlight *int64 `json:"maxInFlight" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many of its executions are out at all its members together. null: as many as they ask for." example:"1"`
 }

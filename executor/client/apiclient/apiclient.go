@@ -220,6 +220,21 @@ func (c *Client) Members(ctx context.Context) (api.Members, error) {
 	return get[api.Members](ctx, c, "/members")
 }
 
+// PauseQueue lets no group of a queue be handed anything new, until a time; zero: until ResumeQueue.
+func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) (api.Queue, error) {
+	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/pause", api.PauseQueue{Until: until})
+}
+
+// ResumeQueue ends that.
+func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, error) {
+	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
+}
+
+// SetQueueGroup sets how many executions a group of runners has in flight; nil: as many as its members ask for.
+func (c *Client) SetQueueGroup(ctx context.Context, queue, group string, maxInFlight *int64) (api.QueueGroup, error) {
+	return send[api.QueueGroup](ctx, c, http.MethodPut, "/queues/"+url.PathEscape(queue)+"/groups/"+url.PathEscape(group), api.PutQueueGroup{MaxInFlight: maxInFlight})
+}
+
 // PublicURL checks where the public URL leads.
 func (c *Client) PublicURL(ctx context.Context) (api.PublicURL, error) {
 	return get[api.PublicURL](ctx, c, "/public-url")

@@ -91,6 +91,9 @@ var operations = map[string]operation{
 
 	"delete-account":       {operate.Admin, anAccount, "", "account_not_empty"},
 	"list-queues":          {operate.Viewer, nothing, "", ""},
+	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden}, // the accounts share it
+	"resume-queue":         {operate.Editor, nothing, "", api.CodeForbidden},
+	"put-queue-group":      {operate.Editor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
 	"replay-execution":     {operate.Editor, anExecution, "", ""},
 	"replay-rejected":      {operate.Editor, nothing, `{"status":"rejected"}`, ""},
 	"requeue-dead-letters": {operate.Editor, nothing, `{}`, ""},
@@ -124,7 +127,7 @@ func (r *rig) endpoints() (all []endpoint) {
 // at is the operation's path, about what belongs to an account.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{anAccount: account, aWorkflow: account + "-wf", anExecution: executionOf(account), aKey: key}[what]
-	return strings.NewReplacer("{id}", subject, "{nodeId}", "node", "{secretId}", "1").Replace(e.path)
+	return strings.NewReplacer("{id}", subject, "{nodeId}", "node", "{secretId}", "1", "{queue}", "default", "{group}", "main").Replace(e.path)
 }
 
 // executionOf is the ID of an account's execution, which has failed.

@@ -36,6 +36,7 @@ func (s *server) routeInstallation(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *Listing) (api.List[api.Queue], error) {
 		return s.Operate.Queues(ctx, by, in.AccountID, in.page())
 	})
+	s.routeQueues(to)
 	register(to, call{
 		method: http.MethodGet, path: "/audit", id: "list-audit", tag: tagInstallation, least: operate.Admin,
 		summary: "List who changed what",
@@ -53,5 +54,53 @@ func (s *server) routeInstallation(to huma.API) {
 		return s.Operate.Audit(ctx, by, operate.AuditFilter{
 			Actor: in.Actor, AccountID: in.AccountID, WorkflowID: in.WorkflowID, Since: in.Since, Until: in.Until,
 		}, in.page())
+	})
+}
+
+// QueueName is the path of a queue.
+type QueueName struct {
+	Queue string `path:"queue" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"default"`
+}
+
+// routeQueues adds the calls that change queues.
+func (s *server) routeQueues(to huma.API) {
+	const sharing = "A key for one account may do so with a queue that its workflows alone name."
+	register(to, call{
+		method: http.MethodPost, path: "/queues/{queue}/pause", id: "pause-queue", tag: tagInstallation,
+		summary: "Pause a queue",
+		description: "From the answer on, no group of the queue is handed anything new, a group that is made later neither: executions are accepted, and wait. " +
+			"What runs goes on. Without `until`, or a body, it holds until the queue is resumed. " + sharing,
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		QueueName
+		Body *api.PauseQueue
+	},
+	) (api.Queue, error) {
+		var until time.Time
+		if in.Body != nil {
+			until = in.Body.Until
+		}
+		return s.Operate.PauseQueue(ctx, by, in.Queue, until)
+	})
+	register(to, call{
+		method: http.MethodPost, path: "/queues/{queue}/resume", id: "resume-queue", tag: tagInstallation,
+		summary: "Resume a queue", description: "Its groups get what waits, the oldest first. One that is not paused stays as it is. " + sharing,
+		codes: []string{api.CodeNotFound, api.CodeNotConfirmed},
+	}, func(ctx context.Context, by operate.Caller, in *QueueName) (api.Queue, error) {
+		return s.Operate.ResumeQueue(ctx, by, in.Queue)
+	})
+	register(to, call{
+		method: http.MethodPut, path: "/queues/{queue}/groups/{group}", id: "put-queue-group", tag: tagInstallation,
+		summary: "Limit a group of runners",
+		description: "How many of its executions are out at all its members together. It holds for a group that is made later, too. " +
+			"With fewer than are out now, those go on, and no further one is handed out until enough have ended. " + sharing,
+		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+	}, func(ctx context.Context, by operate.Caller, in *struct {
+		QueueName
+		Group string `path:"group" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"main"`
+		Body  api.PutQueueGroup
+	},
+	) (api.QueueGroup, error) {
+		return s.Operate.SetQueueGroup(ctx, by, in.Queue, in.Group, in.Body.MaxInFlight)
 	})
 }

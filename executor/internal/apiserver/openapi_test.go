@@ -77,6 +77,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /workflows/{id}/triggers/{nodeId}/send-test":     "200 404 409 413 422 502",
 		"GET /refusals":   "200 422",
 		"GET /public-url": "200", "GET /queues": "200 422",
+		"POST /queues/{queue}/pause": "200 404 413", "POST /queues/{queue}/resume": "200 404", "PUT /queues/{queue}/groups/{group}": "200 404 413",
 		"GET /executions": "200 422", "GET /executions/{id}": "200 404", "POST /executions/{id}/rerun": "200 404 409",
 		"POST /executions/{id}/requeue": "200 404 409", "GET /dead-letters": "200 422",
 		"GET /executions/stream": "200 422 429",

@@ -77,7 +77,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	r.check(err)
 	t.Cleanup(r.changes.Stop)
 
-	waits, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.JetStream, Named: r.Directory.Queues, Recorder: "executor"})
+	waits, err := queues.New(queues.Config{Conn: r.nc, JetStream: r.JetStream, Named: r.Directory.Queues, Settings: r.Directory.QueueSettings, Recorder: "executor"})
 	r.check(err)
 	t.Cleanup(waits.Stop)
 

@@ -2,11 +2,14 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/queues"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 const queuesList = "queues"
@@ -79,8 +82,105 @@ func queueOf(q queues.Queue, shared bool) api.Queue {
 		}
 	}
 	of := api.Queue{Queue: q.Name, Waiting: q.Waiting, Shared: shared, OldestAcceptedAt: q.Oldest.UTC(), Groups: make([]api.QueueGroup, len(q.Groups))}
+	of.Stream = stream.Name
+	if !q.PausedSince.IsZero() {
+		of.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
+	}
 	for i, g := range q.Groups {
-		of.Groups[i] = api.QueueGroup{Group: g.Name, Members: g.Members, Waiting: g.Waiting, LastSeenAt: g.LastSeen.UTC()}
+		of.Groups[i] = groupOf(g)
 	}
 	return of
+}
+
+func groupOf(g queues.Group) api.QueueGroup {
+	of := api.QueueGroup{Group: g.Name, Members: g.Members, Waiting: g.Waiting, LastSeenAt: g.LastSeen.UTC()}
+	if g.MaxInFlight > 0 {
+		of.MaxInFlight = &g.MaxInFlight
+	}
+	return of
+}
+
+// ofQueue: the call is about a queue. A caller of one account may change one that its workflows alone name.
+func ofQueue(name string) subject {
+	return func(ctx context.Context, s *Service, by Caller) error {
+		if err := s.config.Editor.Current(ctx); err != nil {
+			return err
+		}
+		named := false
+		for w := range s.workflows(by.AccountID, "") {
+			named = named || w.Queue == name
+		}
+		if !named {
+			return notFound("queue", name, "")
+		}
+		if s.sharedQueues(by)[name] {
+			return &Error{Code: api.CodeForbidden, Detail: fmt.Sprintf("Workflows of other accounts use the queue %q, too.", name)}
+		}
+		return nil
+	}
+}
+
+// PauseQueue lets no group of a queue be handed anything new, until a time; zero: until ResumeQueue. When it
+// returns without an error, that holds: executions are accepted, and wait.
+func (s *Service) PauseQueue(ctx context.Context, by Caller, name string, until time.Time) (api.Queue, error) {
+	return s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
+		return s.config.Editor.PauseQueue(ctx, name, until)
+	})
+}
+
+// ResumeQueue ends the pause of a queue.
+func (s *Service) ResumeQueue(ctx context.Context, by Caller, name string) (api.Queue, error) {
+	return s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
+		return s.config.Editor.ResumeQueue(ctx, name)
+	})
+}
+
+// SetQueueGroup sets how many executions the members of a group have in flight together. nil: as many as they ask
+// for. The group need not exist yet.
+func (s *Service) SetQueueGroup(ctx context.Context, by Caller, name, group string, maxInFlight *int64) (none api.QueueGroup, err error) {
+	var limit int64
+	if maxInFlight != nil {
+		limit = *maxInFlight
+	}
+	q, err := s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
+		return s.config.Editor.SetQueueGroup(ctx, name, group, limit)
+	})
+	if err != nil {
+		return none, err
+	}
+	for _, g := range q.Groups {
+		if g.Group == group {
+			return g, nil
+		}
+	}
+	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
+}
+
+// changeQueue changes the settings of a queue, and makes the consumers of its groups agree with them. The
+// record comes first: an executor that ends in between has not answered, and all others do the rest.
+func (s *Service) changeQueue(ctx context.Context, by Caller, name string, apply func(context.Context) (*registry.Queue, error)) (api.Queue, error) {
+	return change(ctx, s, by, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Queue, err error) {
+		settings, err := apply(ctx)
+		if err != nil {
+			return none, err
+		}
+		if err := s.config.Queues.Enforce(ctx, settings); err != nil {
+			return none, err
+		}
+		all, err := s.config.Queues.Look(ctx)
+		if err != nil {
+			return none, err
+		}
+		for _, q := range all {
+			if q.Name == name {
+				return queueOf(q, s.sharedQueues(by)[name]), nil
+			}
+		}
+		// No workflow names it yet.
+		q := queues.Queue{Name: name}
+		if settings.Paused(time.Now()) {
+			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
+		}
+		return queueOf(q, false), nil
+	})
 }

@@ -24,6 +24,8 @@ var (
 		"How long ago the oldest of them was accepted; 0: none waits.", []string{"queue"}, nil)
 	unattended = prometheus.NewDesc("hookstart_executor_queue_unattended_seconds",
 		"For how long starts have waited that no runner is there for; 0: none do.", []string{"queue"}, nil)
+	paused = prometheus.NewDesc("hookstart_executor_queue_paused_seconds",
+		"For how long the queue has been paused; 0: it is not.", []string{"queue"}, nil)
 	inGroup = prometheus.NewDesc("hookstart_executor_queue_members",
 		"Runners of each group that are there; no group: the queue has none.", []string{"queue", "group"}, nil)
 )
@@ -35,7 +37,7 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Describe implements prometheus.Collector.
 func (w *Watch) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waiting, oldest, unattended, inGroup} {
+	for _, d := range []*prometheus.Desc{waiting, oldest, unattended, paused, inGroup} {
 		to <- d
 	}
 }
@@ -67,6 +69,11 @@ func collect(q Queue, now time.Time, gauge func(d *prometheus.Desc, value float6
 	}
 	gauge(oldest, age, q.Name)
 	gauge(unattended, q.Unattended(now).Seconds(), q.Name)
+	since := 0.0
+	if !q.PausedSince.IsZero() {
+		since = max(now.Sub(q.PausedSince).Seconds(), 0.001)
+	}
+	gauge(paused, since, q.Name)
 	for _, g := range q.Groups {
 		gauge(inGroup, float64(g.Members), q.Name, g.Name)
 	}

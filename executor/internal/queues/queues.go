@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -23,7 +24,10 @@ type Queue struct {
 	// Waiting is how many starts the group furthest ahead was not given; without a group, all starts of the queue in the stream.
 	Waiting uint64
 	Oldest  time.Time // when the oldest of those was accepted; zero: none waits
-	Groups  []Group   // by name
+	// PausedSince is when the queue was paused, and PausedUntil when that ends by itself. Zero: it is not paused; it
+	// does not end.
+	PausedSince, PausedUntil time.Time
+	Groups                   []Group // by name
 }
 
 // Group is a group of runners.
@@ -33,7 +37,9 @@ type Group struct {
 	Members  int
 	Waiting  uint64    // not given to a member; without members also what was given, and is not done
 	LastSeen time.Time // when a member was there last, or took something; zero: not known
-	oldest   uint64    // the stream sequence from which on the first of those that wait is
+	// MaxInFlight is the limit that an operator has set; 0: none.
+	MaxInFlight int64
+	oldest      uint64 // the stream sequence from which on the first of those that wait is
 }
 
 // Members are those of all groups.
@@ -44,9 +50,9 @@ func (q Queue) Members() (n int) {
 	return n
 }
 
-// Unattended is for how long something has waited that nobody takes; 0: nothing, or somebody does.
+// Unattended is for how long something has waited that nobody takes; 0: nothing, or somebody does, or the queue is paused.
 func (q Queue) Unattended(now time.Time) time.Duration {
-	if q.Waiting == 0 || q.Members() > 0 {
+	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() {
 		return 0
 	}
 	since := q.Oldest
@@ -64,6 +70,8 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Named are the queues that workflows name.
 	Named func() []string
+	// Settings are those of all queues that have some. nil: there are none.
+	Settings func() []*registry.Queue
 	// Recorder is the name of the recorder's consumer, which takes no work.
 	Recorder string
 }
@@ -127,6 +135,60 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
+// Enforce makes the consumers of a queue's groups agree with its settings, and forgets what the last look found.
+// When it returns without an error, the consumers do, and the next look asks anew.
+func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
+	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", stream.Name, err)
+	}
+	consumers, err := w.consumers(ctx, executions)
+	if err != nil {
+		return err
+	}
+	if err := w.enforce(ctx, settings, consumers); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at = time.Time{}
+	return nil
+}
+
+func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo) error {
+	of := stream.QueueSettings{
+		Paused: !settings.PausedSince.IsZero(), PausedUntil: settings.PausedUntil, MaxInFlight: map[string]int64{},
+	}
+	for _, g := range settings.Groups {
+		of.MaxInFlight[g.Group] = g.MaxInFlight
+	}
+	for _, c := range consumers {
+		if !stream.OnlyOfQueue(c.Config, settings.Name) {
+			continue
+		}
+		if err := stream.EnforceQueueSettings(ctx, w.config.JetStream, c, groupName(settings.Name, c), of); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// groupName is the name of the group that a consumer is of; of one that is not the kits', the consumer's.
+func groupName(queue string, c *jetstream.ConsumerInfo) string {
+	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
+}
+
+// settings are those of the queues that have some, by name.
+func (w *Watch) settings() map[string]*registry.Queue {
+	all := map[string]*registry.Queue{}
+	if w.config.Settings != nil {
+		for _, settings := range w.config.Settings() {
+			all[settings.Name] = settings
+		}
+	}
+	return all
+}
+
 func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
 	if err != nil {
@@ -136,9 +198,19 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	all := w.settings()
+	for _, settings := range all {
+		if err := w.enforce(ctx, settings, consumers); err != nil {
+			return nil, err
+		}
+	}
 	queues := []Queue{}
 	for _, name := range named {
 		q := Queue{Name: name}
+		settings := all[name]
+		if settings != nil && settings.Paused(time.Now()) {
+			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
+		}
 		for _, c := range consumers {
 			if takes(c.Config, name) {
 				q.Groups = append(q.Groups, w.group(name, c))
@@ -147,9 +219,24 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 		if err := w.fill(ctx, executions, &q); err != nil {
 			return nil, err
 		}
+		q.limit(settings)
 		queues = append(queues, q)
 	}
 	return queues, nil
+}
+
+// limit gives the groups what is set of them.
+func (q Queue) limit(settings *registry.Queue) {
+	if settings == nil {
+		return
+	}
+	for i, g := range q.Groups {
+		for _, of := range settings.Groups {
+			if of.Group == g.Name {
+				q.Groups[i].MaxInFlight = of.MaxInFlight
+			}
+		}
+	}
 }
 
 // consumers are those of EXECUTIONS that groups of runners share.

@@ -166,6 +166,14 @@ func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record)
 		if k, is := after.(*registry.Key); is {
 			entry.AccountID = k.AccountID
 		}
+	case registry.QueuePrefix:
+		if have, exists := e.directory.Queue(id); exists {
+			before = have.Record
+		}
+		was, is := fieldsUnder("queues["+id+"].", before), fieldsUnder("queues["+id+"].", after)
+		fields := changedFields(was, is)
+		entry.Action, entry.Changes = actionOfQueue(fields, is), changesOf(fields, was, is)
+		return entry, len(fields) > 0
 	default: // the plan catalog is configuration
 		return entry, false
 	}
@@ -208,6 +216,22 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}
 }
 
+// actionOfQueue returns the stable name of the change of a queue's settings; is are its fields after it.
+func actionOfQueue(fields []string, is map[string]value) string {
+	pause := slices.ContainsFunc(fields, func(field string) bool {
+		return strings.HasSuffix(field, "].pausedSince") || strings.HasSuffix(field, "].pausedUntil")
+	})
+	if !pause {
+		return "queue-group.update"
+	}
+	for field := range is {
+		if strings.HasSuffix(field, "].pausedSince") {
+			return "queue.pause"
+		}
+	}
+	return "queue.resume"
+}
+
 func all(fields []string, is func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !is(field) })
 }
@@ -233,9 +257,14 @@ type value struct {
 
 // fieldsOf are the set fields of a record, by the names of their "audit" tags, which are those of the operators' API.
 func fieldsOf(record registry.Record) map[string]value {
+	return fieldsUnder("", record)
+}
+
+// fieldsUnder returns the same with a prefix before each name.
+func fieldsUnder(prefix string, record registry.Record) map[string]value {
 	fields := map[string]value{}
 	if record != nil {
-		addFields(fields, "", reflect.Indirect(reflect.ValueOf(record)))
+		addFields(fields, prefix, reflect.Indirect(reflect.ValueOf(record)))
 	}
 	return fields
 }
@@ -262,6 +291,10 @@ func addFields(to map[string]value, prefix string, of reflect.Value) {
 				at := name + "[" + node.NodeID + "]"
 				to[at] = value{shown: true}
 				addFields(to, at+".", reflect.ValueOf(node))
+			}
+		case []registry.QueueGroup:
+			for _, group := range content {
+				addFields(to, name+"["+group.Group+"].", reflect.ValueOf(group))
 			}
 		default:
 			switch {

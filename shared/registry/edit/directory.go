@@ -28,15 +28,16 @@ type records struct {
 	plans     Versioned[registry.Plans]
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
-	byAccount btree.Map[string, struct{}] // by accountKey
-	queues    map[string]int              // how many workflows name each
+	byAccount btree.Map[string, struct{}]           // by accountKey
+	queues    map[string]int                        // how many workflows name each
+	settings  map[string]Versioned[*registry.Queue] // of queues, by name
 
 	keys       btree.Map[string, Versioned[*registry.Key]]
 	keysByHash map[[sha256.Size]byte]*registry.Key
 }
 
 func newRecords() *records {
-	return &records{queues: map[string]int{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
+	return &records{queues: map[string]int{}, settings: map[string]Versioned[*registry.Queue]{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
 }
 
 // count counts a workflow's queue, or with -1 no longer.
@@ -110,6 +111,8 @@ func (r *records) apply(c registry.Change) {
 		r.putKey(Versioned[*registry.Key]{c.APIKey, c.Revision})
 	case c.DeletedAPIKey != "":
 		r.deleteKey(c.DeletedAPIKey)
+	case c.Queue != nil:
+		r.settings[c.Queue.Name] = Versioned[*registry.Queue]{c.Queue, c.Revision}
 	case c.DeletedWorkflow != "":
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
 			r.byAccount.Delete(accountKey(before.Record.AccountID, c.DeletedWorkflow))
@@ -144,6 +147,25 @@ func (d *Directory) Queues() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return slices.Sorted(maps.Keys(d.current.queues))
+}
+
+// Queue returns the settings of a queue; false: it has none.
+func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	settings, exist := d.current.settings[name]
+	return settings, exist
+}
+
+// QueueSettings returns the settings of all queues that have some, by name.
+func (d *Directory) QueueSettings() []*registry.Queue {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	all := make([]*registry.Queue, 0, len(d.current.settings))
+	for _, name := range slices.Sorted(maps.Keys(d.current.settings)) {
+		all = append(all, d.current.settings[name].Record)
+	}
+	return all
 }
 
 // used says whether an account has workflows or keys.

@@ -1,9 +1,9 @@
 // What travels on the stream, with the types that protoc-gen-es makes from
 // proto/hookstart/v1/execution.proto.
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { timestampFromMs, timestampNow } from "@bufbuild/protobuf/wkt";
+import { timestampDate, timestampFromMs, timestampNow } from "@bufbuild/protobuf/wkt";
 import { headers } from "@nats-io/transport-node";
-import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState } from "./gen/hookstart/v1/execution_pb.js";
+import { BodyKind, ExecutionProgressSchema, ExecutionStartSchema, ExecutionState, QueueSettingsSchema } from "./gen/hookstart/v1/execution_pb.js";
 
 /** @typedef {import("./gen/hookstart/v1/execution_pb.js").NamedValues} NamedValues */
 /** @typedef {ReturnType<typeof decodeStart>} Start what an execution begins with */
@@ -27,6 +27,36 @@ export const presenceSubject = (queue, group, instance) => `hookstart.runners.${
 
 // heartbeat is how often it says so, in milliseconds.
 export const heartbeat = 3000;
+
+/**
+ * decodeSettings reads what an operator has set of a queue.
+ * @param {Uint8Array} data
+ */
+export function decodeSettings(data) {
+  const { pausedSince, pausedUntil, groups } = fromBinary(QueueSettingsSchema, data);
+  return {
+    paused: pausedSince !== undefined,
+    pausedUntil: pausedUntil && timestampDate(pausedUntil), // undefined: until it is resumed
+    maxInFlight: Object.fromEntries(groups.map(({ group, maxInFlight }) => [group, Number(maxInFlight)])), // 0: no limit
+  };
+}
+
+// forever is when a pause without an end would end.
+const forever = "2200-01-01T00:00:00.000000001Z";
+
+/**
+ * consumerSettings are a group's consumer's by the settings of its queue. The end of an operator's pause is a whole
+ * microsecond plus 1 ns: that tells it from others.
+ * @param {Partial<ReturnType<typeof decodeSettings>>} settings
+ * @param {string} group
+ */
+export function consumerSettings({ paused, pausedUntil, maxInFlight = {} }, group) {
+  const on = paused && (pausedUntil === undefined || pausedUntil > new Date());
+  return {
+    max_ack_pending: maxInFlight[group] || 10_000,
+    ...on && { pause_until: pausedUntil === undefined ? forever : pausedUntil.toISOString().replace("Z", "000001Z") },
+  };
+}
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

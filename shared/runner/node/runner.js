@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { nanos } from "@nats-io/transport-node";
-import { ExecutionState, consumerName, decodeStart, heartbeat, presenceSubject, progress, startSubject, streamName } from "./contract.js";
+import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, presenceSubject, progress, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
 /** @typedef {import("./contract.js").Start} Start */
@@ -148,15 +148,41 @@ async function ensureConsumer(js, manager, o) {
       throw err;
     }
   }
+  let settings = await readSettings(manager, o.queue);
   await manager.consumers.add(streamName, {
     durable_name: name,
     filter_subject: startSubject(o.queue),
     ack_policy: AckPolicy.Explicit,
     ack_wait: nanos(o.ackWait),
-    max_ack_pending: 10_000,
     deliver_policy: DeliverPolicy.All,
+    ...consumerSettings(settings, o.group),
   });
+  // What an operator sets meanwhile holds from the beginning, too: executors see the consumer, or the kit sees the settings.
+  for (;;) {
+    const now = await readSettings(manager, o.queue);
+    if (now.revision === settings.revision) {
+      break;
+    }
+    settings = now;
+    // An update without pause_until ends a pause.
+    await manager.consumers.update(streamName, name, { pause_until: undefined, ...consumerSettings(settings, o.group) });
+  }
   return js.consumers.get(streamName, name);
+}
+
+/**
+ * readSettings reads what an operator has set of a queue. Where that cannot be read, the executors see to it.
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {string} queue
+ */
+async function readSettings(manager, queue) {
+  const none = new Uint8Array();
+  try {
+    const found = await manager.streams.getMessage("KV_registry", { last_by_subj: `$KV.registry.queue.${queue}` });
+    return { revision: found?.seq ?? 0, ...decodeSettings(found?.data ?? none) };
+  } catch {
+    return { revision: 0, ...decodeSettings(none) };
+  }
 }
 
 /**

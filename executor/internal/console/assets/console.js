@@ -15,6 +15,7 @@ import { watchKeys } from "./keys.js";
 import { watchSender } from "./sender.js";
 import { watchBulk } from "./bulk.js";
 import { watchFilters } from "./filters.js";
+import { watchQueues } from "./queues.js";
 import { watchAccounts } from "./accounts.js";
 import { sayDone } from "./done.js";
 
@@ -35,6 +36,7 @@ watchKeys();
 watchSender();
 watchBulk();
 watchFilters();
+watchQueues();
 watchAccounts();
 sayDone();
 document.documentElement.dataset.ready = "";

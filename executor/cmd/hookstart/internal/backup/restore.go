@@ -203,6 +203,7 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 type position struct {
 	stream, consumer string
 	next             uint64
+	pausedUntil      *time.Time // as in the backup: an operator had paused the queue; nil: it was not paused
 }
 
 // pause pauses all consumers of a stream, creates missing ones, and returns where each has to continue.
@@ -211,16 +212,16 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", of.Name, err)
 	}
-	until := time.Now().Add(pausedFor)
+	until := time.Now().Add(pausedFor).Truncate(time.Microsecond) // an operator's pause ends between two
 	for _, group := range of.Consumers {
 		config := group.Config
 		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
 		if _, err := s.CreateConsumer(ctx, config); err != nil && !errors.Is(err, jetstream.ErrConsumerExists) {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
-		positions = append(positions, position{of.Name, config.Durable, group.Floor + 1})
+		positions = append(positions, position{of.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil})
 	}
-	positions = append(positions, position{of.Name, recorder, of.Recorded + 1})
+	positions = append(positions, position{of.Name, recorder, of.Recorded + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
@@ -232,6 +233,12 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 func (i Installation) goOn(ctx context.Context, p position) error {
 	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer, p.next); err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next, err)
+	}
+	if p.pausedUntil != nil && time.Now().Before(*p.pausedUntil) {
+		if _, err := i.JetStream.PauseConsumer(ctx, p.stream, p.consumer, *p.pausedUntil); err != nil {
+			return fmt.Errorf("leave the consumer %s of %s paused: %w", p.consumer, p.stream, err)
+		}
+		return nil
 	}
 	if _, err := i.JetStream.ResumeConsumer(ctx, p.stream, p.consumer); err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on: %w", p.consumer, p.stream, err)

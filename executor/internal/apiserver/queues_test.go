@@ -1,0 +1,207 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// startOf publishes the start of an execution of the default queue.
+func (r *rig) startOf(n int) {
+	r.t.Helper()
+	r.message(stream.StartMessage(execution.Start{
+		ID: id(n), AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
+		Payload: execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+	}))
+}
+
+// group runs a group of the default queue, until the returned function is called or the test ends. What its
+// handlers begin is sent to begun.
+func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (stop func()) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- runner.Run(ctx, r.nc, runner.Options{Group: name, OnReady: func() { close(ready) }},
+			func(ctx context.Context, e runner.Execution) (any, error) {
+				begun <- name + " " + e.ID
+				select {
+				case <-hold:
+				case <-ctx.Done():
+				}
+				return nil, nil
+			})
+	}()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			r.check(<-ended)
+		}
+	}
+	r.t.Cleanup(stop)
+	select {
+	case <-ready:
+	case err := <-ended:
+		r.t.Fatalf("group %s ended: %v", name, err)
+	}
+	return stop
+}
+
+// asksInVain waits until a group asks for work while starts wait for it and are not handed out.
+func (r *rig) asksInVain(group string, waiting uint64) {
+	r.t.Helper()
+	eventually(r.t, func() bool {
+		consumer, err := r.JetStream.Consumer(r.t.Context(), stream.Name, stream.RunnerGroup{Queue: "default", Group: group}.Consumer())
+		if err != nil {
+			return false
+		}
+		info := consumer.CachedInfo()
+		return info.NumWaiting > 0 && info.NumPending == waiting
+	})
+}
+
+// A paused queue hands nothing out: not to a group that is there, nor to one that is made meanwhile, nor after
+// a restart of NATS. What waited is handed out when the queue is resumed, or when the pause ends.
+func TestAPausedQueueHandsNothingOut(t *testing.T) {
+	r := start(t)
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	begun, free := make(chan string, 10), make(chan struct{})
+	close(free)
+	stopFirst := r.group("first", begun, free)
+	r.startOf(1)
+	if got := <-begun; got != "first "+id(1) {
+		t.Fatalf("begun: %s", got)
+	}
+
+	q := decode[api.Queue](r.post("/queues/default/pause", "").is(200))
+	if q.Paused == nil || q.Paused.Since.IsZero() || !q.Paused.Until.IsZero() || q.Stream != stream.Name {
+		t.Errorf("paused: %+v", q)
+	}
+	r.startOf(2)
+	r.asksInVain("first", 1)
+	stopFirst()
+	r.group("later", begun, free)
+	r.asksInVain("later", 2)
+	r.nats.Restart()
+	r.group("first", begun, free)
+	r.asksInVain("first", 1)
+	r.asksInVain("later", 2)
+	if list := decode[api.List[api.Queue]](r.get("/queues").is(200)); len(list.Items) != 1 || list.Items[0].Paused == nil {
+		t.Errorf("listed: %+v", list)
+	}
+	select {
+	case got := <-begun:
+		t.Errorf("%s began in a paused queue", got)
+	default:
+	}
+
+	if q := decode[api.Queue](r.post("/queues/default/resume", "").is(200)); q.Paused != nil {
+		t.Errorf("resumed: %+v", q)
+	}
+	got := map[string]bool{<-begun: true, <-begun: true, <-begun: true}
+	for _, want := range []string{"first " + id(2), "later " + id(1), "later " + id(2)} {
+		if !got[want] {
+			t.Errorf("%q did not begin: %v", want, got)
+		}
+	}
+
+	// The pause ends by itself.
+	until := time.Now().Add(3 * time.Second)
+	r.post("/queues/default/pause", fmt.Sprintf(`{"until":%q}`, until.UTC().Format(time.RFC3339Nano))).is(200)
+	r.startOf(3)
+	for range 2 {
+		<-begun
+	}
+	if now := time.Now(); now.Before(until) {
+		t.Errorf("handed out %s before the end of the pause", until.Sub(now))
+	}
+	r.post("/queues/default/pause", `{"until":"2020-01-01T00:00:00Z"}`).refused(422, api.CodeInvalid)
+	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
+}
+
+// The limit of a group holds for all its members together, also after its consumer is made anew.
+func TestAGroupHasALimitInFlight(t *testing.T) {
+	r := start(t)
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	if g := decode[api.QueueGroup](r.put("/queues/default/groups/g", `{"maxInFlight":1}`).is(200)); g.Group != "g" || g.MaxInFlight == nil || *g.MaxInFlight != 1 {
+		t.Errorf("set: %+v", g)
+	}
+	begun, hold := make(chan string, 10), make(chan struct{})
+	stop := r.group("g", begun, hold)
+	r.startOf(1)
+	r.startOf(2)
+	<-begun
+	r.asksInVain("g", 1)
+	select {
+	case got := <-begun:
+		t.Errorf("%s began beside another one", got)
+	default:
+	}
+	close(hold)
+	<-begun
+	stop()
+	r.check(r.JetStream.DeleteConsumer(t.Context(), stream.Name, stream.RunnerGroup{Queue: "default", Group: "g"}.Consumer()))
+	r.group("g", begun, hold)
+	maxPending := func() int {
+		consumer, err := r.JetStream.Consumer(t.Context(), stream.Name, stream.RunnerGroup{Queue: "default", Group: "g"}.Consumer())
+		r.check(err)
+		return consumer.CachedInfo().Config.MaxAckPending
+	}
+	if got := maxPending(); got != 1 {
+		t.Errorf("a consumer that was made anew lets %d be in flight", got)
+	}
+	r.put("/queues/default/groups/g", `{"maxInFlight":null}`).is(200)
+	if got := maxPending(); got != 10_000 {
+		t.Errorf("without a limit %d may be in flight", got)
+	}
+	for _, body := range []string{`{}`, `{"maxInFlight":0}`, `{"maxInFlight":"1"}`} {
+		r.put("/queues/default/groups/g", body).refused(422, api.CodeInvalid)
+	}
+}
+
+// Each change of a queue's settings is in the registry with its entry of the audit.
+func TestQueueSettingsAreAudited(t *testing.T) {
+	r := start(t)
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	r.post("/queues/default/pause", "").is(200)
+	r.post("/queues/default/resume", "").is(200)
+	r.post("/queues/default/resume", "").is(200) // changes nothing
+	r.put("/queues/default/groups/g", `{"maxInFlight":3}`).is(200)
+	var got []string
+	s, err := r.JetStream.Stream(t.Context(), "KV_registry")
+	r.check(err)
+	messages, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"$KV.registry.queue.default"}})
+	r.check(err)
+	batch, err := messages.Fetch(3, jetstream.FetchMaxWait(10*time.Second))
+	r.check(err)
+	for msg := range batch.Messages() {
+		got = append(got, entryIn(t, msg))
+	}
+	want := "[queue.pause queues[default].pausedSince queue.resume queues[default].pausedSince queue-group.update queues[default].groups[g].maxInFlight]"
+	if fmt.Sprint(got) != want {
+		t.Errorf("audited %v, want %s", got, want)
+	}
+}
+
+func entryIn(t *testing.T, msg jetstream.Msg) string {
+	t.Helper()
+	entry, exists, err := edit.DecodeEntry(msg.Headers())
+	if err != nil || !exists || len(entry.Changes) != 1 {
+		t.Fatalf("%+v, %v, %v", entry, exists, err)
+	}
+	return entry.Action + " " + entry.Changes[0].Field
+}

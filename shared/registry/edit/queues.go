@@ -1,0 +1,89 @@
+package edit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// MaxInFlight is the largest number of executions that a group may have in flight.
+const MaxInFlight = 1_000_000
+
+// PauseQueue pauses a queue until a time; zero: until it is resumed. A queue that is paused stays so, with
+// the new end. It changes the record only; package queues of the executor enforces it.
+func (e *Editor) PauseQueue(ctx context.Context, name string, until time.Time) (*registry.Queue, error) {
+	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
+		now := e.now()
+		if !until.IsZero() && !until.After(now) {
+			return &InvalidError{"until", "must be in the future"}
+		}
+		if !q.Paused(now) {
+			q.PausedSince = now
+		}
+		q.PausedUntil = until.UTC().Truncate(time.Microsecond)
+		return nil
+	})
+}
+
+// ResumeQueue ends the pause of a queue.
+func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue, error) {
+	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
+		q.PausedSince, q.PausedUntil = time.Time{}, time.Time{}
+		return nil
+	})
+}
+
+// SetQueueGroup sets how many executions the members of a group may have in flight together; 0: as many as
+// they ask for.
+func (e *Editor) SetQueueGroup(ctx context.Context, name, group string, maxInFlight int64) (*registry.Queue, error) {
+	if err := checkID("group", group); err != nil {
+		return nil, err
+	}
+	if maxInFlight < 0 || maxInFlight > MaxInFlight {
+		return nil, &InvalidError{"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlight)}
+	}
+	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
+		at, exists := slices.BinarySearchFunc(q.Groups, group, func(g registry.QueueGroup, name string) int {
+			return strings.Compare(g.Group, name)
+		})
+		if !exists {
+			q.Groups = slices.Insert(q.Groups, at, registry.QueueGroup{Group: group})
+		}
+		q.Groups[at].MaxInFlight = maxInFlight
+		return nil
+	})
+}
+
+// maxQueueGroups bounds the groups of one queue that have settings, and so the size of the record.
+const maxQueueGroups = 1_000
+
+// changeQueue changes the settings of a queue. A queue without a record has the zero settings.
+func (e *Editor) changeQueue(ctx context.Context, name string, apply func(*registry.Queue) error) (q *registry.Queue, err error) {
+	if err := checkID("queue", name); err != nil {
+		return nil, err
+	}
+	err = e.change(ctx, func() (uint64, error) {
+		have, exists := e.directory.Queue(name)
+		if exists {
+			q = have.Record.Clone()
+		} else {
+			q = &registry.Queue{Name: name}
+		}
+		before := q.Clone()
+		if err := apply(q); err != nil {
+			return 0, err
+		}
+		if len(q.Groups) > maxQueueGroups {
+			return 0, &InvalidError{"group", fmt.Sprintf("%d groups of the queue have settings already", maxQueueGroups)}
+		}
+		if registry.Equal(q, before) {
+			return have.Revision, errUnchanged
+		}
+		return e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
+	})
+	return q, err
+}
