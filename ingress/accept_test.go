@@ -83,7 +83,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 }
 
-// Whatever repeats the token, in no message of either kind is it to be found.
+// A request may repeat the token in any place; no message of either kind contains it.
 func TestTheTokenIsInNoMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -182,7 +182,7 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Error("two workflows share a delivery ID")
 	}
 
-	// Restarts included.
+	// The limit also holds after NATS has restarted.
 	s.nats.Restart()
 	s.nats.Connect(t)
 	if a := send("X-Webhook-Delivery-Id", "a"); a.executionID() != first.executionID() || a.body["deduplicated"] != true {
@@ -330,7 +330,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Who has much to send that nobody reads is told, with the answer, that the connection ends.
+// A client that sends a long body which is not read learns from the answer that the connection
+// ends.
 func TestALongBodyThatIsRefusedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -378,7 +379,7 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// The time that a body has ends with it: the connection is good for more.
+// The deadline of a body ends with the body: the connection can carry further requests.
 func TestABodyThatWasInTime(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
@@ -402,7 +403,7 @@ func TestABodyThatWasInTime(t *testing.T) {
 	}
 }
 
-// At the end no more is accepted, and what is in flight is answered.
+// At shutdown the ingress accepts no more connections, and answers the requests in flight.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

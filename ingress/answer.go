@@ -12,10 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problemType is the URL of a problem type's explanation, without its fragment, the code: an anchor of the README.
+// problemType is the URL of the explanation of a problem type, without the fragment. The fragment
+// is the code, an anchor of the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problem is the answer to a refusal. Only the table problems maps a code to a status.
+// problem is the answer to one refusal. Only the table problems maps a code to a status.
 type problem struct {
 	status    int
 	title     string
@@ -111,7 +112,8 @@ var problems = map[webhook.Code]problem{
 	},
 }
 
-// problemBody is application/problem+json (RFC 9457) with this service's members.
+// problemBody is the body of a refusal: application/problem+json (RFC 9457) with additional members
+// of this service.
 type problemBody struct {
 	Type        string       `json:"type"`
 	Title       string       `json:"title"`
@@ -124,7 +126,7 @@ type problemBody struct {
 	ExecutionID string       `json:"executionId,omitempty"`
 }
 
-// finish answers, and notes the outcome in the event.
+// finish writes the answer and notes the outcome in the event.
 func (h *handler) finish(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
@@ -138,7 +140,7 @@ func (h *handler) finish(d *delivery, out outcome) {
 	}
 }
 
-// answer answers as the sender demands.
+// answer writes the answer in the form that the sender requires.
 func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 	a, header := out.answer, w.Header()
 	header["Cache-Control"] = cacheNothing
@@ -164,7 +166,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 	e.status, e.executionID, e.duplicate, e.handshake, e.filtered = a.Status, out.executionID, out.duplicate, out.handshake, out.filtered
 }
 
-// refuse answers with a problem, as the node's sender needs it. s may be nil.
+// refuse writes a problem as the answer, in the form that the node's sender requires. s may be nil.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender) {
 	p, refusal := forSender(s, problems[why.Code], *why)
 	body := problemBody{
@@ -185,8 +187,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, why *
 	if p.status == http.StatusUnauthorized && s != nil {
 		header.Set("WWW-Authenticate", s.Challenge())
 	}
-	// Never send 100 Continue. When the rest of the body is too long to drain, announce the close:
-	// a reset while the client still sends could destroy the answer.
+	// Never send 100 Continue. If the rest of the body is too long to drain, the answer announces
+	// that the connection closes: a reset while the client still sends could destroy the answer.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscard
 	e.unread = e.unread && !ends
 	if ends {
@@ -208,18 +210,19 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, e *event, why *
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
 }
 
-// wholeSeconds rounds up, so that a request after that time is accepted.
+// wholeSeconds returns d in seconds, rounded up, so that a request after that time is accepted.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// Values of headers that are always the same; nobody changes them.
+// These are the values of headers that never change. They are shared and must not be modified.
 var (
 	contentTypeJSON = []string{"application/json"}
 	cacheNothing    = []string{"no-store"}
 )
 
-// accept answers 200: this request, or an earlier one with the same delivery ID, started the execution.
+// accept answers 200: this request, or an earlier one with the same delivery ID, started the
+// execution.
 func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, d.e
 	body := append(d.out[:0], `{"success":true,"executionId":"`...)
@@ -238,7 +241,8 @@ func (h *handler) accept(d *delivery, executionID string, duplicate bool) {
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
 
-// answerFiltered answers 200: the request does not meet the node's filter, so nothing was started.
+// answerFiltered answers 200 to a request that does not meet the node's filter and so started
+// nothing.
 func (h *handler) answerFiltered(d *delivery) {
 	header := d.w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
@@ -247,10 +251,10 @@ func (h *handler) answerFiltered(d *delivery) {
 	d.e.status, d.e.filtered = http.StatusOK, true
 }
 
-// answerSoon extends the write deadline of a request that took long. The server's deadline starts at the headers;
-// that is enough for most requests, and setting another one costs time.
+// answerSoon extends the write deadline of a request that took long. The server's deadline counts
+// from the headers. For most requests that is enough, and setting another deadline costs time.
 func (h *handler) answerSoon(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
-		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout)) // not supported: there is no limit either
+		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout)) // if setting a deadline is not supported, there is no limit either
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Every code has an answer; without one, a refusal could not be written.
+// Every code has an answer: without one, its refusal could not be written.
 func TestEveryCodeHasAnAnswer(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()
@@ -21,7 +21,7 @@ func TestEveryCodeHasAnAnswer(t *testing.T) {
 	}
 }
 
-// Who comes after that many seconds must not be too early.
+// A client that waits for that many seconds does not come too early.
 func TestWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int64{1: 1, time.Second: 1, time.Second + 1: 2, time.Hour - 1: 3600} {

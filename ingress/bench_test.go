@@ -18,7 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// poster writes POSTs of 1 KB of JSON, each with a delivery ID of its own, and reads the answers.
+// poster is a client that writes POSTs of 1 KB of JSON, each with its own delivery ID, and reads
+// the answers.
 type poster struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -76,8 +77,8 @@ func flood(b *testing.B, addr, path string) {
 	})
 }
 
-// BenchmarkIngress is for counting allocations, the client's among them; it logs nothing.
-// How fast the programs are is measured by make bench.
+// BenchmarkIngress counts allocations, including the client's. It logs nothing. The speed of the
+// programs is measured by make bench.
 func BenchmarkIngress(b *testing.B) {
 	server := natstest.StartProcess(b)
 	r := registrytest.Start(b, server.Connect(b))

@@ -10,25 +10,26 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A body is read in steps: the buffer grows with the bytes that arrive, and not with the Content-Length that a sender
-// declares.
+// A body is read in steps: the buffer grows with the bytes that have arrived, not with the
+// Content-Length that the sender declares.
 const (
 	firstStep  = keptBuffer
 	stepFactor = 4
 )
 
-// rateGrace is the time after which a body must have arrived at the minimum rate.
+// rateGrace is the time after which a body must have arrived at the minimum rate on average.
 const rateGrace = 5 * time.Second
 
-// reading is a body that is being read, and its share of the bounds.
+// reading is a body that is being read, together with the part of the limits that it occupies.
 type reading struct {
 	h         *handler
 	accountID string
-	reserved  int64 // bytes; -1: no place is taken
-	read      int   // bytes that have arrived, of a refused body too
+	reserved  int64 // bytes; -1: no place is reserved
+	read      int   // bytes that have arrived, including those of a refused body
 }
 
-// release returns the body's share of the bounds. It may be called at any time, and repeatedly.
+// release returns what the body occupies of the limits. It may be called at any time, and
+// repeatedly.
 func (d *reading) release() {
 	if d.reserved >= 0 {
 		d.h.shares.leave(d.accountID, d.reserved)
@@ -36,7 +37,7 @@ func (d *reading) release() {
 	}
 }
 
-// source is a request's body; of one of undeclared length, at most as much as is allowed.
+// source returns a request's body. A body of undeclared length is cut off at the maximum length.
 func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 	if r.ContentLength < 0 {
 		return http.MaxBytesReader(w, r.Body, h.maxBody)
@@ -44,11 +45,11 @@ func (h *handler) source(w http.ResponseWriter, r *http.Request) io.Reader {
 	return r.Body
 }
 
-// readBody reads the whole body into the request's buffers, within the bounds on requests in flight, on bytes in memory, on the
-// account's share of both, and on the time of a body.
+// readBody reads the whole body into the request's buffers. It enforces the limits on the requests
+// in flight, on the bytes in memory, on the account's part of both, and on the duration of a body.
 func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string) (body []byte, d reading, refusal *admission.Refusal) {
 	d = reading{h: h, accountID: accountID, reserved: -1}
-	declared := r.ContentLength // at most maxBody: that was checked first of all
+	declared := r.ContentLength // at most maxBody, which was checked before
 	most := declared
 	if declared < 0 {
 		most = h.maxBody
@@ -66,7 +67,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	control := http.NewResponseController(w)
 	began := time.Now()
 	due := h.bodyDue(most, 0)
-	// It ends with the body: net/http takes it off when it has read that.
+	// The deadline ends with the body: net/http removes it when it has read the whole body.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
@@ -75,7 +76,7 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 	for int64(d.read) != declared {
 		if d.read == len(body) {
 			grown := min(most, int64(d.read)*stepFactor)
-			if grown == int64(d.read) { // of undeclared length and at the limit: is this its end?
+			if grown == int64(d.read) { // the length is undeclared and the limit is reached: is this the end?
 				var one [1]byte
 				if _, err := io.ReadFull(source, one[:]); !errors.Is(err, io.EOF) {
 					return nil, d, unreadable(err)
@@ -99,15 +100,16 @@ func (h *handler) readBody(w http.ResponseWriter, r *http.Request, e *event, b *
 		}
 		if later := h.bodyDue(most, d.read); int64(d.read) != declared && later >= due+time.Second {
 			due = later
-			_ = control.SetReadDeadline(began.Add(due)) // it was set before
+			_ = control.SetReadDeadline(began.Add(due)) // this cannot fail: it has been set before
 		}
 	}
 	return body[:d.read], d, nil
 }
 
-// bodyDue is the deadline, after the headers, of a body of which some bytes have arrived. A short body may use the whole
-// body timeout: it holds little memory. A longer one, or one of undeclared length, must keep the minimum rate, so that a
-// slow sender cannot hold a place and memory with a few bytes per second.
+// bodyDue returns the deadline of a body, counted from the headers, when read bytes of it have
+// arrived. A short body may use the whole body timeout, because it holds little memory. A longer
+// one, or one of undeclared length, must keep the minimum rate, so that a slow sender cannot hold a
+// place and memory with a few bytes per second.
 func (h *handler) bodyDue(most int64, read int) time.Duration {
 	if h.minBodyRate == 0 || most <= firstStep {
 		return h.bodyTimeout
@@ -127,27 +129,28 @@ func unreadable(err error) *admission.Refusal {
 	return &admission.Refusal{Code: webhook.BodyUnreadable}
 }
 
-// maxDiscard is the most bytes of a body that are read only to keep the connection.
+// maxDiscard is the maximum number of bytes of a body that are read only to keep the connection.
 const maxDiscard = 256 << 10
 
-// answerFirst lets the answer be sent before the body is read. Otherwise net/http reads the body of a request that was
-// refused by its headers first, and waits for ever if it does not arrive.
+// answerFirst lets the answer be sent before the body is read. Otherwise net/http would first read
+// the body of a request that was refused because of its headers, and would wait forever if the body
+// does not arrive.
 func (h *handler) answerFirst(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 }
 
-// discardBody sends the answer and drains the rest of the body, so that the sender can use the connection again. If
-// there is too much of it, or it does not arrive in time, the connection is closed: the rest must not be parsed as the
-// next request.
+// discardBody sends the answer and drains the rest of the body, so that the sender can use the
+// connection again. If the rest is too long or does not arrive in time, it closes the connection,
+// because the rest must not be parsed as the next request.
 //
-// net/http would do the same after the handler has returned; but in full duplex mode its reader then disturbs the next
-// request.
+// net/http would do the same after the handler has returned, but in full duplex mode its reader
+// then disturbs the next request.
 func (h *handler) discardBody(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(h.bodyTimeout)) != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if _, err := io.CopyN(io.Discard, r.Body, maxDiscard); !errors.Is(err, io.EOF) {
-		panic(http.ErrAbortHandler) // closes the connection, and logs nothing
+		panic(http.ErrAbortHandler) // closes the connection without a log entry
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// buffers hold a request's body and its message. They are pooled: the two were half of the bytes that a request
-// allocated.
+// buffers holds the body of a request and its message. Buffers are pooled, because the two were
+// half of the bytes that a request allocated.
 type buffers struct {
 	body    []byte
 	message *stream.StartRoom
-	headers execution.Values // those that travel on
+	headers execution.Values // the headers that are forwarded
 }
 
-// keptBuffer is the size of the largest buffer that returns to the pool: otherwise a few long bodies would make later
-// requests hold as much memory.
+// keptBuffer is the maximum size of a buffer that returns to the pool. Without it, a few long
+// bodies would make later requests hold as much memory.
 const keptBuffer = 16 << 10
 
-// keptHeaders is the most headers of a map that returns to the pool.
+// keptHeaders is the maximum number of headers in a map that returns to the pool.
 const keptHeaders = 64
 
-// trim clears the buffers of a request, and drops those that have become large.
+// trim clears the buffers of a request and drops those that have become too large for the pool.
 func (b *buffers) trim() {
 	if cap(b.body) > keptBuffer {
 		b.body = nil
@@ -40,7 +40,7 @@ func (b *buffers) forBody(n int64) []byte {
 	return b.body[:n]
 }
 
-// grow enlarges the body's buffer and keeps its content.
+// grow enlarges the body's buffer to n bytes and keeps the first kept bytes.
 func (b *buffers) grow(n int64, kept int) []byte {
 	if int64(cap(b.body)) < n {
 		grown := make([]byte, n)

@@ -16,14 +16,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// staleAfter is the age of the registry's copy from which this ingress is not ready, so that a load balancer sends
-// requests elsewhere. Requests get 503 from 2 s on; half a second more allows for a late renewal.
+// staleAfter is the age of the registry's copy from which this ingress reports that it is not
+// ready, so that a load balancer sends requests elsewhere. Requests get 503 from 2 s on; the
+// additional half second allows for a late renewal.
 const staleAfter = 2500 * time.Millisecond
 
-// smallestMessage is about the size, in the stream, of a message without a body.
+// smallestMessage is the approximate size, in the stream, of a message without a body.
 const smallestMessage = 512
 
-// checks are the conditions of readiness: without any of them an ingress cannot accept webhooks.
+// checks returns the conditions of readiness. If one of them fails, the ingress cannot accept
+// webhooks.
 func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher *publish.Publisher) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
@@ -41,7 +43,8 @@ func checks(nc *nats.Conn, js jetstream.JetStream, lease *agree.Lease, publisher
 	}
 }
 
-// takesMessages returns an error if the stream would store no message now. It stores none to find out.
+// takesMessages returns an error if the stream would not store a message now. The check itself
+// stores none.
 func takesMessages(ctx context.Context, js jetstream.JetStream, publisher *publish.Publisher) error {
 	s, err := js.Stream(ctx, stream.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

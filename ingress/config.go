@@ -17,8 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Config configures an ingress. The struct tags define the program's flags and their defaults, which program.Parse fills in: a
-// zero Config is not valid, because 0 has a meaning for several flags.
+// Config configures an ingress. The struct tags define the program's flags and their defaults,
+// which program.Parse fills in. A zero Config is not valid, because 0 has a meaning for several
+// flags.
 type Config struct {
 	Addr    string `help:"Address of the webhook endpoint." default:":8080"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9090"`
@@ -46,43 +47,50 @@ type Config struct {
 
 	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
-	// NATSOptions are added to the connection: hookstart-local connects in process.
+	// NATSOptions are additional options of the NATS connection. hookstart-local uses them to
+	// connect in process.
 	NATSOptions []nats.Option `kong:"-"`
-	// Listener is listened on instead of Addr.
+	// Listener accepts the connections instead of a listener on Addr. nil means that the ingress
+	// listens on Addr.
 	Listener net.Listener `kong:"-"`
-	// Log replaces the program's own log. Its level wins over LogLevel.
+	// Log replaces the program's own log, and its level overrides LogLevel. nil means the program's
+	// own log.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, which serves it: the ingress has no ops listener then.
+	// Ops is the ops endpoint that this process shares with other services and serves itself. With
+	// it, the ingress has no ops listener. nil means that the ingress has its own.
 	Ops *ops.Ops `kong:"-"`
-	// Publishing counts the requests whose messages are being stored, for other services of this process. It may be nil.
+	// Publishing counts the requests whose messages are being stored, for other services of this
+	// process. It may be nil.
 	Publishing *atomic.Int64 `kong:"-"`
-	// OnReady is called once, when requests are accepted. It may be nil.
+	// OnReady is called once, as soon as requests are accepted. It may be nil.
 	OnReady func(Listening) `kong:"-"`
 }
 
-// Listening says where an ingress listens: with port 0 only it knows.
+// Listening holds the addresses where an ingress listens. They are needed when a port is configured
+// as 0.
 type Listening struct {
-	Addr    string // of the webhook endpoint
-	OpsAddr string // empty: Ops is shared
+	Addr    string // address of the webhook endpoint
+	OpsAddr string // "" means that Ops is shared
 }
 
-// allDeliveryIDHeaders are the headers that may hold the delivery ID, in order. The first two are always there.
+// allDeliveryIDHeaders returns the headers that may hold the delivery ID, in order. The first two
+// are always included.
 func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// What a message needs besides the body: the request line and headers (at most 32 KB) as
-// protobuf, IDs, and NATS headers. With many short parameters it is up to three times as long as
-// the request's.
+// A message needs space besides the body: for the request line and headers (at most 32 KB) as
+// protobuf, for IDs, and for NATS headers. With many short parameters this is up to three times as
+// long as in the request.
 const (
-	messageOverhead = 64 << 10  // of an ordinary request, and plenty
-	mostOverhead    = 160 << 10 // of any
+	messageOverhead = 64 << 10  // enough for an ordinary request
+	mostOverhead    = 160 << 10 // enough for any request
 )
 
-// headerCharacters are the characters of a header name (RFC 9110).
+// headerCharacters are the characters that a header name may contain (RFC 9110).
 const headerCharacters = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Check validates the Config. Its error is one line for people. Run calls it, too.
+// Check validates the Config. Its error is one line for people. Run calls Check, too.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
 		if value <= 0 {
@@ -113,7 +121,7 @@ func (c *Config) Check() error {
 	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))
 	for _, err := range problems {
 		if err != nil {
-			return err // the first is enough: one clear line
+			return err // the first error is enough, as one clear line
 		}
 	}
 	return nil

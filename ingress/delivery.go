@@ -14,44 +14,45 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// delivery is one request while it is handled: the results of each step, for the steps after it. One
-// goroutine uses it. It is reused for a later request: nothing may keep what it holds.
+// delivery is one request while it is handled. It holds the results of each step for the later
+// steps. One goroutine uses it. It is reused for later requests, so nothing may keep a reference to
+// what it holds.
 type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	e     *event // event
 	event event
-	idOut [1]string // the execution ID as the answer's header has it
+	idOut [1]string // the execution ID as the value of the answer's header
 	out   [128]byte // the answer's body
 
-	workflowID string // from the path; not checked yet
+	workflowID string // from the path; not validated
 	token      string
 
 	caller  admission.Admitted
-	request sender.Request // for the sender, if the node has one
+	request sender.Request // the request as the sender sees it, if the node has a sender
 
 	buffers
 	reading  reading
 	isRead   bool               // read was called
-	unread   *admission.Refusal // why the body could not be read; nil: it was read
+	unread   *admission.Refusal // the reason why the body could not be read; nil means that it was read
 	counted  bool               // the body is counted in the account's bytes of the day
-	payload  execution.Payload  // of a body that was read
-	notJSON  bool               // Content-Type says JSON, and the body is not valid JSON
+	payload  execution.Payload  // the payload, once the body was read
+	notJSON  bool               // Content-Type says JSON, but the body is not valid JSON
 	verified bool
-	verdict  sender.Verdict // of a verified request
+	verdict  sender.Verdict // the result for a verified request
 
-	id         admission.Delivery // the delivery ID in force
-	identified bool               // id is set; it may be empty
+	id         admission.Delivery // the delivery ID that is used
+	identified bool               // id is set; its value may be empty
 }
 
-// outcome is how a request ends.
+// outcome is the way in which a request ends.
 type outcome struct {
 	refusal     *admission.Refusal
-	answer      *sender.Answer // in place of the ordinary one
+	answer      *sender.Answer // replaces the ordinary answer; nil means the ordinary one
 	executionID string
 	duplicate   bool
 	handshake   bool
-	filtered    bool // it does not meet the node's filter
+	filtered    bool // the request does not meet the node's filter
 }
 
 var spareDeliveries = sync.Pool{New: func() any {
@@ -67,7 +68,8 @@ func takeDelivery(w http.ResponseWriter, r *http.Request) *delivery {
 	return d
 }
 
-// give returns a delivery to the pool, and its body's share of the bounds. Nothing may use it afterwards.
+// give returns a delivery to the pool, and releases what its body occupies of the limits. The
+// delivery must not be used afterwards.
 func (d *delivery) give() {
 	d.reading.release()
 	kept := d.buffers
@@ -76,7 +78,7 @@ func (d *delivery) give() {
 	spareDeliveries.Put(d)
 }
 
-// sender is the node's; nil: it has none.
+// sender returns the node's sender, or nil if the node has none.
 func (d *delivery) sender() *sender.Sender {
 	if d.caller.Node == nil {
 		return nil
@@ -84,7 +86,7 @@ func (d *delivery) sender() *sender.Sender {
 	return d.caller.Node.Sender
 }
 
-// preset is the node's sender's; empty: it has none.
+// preset returns the preset of the node's sender, or "" if the node has no sender.
 func (d *delivery) preset() string {
 	if s := d.sender(); s != nil {
 		return s.Preset()
@@ -92,7 +94,7 @@ func (d *delivery) preset() string {
 	return ""
 }
 
-// dropped are the headers that hold the sender's secret.
+// dropped returns the headers that hold the sender's secret and must not be forwarded.
 func (d *delivery) dropped() []string {
 	if s := d.sender(); s != nil {
 		return s.Drop()
@@ -100,7 +102,7 @@ func (d *delivery) dropped() []string {
 	return nil
 }
 
-// parse reads what the request line says, and how long the body is said to be.
+// parse reads the request line and the declared length of the body.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
@@ -117,12 +119,13 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	return nil
 }
 
-// admit finds the workflow and the node, by the path and the token.
+// admit finds the workflow and the node by the path and the token.
 func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return refused(webhook.WorkflowNotFound, 0)
 	}
-	// With an old copy of the registry nothing is accepted or refused: a sender does not retry after 404 or 403.
+	// With a stale copy of the registry nothing is accepted or refused, because a sender does not
+	// retry after 404 or 403.
 	if !h.lease.Valid(d.e.start) {
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
@@ -132,7 +135,7 @@ func (h *handler) admit(d *delivery) *outcome {
 	}
 	d.caller = found
 	h.admitted(d.r, d.e, found)
-	if err := found.Node.Unusable; err != nil { // its secrets cannot be decrypted, so no request can be verified
+	if err := found.Node.Unusable; err != nil { // the secrets of the node cannot be decrypted, so no request can be verified
 		d.e.err = err
 		return refused(webhook.Unavailable, retryUnavailable)
 	}
@@ -150,10 +153,10 @@ func pathAndQuery(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
 	}
-	return r.URL.RequestURI() // of a request line with a whole URL
+	return r.URL.RequestURI() // for a request line with a whole URL
 }
 
-// plan checks the account's plan.
+// plan checks the plan of the account.
 func (h *handler) plan(d *delivery) *outcome {
 	if refusal := d.caller.Plan(); refusal != nil {
 		return &outcome{refusal: refusal}
@@ -161,8 +164,9 @@ func (h *handler) plan(d *delivery) *outcome {
 	return nil
 }
 
-// limit counts the request against the limits. It takes the time now, and not when the request began: the rate
-// limit needs monotonic times, and a request may have waited for the lease, or for its body.
+// limit counts the request against the limits. It uses the current time and not the time when the
+// request began: the rate limit needs monotonic times, and the request may have waited for the
+// lease or for its body.
 func (h *handler) limit(d *delivery) *outcome {
 	length := d.r.ContentLength
 	if d.isRead {
@@ -178,7 +182,7 @@ func (h *handler) limit(d *delivery) *outcome {
 	return nil
 }
 
-// complete does the last checks of a request that may start an execution: 11 to 13.
+// complete makes the last checks, 11 to 13, of a request that may start an execution.
 func (h *handler) complete(d *delivery) *outcome {
 	if out := h.whole(d); out != nil {
 		return out
@@ -189,8 +193,8 @@ func (h *handler) complete(d *delivery) *outcome {
 	return nil
 }
 
-// whole reads the body, and finds the delivery ID. Where the ID may be under a signature, it is looked
-// for once the request is verified.
+// whole reads the body and finds the delivery ID. If the ID may be covered by a signature, it is
+// looked for only after the request was verified.
 func (h *handler) whole(d *delivery) *outcome {
 	unknown := d.signsID() && !d.verified
 	if !d.isRead && !unknown && !h.idInBody(d) {
@@ -207,7 +211,7 @@ func (h *handler) whole(d *delivery) *outcome {
 	return h.checkID(d)
 }
 
-// checkID finds the delivery ID, and refuses one that is too long.
+// checkID finds the delivery ID and refuses one that is too long.
 func (h *handler) checkID(d *delivery) *outcome {
 	h.identify(d)
 	if d.tooLong() {
@@ -216,13 +220,14 @@ func (h *handler) checkID(d *delivery) *outcome {
 	return nil
 }
 
-// signsID reports whether the delivery ID may be under the sender's signature.
+// signsID reports whether the delivery ID may be covered by the sender's signature.
 func (d *delivery) signsID() bool {
 	s := d.sender()
 	return s != nil && s.SignsDelivery()
 }
 
-// filter ends a request that does not meet the node's filter. It starts nothing, leaves no record, and uses up no delivery ID.
+// filter ends a request that does not meet the node's filter. Such a request starts nothing, leaves
+// no record, and uses up no delivery ID.
 func (h *handler) filter(d *delivery) *outcome {
 	f := d.caller.Node.Filter
 	if f == nil {
@@ -241,7 +246,7 @@ func (h *handler) filter(d *delivery) *outcome {
 	return out
 }
 
-// read reads the body, once, and interprets it. The refusal says why it could not be read.
+// read reads the body, once, and parses it. It returns a refusal if the body could not be read.
 func (h *handler) read(d *delivery) *admission.Refusal {
 	if d.isRead {
 		return d.unread
@@ -271,8 +276,9 @@ func (h *handler) idInBody(d *delivery) bool {
 	return s != nil && s.DeliveryInBody() && d.firstOf(h.firstIDHeaders) == ""
 }
 
-// identify finds the delivery ID in force: the one that is under the signature; else that of the first headers, of the
-// sender's own sources, and of the other headers.
+// identify determines the delivery ID. In order of preference it uses the ID that the signature
+// covers, the ID of the first headers, the ID of the sender's own sources, and the ID of the other
+// headers.
 func (h *handler) identify(d *delivery) {
 	if d.identified {
 		return
@@ -294,11 +300,12 @@ func (h *handler) identify(d *delivery) {
 	}
 }
 
-// tooLong reports whether the delivery ID is too long. One from the sender's own sources never is: long ones are hashed.
+// tooLong reports whether the delivery ID is too long. An ID from the sender's own sources never
+// is, because long ones are hashed.
 func (d *delivery) tooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
 
-// firstOf is the first value that is not empty, of headers in canonical form. One that holds a secret is passed over:
-// delivery IDs are recorded and shown.
+// firstOf returns the first value that is not empty among the headers, which are named in canonical
+// form. It skips headers that hold a secret, because delivery IDs are recorded and shown.
 func (d *delivery) firstOf(names []string) string {
 	for _, name := range names {
 		for _, value := range d.r.Header[name] {

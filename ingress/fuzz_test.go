@@ -34,7 +34,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// FuzzQuery: nothing of a query is lost but its tokens, and what travels on can be sent.
+// FuzzQuery checks that only tokens are removed from a query, and that the forwarded parameters can
+// be sent.
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{"token=a", "x=1&token=a&x=2", "to%6ben=a&token", "a;token=b", "%zz=%ff&token=%zz", "&&=&=a", "token=a+b%2Bc", "access_token=a&token=", "token=&to%6Ben=a&access%5Ftoken=b"} {
 		f.Add(seed)
@@ -66,7 +67,7 @@ func FuzzQuery(f *testing.F) {
 		if pairs != 0 || (token != "" && tokens == 0) {
 			t.Errorf("%d pairs lost of %q", pairs, raw)
 		}
-		// Where the standard library can read it, it reads the same.
+		// If the standard library can parse the query, it returns the same values.
 		if values, err := url.ParseQuery(raw); err == nil {
 			want := ""
 			for _, value := range append(values["token"], values["access_token"]...) {
@@ -81,8 +82,8 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzBody: whatever comes with whatever type is refused, or is an input from which the
-// very bytes can be had back.
+// FuzzBody checks that any body with any content type is either refused, or becomes an input from
+// which the exact bytes can be restored.
 func FuzzBody(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":[1]}`))
 	f.Add("APPLICATION/JSON;", []byte("\xff"))
@@ -124,8 +125,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzHeaders: whatever headers hold, a message can be made of them, without the token
-// and without what must not travel on.
+// FuzzHeaders checks that any headers can be made into a message without the token and without the
+// headers that must not be forwarded.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-Webhook-Delivery-Id", "1", "Authorization", "Bearer x")
 	f.Add("X-GitHub-Delivery", "\xe9", "cookie", "a")
@@ -171,7 +172,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// storedMessages is a stream that takes everything.
+// storedMessages is a stream that accepts every message.
 type storedMessages struct {
 	mu   sync.Mutex
 	last *nats.Msg
@@ -184,7 +185,7 @@ func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return publish.Ack{Sequence: 1}, nil
 }
 
-// lastRefused keeps what is kept of a request that is refused.
+// lastRefused is a refusalCounter that keeps the last refusal.
 type lastRefused struct {
 	mu        sync.Mutex
 	userAgent string
@@ -202,7 +203,7 @@ func (l *lastRefused) agent() string {
 	return l.userAgent
 }
 
-// seenSenders keeps what is seen of senders.
+// seenSenders is a senderCounter that keeps what it counts.
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.Seen
@@ -218,7 +219,8 @@ type alwaysValid struct{}
 
 func (alwaysValid) Valid(time.Time) bool { return true }
 
-// tryHandler is a handler with one workflow, wf, and nothing real around it.
+// tryHandler returns a handler with one workflow, wf, and with test doubles for everything around
+// it.
 func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
 	token = registry.NewToken()
@@ -248,7 +250,7 @@ func tryHandler(tb testing.TB, l lease) (h *handler, token string, messages *sto
 	return h, token, messages, refused, logged
 }
 
-// FuzzRequest sends bytes over a socket, in every place where a sender can put some.
+// FuzzRequest sends arbitrary bytes over a socket, in every place where a sender can put some.
 func FuzzRequest(f *testing.F) {
 	f.Add("", "Content-Type: application/json", []byte(`{"a":1}`))
 	f.Add("&a=%ff", "X-GitHub-Delivery: 1", []byte("x"))
@@ -259,7 +261,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("#", "Content-Length: 5", []byte("\x00"))
 	h, token, messages, refused, logged := tryHandler(f, alwaysValid{})
 	server := httptest.NewUnstartedServer(h.router())
-	// A socket of the file system: so many connections would use up the TCP ports.
+	// A Unix socket is used: so many connections would use up the TCP ports.
 	_ = server.Listener.Close()
 	listener, err := net.Listen("unix", filepath.Join(f.TempDir(), "socket"))
 	if err != nil {
@@ -280,7 +282,7 @@ func FuzzRequest(f *testing.F) {
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 		plain := !strings.ContainsAny(query, " \r\n#?") && !strings.ContainsAny(header, "\r\n")
-		if header != "" { // an empty line would be the end of the headers
+		if header != "" { // an empty line would end the headers
 			header += "\r\n"
 		}
 		_, _ = io.WriteString(conn, "POST /webhooks/wf?token="+token+query+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+
@@ -295,7 +297,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatal("no answer")
 		}
 		if err != nil {
-			return // the server may close on what is no request
+			return // the server may close the connection when the bytes are not a request
 		}
 		defer func() { _ = response.Body.Close() }()
 		answer, _ := io.ReadAll(response.Body)

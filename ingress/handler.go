@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// handler answers the webhook endpoint's requests.
+// handler is the HTTP handler of the webhook endpoint.
 type handler struct {
 	admission  *admission.Admission
 	lease      lease
@@ -32,28 +32,28 @@ type handler struct {
 	filtered   filterCounter
 	probes     *probe.Answerer
 	metrics    *requestMetrics
-	tracer     trace.Tracer // nil: tracing is off
+	tracer     trace.Tracer // nil means that tracing is off
 	log        *logrus.Logger
-	// sealer seals a secret that a node's provider brought.
+	// sealer encrypts a secret that a node's provider has sent.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 
-	publicURL      string   // without a slash at its end; empty: it is not known
-	firstIDHeaders []string // that hold the delivery ID before all others; in canonical form, in order
-	otherIDHeaders []string // after the sender's own
+	publicURL      string   // without a slash at the end; "" means that it is not known
+	firstIDHeaders []string // headers that are searched first for the delivery ID, in canonical form and in order
+	otherIDHeaders []string // headers that are searched after the sender's own sources
 	maxBody        int64
 	bodyTimeout    time.Duration
-	minBodyRate    int64 // bytes a second; 0: any
+	minBodyRate    int64 // bytes per second; 0 means no minimum
 	rateGrace      time.Duration
 	answerTimeout  time.Duration
 	shares         *shares
 }
 
-// publisher stores messages: *publish.Publisher.
+// publisher stores messages. It is implemented by *publish.Publisher.
 type publisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 }
 
-// counted counts in n the messages that p is storing. n may be nil.
+// counted returns a publisher that counts in n the messages that p is storing. n may be nil.
 func counted(p publisher, n *atomic.Int64) publisher {
 	if n == nil {
 		return p
@@ -73,27 +73,30 @@ func (c counting) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return c.publisher.Publish(msg)
 }
 
-// lease says whether this process's copy of the registry is current: *agree.Lease.
+// lease reports whether this process's copy of the registry is current. It is implemented by
+// *agree.Lease.
 type lease interface {
 	Valid(now time.Time) bool
 }
 
-// refusalCounter counts refusals by workflow: *report.Refusals.
+// refusalCounter counts refusals by workflow. It is implemented by *report.Refusals.
 type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-// filterCounter counts requests that did not meet the filters of their nodes: *report.Filtered.
+// filterCounter counts requests that did not meet the filters of their nodes. It is implemented by
+// *report.Filtered.
 type filterCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
 }
 
-// senderCounter counts verified requests and handshakes of senders: *report.Senders.
+// senderCounter counts verified requests and handshakes of senders. It is implemented by
+// *report.Senders.
 type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.Seen)
 }
 
-// newHandler completes a handler, which has the parts that it works with, by what is configured.
+// newHandler completes a handler that already has its parts with the values of the configuration.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
 	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()), canonical(c.DeliveryIDHeaders)
@@ -111,10 +114,11 @@ func canonical(headers []string) []string {
 	return names
 }
 
-// webhookPath is the path of a webhook up to the workflow's ID.
+// webhookPath is the path of a webhook up to the ID of the workflow.
 const webhookPath = "/webhooks/"
 
-// router never redirects and never guesses: what is not a webhook path is not found.
+// router returns the routes of the endpoint. They never redirect: a path that is not a webhook path
+// is not found.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
 	router.POST(webhookPath+":workflowId", func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
@@ -131,7 +135,7 @@ func (h *handler) router() http.Handler {
 	router.NotFound = h.refuseAll(webhook.NotFound)
 	notAllowed := h.refuseAll(webhook.MethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "*" { // which to the router is every path
+		if r.URL.Path == "*" { // the router would match it with every path
 			w.Header().Del("Allow")
 			router.NotFound.ServeHTTP(w, r)
 			return
@@ -141,8 +145,9 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve is the path of a request: parse, admit, read, verify, publish, finish. Each step uses the results of the
-// earlier ones, and either ends the request or passes it on. No step calls another process before the publish.
+// serve handles a request in the steps parse, admit, read, verify, publish and finish. Each step
+// uses the results of the earlier ones, and either ends the request or passes it on. No step before
+// the publish calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := takeDelivery(w, r)
 	defer d.give()
@@ -152,17 +157,17 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reading.release() // before the end of the request, which may wait for the rest of a body
 }
 
-// steps are the checks of a request in the contract's order, by its numbers. The first one that has an
-// outcome ends it.
+// steps are the checks of a request in the order of the contract; the comments give the contract's
+// numbers. The first step that returns an outcome ends the request.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).admit,    // 5, 6
-	(*handler).shake,    // a handshake starts nothing, whatever the plan and the workflow's state are
+	(*handler).shake,    // a handshake starts nothing, whatever the state of the plan and the workflow is
 	(*handler).plan,     // 7, 8
-	(*handler).verify,   // 11, 12 and the signature, at a node whose sender verifies
+	(*handler).verify,   // 11, 12 and the signature, for a node whose sender verifies requests
 	(*handler).limit,    // 9
 	(*handler).reject,   // 10
 	(*handler).complete, // 11, 12, 13
-	(*handler).filter,   // the node's filter: what does not meet it starts nothing
+	(*handler).filter,   // the node's filter: a request that does not meet it starts nothing
 }
 
 func (h *handler) decide(d *delivery, workflowID string) outcome {
@@ -177,8 +182,8 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 	return h.start(d) // 14
 }
 
-// serveOther answers a method that is not POST: with a handshake if the node's sender has one with that method, else with
-// 405.
+// serveOther answers a request whose method is not POST: with a handshake if the node's sender has
+// one with that method, otherwise with 405.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := takeDelivery(w, r)
 	defer d.give()

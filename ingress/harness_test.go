@@ -25,7 +25,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// fixture is an ingress that listens, the NATS server behind it and its registry.
+// fixture is a running ingress with its NATS server and its registry.
 type fixture struct {
 	*registrytest.Registry
 	t    *testing.T
@@ -34,7 +34,7 @@ type fixture struct {
 	log  *logtest.Buffer
 	stop map[string]context.CancelFunc // by the address of each ingress
 
-	keyFile string // of the keys that seal secrets
+	keyFile string // file with the keys that encrypt secrets
 	keys    *seal.Keys
 }
 
@@ -54,10 +54,10 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	return f
 }
 
-// publicURL is under what senders call the ingress.
+// publicURL is the URL at which senders call the ingress.
 const publicURL = "https://hooks.example.com"
 
-// defaults is the configuration of an ingress that sets nothing but addresses.
+// defaults returns the configuration of an ingress that sets only addresses.
 func defaults(tb testing.TB, natsURL string) ingress.Config {
 	tb.Helper()
 	var c ingress.Config
@@ -67,8 +67,8 @@ func defaults(tb testing.TB, natsURL string) ingress.Config {
 	return c
 }
 
-// startIngress starts one more ingress and returns where it listens. It is stopped at the
-// end of the test, and must have ended well.
+// startIngress starts one more ingress and returns its address. The ingress is stopped at the end
+// of the test, and must then return without an error.
 func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	f.t.Helper()
 	c := defaults(f.t, f.nats.URL())
@@ -101,13 +101,13 @@ func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	}
 }
 
-// answer is what a sender gets.
+// answer is the answer that a sender receives.
 type answer struct {
 	status int
 	header http.Header
 	body   map[string]any
 	raw    string
-	close  bool // the connection ends
+	close  bool // the connection is closed after the answer
 }
 
 func (a answer) code() string {
@@ -120,7 +120,8 @@ func (a answer) executionID() string {
 	return id
 }
 
-// request is what a sender sends. Its zero value is a POST without anything.
+// request is a request that a sender makes. Its zero value is a POST without a token, headers or a
+// body.
 type request struct {
 	method, path, token string
 	header              map[string]string
@@ -144,7 +145,7 @@ func (f *fixture) sendTo(addr string, r request) answer {
 	}
 	var body io.Reader = strings.NewReader(r.body)
 	if r.chunked {
-		body = io.MultiReader(body) // of no known length
+		body = io.MultiReader(body) // hides the length
 	}
 	request, err := http.NewRequestWithContext(f.t.Context(), r.method, url, body)
 	if err != nil {
@@ -153,7 +154,7 @@ func (f *fixture) sendTo(addr string, r request) answer {
 	for name, value := range r.header {
 		request.Header.Set(name, value)
 	}
-	response, err := http.DefaultTransport.RoundTrip(request) // no redirects are followed
+	response, err := http.DefaultTransport.RoundTrip(request) // follows no redirects
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -176,8 +177,8 @@ func (f *fixture) read(response *http.Response) answer {
 	return a
 }
 
-// raw writes text to a connection of its own and reads one answer. With half, the sender
-// closes its side then.
+// raw writes text to a new connection and reads one answer. With half, the sender closes its side
+// after writing.
 func (f *fixture) raw(text string, half bool) answer {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
@@ -207,8 +208,8 @@ func (f *fixture) raw(text string, half bool) answer {
 	return f.read(response)
 }
 
-// begin sends a head that says Expect: 100-continue, and returns when the ingress has asked
-// for the body. finish sends that and reads the answer.
+// begin sends headers that include Expect: 100-continue, and returns when the ingress has asked for
+// the body. finish sends the body and reads the answer.
 func (f *fixture) begin(head string) (finish func(body string) answer) {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
@@ -237,7 +238,7 @@ func (f *fixture) begin(head string) (finish func(body string) answer) {
 	}
 }
 
-// messages is how many messages the stream holds.
+// messages returns the number of messages that the stream holds.
 func (f *fixture) messages() uint64 {
 	f.t.Helper()
 	s, err := f.JetStream.Stream(f.t.Context(), stream.Name)
@@ -247,7 +248,7 @@ func (f *fixture) messages() uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// last is the newest message of the stream.
+// last returns the newest message of the stream.
 func (f *fixture) last() *jetstream.RawStreamMsg {
 	f.t.Helper()
 	s, err := f.JetStream.Stream(f.t.Context(), stream.Name)
@@ -261,7 +262,7 @@ func (f *fixture) last() *jetstream.RawStreamMsg {
 	return msg
 }
 
-// lastEvent is the newest message, decoded.
+// lastEvent returns the newest message of the stream, decoded.
 func (f *fixture) lastEvent() stream.Event {
 	f.t.Helper()
 	msg := f.last()

@@ -10,26 +10,33 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// hiddenToken replaces a token in a header or a parameter: a proxy may put the whole URL into one.
+// hiddenToken replaces a token in a header or a parameter: a proxy may have put the whole URL
+// there.
 const hiddenToken = "[token]"
 
-// hider takes tokens out of what travels on or is shown: whatever looks like one of hookstart's, and the values of every place of
-// a request that may have its token. It finds them however they are escaped: a URL in a parameter of another URL is escaped twice.
+// hider removes tokens from data that is forwarded or shown. It removes all text that looks like a
+// token of hookstart, and the values of all places of a request that may hold its token. It finds
+// them however they are escaped: a URL in a parameter of another URL is escaped twice.
 type hider struct {
-	// more are the values that the pattern of hookstart's tokens does not find, as sent and unescaped.
+	// more are the values that do not match the pattern of hookstart's tokens, as sent and
+	// unescaped.
 	more []string
 }
 
 const (
-	// minTokenLength is how many characters after its prefix make a text a token; a token has 43.
+	// minTokenLength is the number of characters after the prefix from which a text counts as a
+	// token; a token has 43.
 	minTokenLength = 20
-	// shortestHidden is the length from which other values are hidden: a message must not become longer than the request.
+	// shortestHidden is the minimum length of the other values that are hidden: a message must not
+	// become longer than the request.
 	shortestHidden = len(hiddenToken)
-	// maxHidden bounds the other values, so that the cost of a request is proportional to its length.
+	// maxHidden is the maximum number of the other values, so that the cost of a request is
+	// proportional to its length.
 	maxHidden = 16
 )
 
-// newHider hides the tokens of a request's raw query and headers. Those of another form than hookstart's must have a minimum length.
+// newHider returns a hider for the tokens of a request's raw query and headers. Values that do not
+// have the form of hookstart's tokens must have at least the length shortest.
 func newHider(rawQuery string, header http.Header, shortest int) hider {
 	var h hider
 	h.add(bearerToken(header), shortest)
@@ -43,7 +50,7 @@ func newHider(rawQuery string, header http.Header, shortest int) hider {
 	return h
 }
 
-// add hides a value of another form than hookstart's tokens, as sent and unescaped.
+// add adds a value that does not have the form of hookstart's tokens, as sent and unescaped.
 func (h *hider) add(raw string, shortest int) {
 	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
 		return
@@ -55,7 +62,7 @@ func (h *hider) add(raw string, shortest int) {
 	}
 }
 
-// hide returns text without tokens: text itself when it has none.
+// hide returns text without tokens. It returns text itself if there are none.
 func (h hider) hide(text string) string {
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, registry.TokenPrefix) {
@@ -70,7 +77,8 @@ func (h hider) hide(text string) string {
 	return text
 }
 
-// replace puts hiddenToken in the place of what match finds: match returns its end, 0 for nothing. It takes linear time if match does.
+// replace replaces each match by hiddenToken. match returns the end of the match that begins at a
+// position, or 0 if there is none. replace takes linear time if match does.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
@@ -88,7 +96,8 @@ func replace(text string, match func(at int) int) string {
 	return clean.String()
 }
 
-// matchToken returns the end of a token that begins at a position, 0 for none: the prefix, and enough characters of base64url.
+// matchToken returns the end of a token that begins at a position, or 0 if there is none. A token
+// is the prefix followed by enough characters of base64url.
 func matchToken(text string, at, atLeast int) (end int) {
 	for i := range len(registry.TokenPrefix) {
 		c, next := character(text, at)
@@ -109,10 +118,12 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// comparedEscaped is how much of a value must be there for an escaped form to be hidden.
+// comparedEscaped is the number of characters of a value that must match for its escaped form to be
+// hidden.
 const comparedEscaped = 64
 
-// matchEscaped returns the end of an escaped value that begins at a position, 0 for none. The beginning of a long one decides.
+// matchEscaped returns the end of an escaped value that begins at a position, or 0 if there is
+// none. For a long value only its beginning is compared.
 func matchEscaped(text string, at int, secret string) (end int) {
 	for i := range len(secret) {
 		c, next := character(text, at)
@@ -127,7 +138,8 @@ func matchEscaped(text string, at int, secret string) (end int) {
 	return at
 }
 
-// character reads one character, however often it is escaped, and returns where the next one begins.
+// character decodes one character, however often it is escaped, and returns the position of the
+// next one.
 func character(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at
@@ -164,7 +176,8 @@ func isBase64URL(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// forwardedQuery are a raw query's parameters as a runner gets them. The 32 KB of request line and headers bound them.
+// forwardedQuery returns the parameters of a raw query as a runner receives them. The limit of 32
+// KB for the request line and headers bounds their size.
 func (h hider) forwardedQuery(raw string) execution.Values {
 	query := otherParameters(raw)
 	for name, values := range query {
@@ -181,21 +194,21 @@ func (h hider) forwardedQuery(raw string) execution.Values {
 
 var secretHeaders = webhook.SecretHeaders()
 
-// forwardedHeaders puts the request's headers into a map, as a runner gets them: without credentials, and
-// without those that are to be dropped. The request's own stay as they are.
+// forwardedHeaders puts the request's headers into a map, as a runner receives them: without
+// credentials and without the dropped headers. It does not change the headers of the request.
 func (h hider) forwardedHeaders(into execution.Values, r *http.Request, dropped []string) execution.Values {
-	for name, values := range r.Header { // their names are ASCII: net/http refuses others
+	for name, values := range r.Header { // names are ASCII: net/http refuses others
 		if !slices.Contains(secretHeaders, name) && !slices.Contains(dropped, name) {
 			into[name] = h.hideAll(values)
 		}
 	}
 	if r.Host != "" {
-		into["Host"] = []string{h.hide(headerText(r.Host))} // net/http takes it out of the headers
+		into["Host"] = []string{h.hide(headerText(r.Host))} // net/http removes it from the headers
 	}
 	return into
 }
 
-// hideAll returns values without tokens: the same slice when they have none.
+// hideAll returns values without tokens. It returns the same slice if there are none.
 func (h hider) hideAll(values []string) []string {
 	for i, value := range values {
 		clean := h.hide(headerText(value))

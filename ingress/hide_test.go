@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// escapeAll escapes every byte of a text.
+// escapeAll returns a text with every byte escaped.
 func escapeAll(text string) string {
 	var escaped strings.Builder
 	for i := range len(text) {
@@ -78,8 +78,8 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 	}
 }
 
-// A stranger's request, whatever its query has, costs no memory until its token was found
-// right; then parameters cost little more than their room.
+// Whatever query an unauthenticated request has, it allocates no memory until its token was found
+// valid. After that, the parameters cost little more than the space for them.
 func TestQueriesAreCheap(t *testing.T) {
 	var query strings.Builder
 	query.WriteString("token=x")
@@ -93,7 +93,7 @@ func TestQueriesAreCheap(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { _ = newHider(raw, nil, shortestHidden) }); n > 1 {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 { // a name each, and room for all
+	if n := testing.AllocsPerRun(10, func() { _ = otherParameters(raw) }); n > 4100 { // one name for each, and space for all values
 		t.Errorf("%v allocations for 4,000 parameters", n)
 	}
 	if others := otherParameters(raw); len(others) != 4000 || others["a0"][0] != "" {

@@ -1,5 +1,6 @@
-// Package ingress is the webhook endpoint: it validates a request and puts an execution-start message into the stream. It answers
-// 200 only when the stream has confirmed that the message is stored.
+// Package ingress is the webhook endpoint. It validates a request and publishes an execution-start
+// message to the stream. It answers 200 only when the stream has confirmed that the message is
+// stored.
 package ingress
 
 import (
@@ -27,7 +28,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// The bounds of a connection. Go's server reads 4 KB more than MaxHeaderBytes: 32 KB of request line and headers.
+// These are the limits of a connection. Go's server reads 4 KB more than MaxHeaderBytes, which
+// makes 32 KB of request line and headers.
 const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
@@ -35,7 +37,8 @@ const (
 	answerTimeout     = 10 * time.Second // for a client to read the answer
 )
 
-// Run serves until the context ends, then drains the requests in flight and returns nil. Its errors are for people, on one line.
+// Run serves until the context ends, then drains the requests in flight and returns nil. Its errors
+// are for people, on one line.
 func Run(ctx context.Context, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -60,7 +63,8 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// endpoint is the webhook endpoint as a service. Run calls its methods in the order in which they stand here.
+// endpoint is the webhook endpoint as a service. Run calls its methods in the order in which they
+// are declared here.
 type endpoint struct {
 	*service.Service
 	config   Config
@@ -90,8 +94,8 @@ func (e *endpoint) run(ctx context.Context) error {
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{"workflows": e.snapshot.Len()}, ready)
 }
 
-// connect connects to NATS, checks that messages may be as long as bodies, and waits for the streams and buckets that the
-// executor creates.
+// connect connects to NATS, checks that messages may be as long as bodies, and waits for the
+// streams and buckets that the executor creates.
 func (e *endpoint) connect(ctx context.Context) error {
 	if err := e.Connect(ctx); err != nil {
 		return err
@@ -116,7 +120,8 @@ func (e *endpoint) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeHandler creates the handler and its parts. They send their last reports after ctx has ended.
+// makeHandler creates the handler and its parts. The parts send their last reports after ctx has
+// ended.
 func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	if e.publisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
 		return err
@@ -152,7 +157,8 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce joins the barrier: from then on a change of the registry is confirmed only when this process has applied it.
+// announce joins the barrier: from then on a change of the registry is confirmed only when this
+// process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
 	announcer, err := agree.Announce(ctx, e.NATS, e.follower, agree.RoleIngress, &agree.IngressSettings{
 		PublicURL: e.config.PublicURL, MaxBodyBytes: e.config.MaxBodyBytes, DeliveryIDHeaders: e.config.allDeliveryIDHeaders(), ProbeKey: e.probeKey,
@@ -171,7 +177,7 @@ func (e *endpoint) announce(ctx context.Context) error {
 	return nil
 }
 
-// server is the HTTP server of the endpoint, with the limits of a connection.
+// server returns the HTTP server of the endpoint, with the limits of a connection.
 func (h *handler) server(log *logrus.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h.router(),
@@ -180,12 +186,12 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		WriteTimeout:      h.answerTimeout, // counts from the headers; answerSoon extends it
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.ServerLog(log),
-		// OPTIONS * is like every other path that is no webhook.
+		// OPTIONS * is treated like every other path that is not a webhook path.
 		DisableGeneralOptionsHandler: true,
 	}
 }
 
-// waitForExecutor waits for the stream and the registry: the executor creates them.
+// waitForExecutor waits for the stream and the registry, which the executor creates.
 func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
 	if err := errors.Join(stream.Wait(ctx, js), agree.WaitForBucket(ctx, js)); err != nil {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {

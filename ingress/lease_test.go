@@ -12,8 +12,9 @@ type neverValid struct{}
 
 func (neverValid) Valid(time.Time) bool { return false }
 
-// What a process knows that was frozen, or cut from NATS, may be past. The workflow may be
-// switched off by now, or exist, or have another token.
+// An ingress that was frozen, or is cut off from NATS, refuses nothing for good: its copy of the
+// registry may be stale. Meanwhile the workflow may have been switched off, may exist, or may have
+// another token.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -43,7 +44,8 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
-// What a process that was frozen knows may be past: the workflow may be switched off.
+// An ingress that was frozen accepts nothing: its copy of the registry may be stale, and the
+// workflow may have been switched off.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[int]lease{http.StatusOK: alwaysValid{}, http.StatusServiceUnavailable: neverValid{}} {

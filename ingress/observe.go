@@ -18,11 +18,11 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// event holds what one request adds to the log and the metrics. It holds no unchecked input: no path, no
-// header, no token, and a workflow's ID only after the workflow was found.
+// event holds the data that one request adds to the log and the metrics. It holds no unchecked
+// input: no path, no header, no token, and the ID of a workflow only after the workflow was found.
 type event struct {
 	start       time.Time
-	route       string // the pattern of its path, or empty
+	route       string // the pattern of the path, or ""
 	workflowID  string
 	nodeID      string
 	status      int
@@ -33,10 +33,10 @@ type event struct {
 	filtered    bool // the request does not meet the node's filter
 	bodyBytes   int
 	probe       bool // the request is an executor's check of the public URL
-	unread      bool // there is a body that has not been read
+	unread      bool // there is a body that was not read
 	publish     time.Duration
 	err         error
-	spans       *spans // nil while tracing is off
+	spans       *spans // nil means that tracing is off
 }
 
 // admitted notes the workflow and the node of a request whose token is valid.
@@ -45,19 +45,20 @@ func (h *handler) admitted(r *http.Request, e *event, a admission.Admitted) {
 	h.startSpans(r, e, true)
 }
 
-// begin begins a request's event. route is the pattern of its path, or empty.
+// begin starts a request's event. route is the pattern of the path, or "".
 func (h *handler) begin(e *event, r *http.Request, route string) {
 	h.metrics.active.Inc()
 	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
-// end writes the request's log line, drains the rest of the body to keep the connection, and recovers from panics.
+// end writes the request's log line, drains the rest of the body to keep the connection, and
+// recovers from panics.
 func (h *handler) end(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal}, nil)
 	}
-	h.startSpans(r, e, false) // the token of this request was not found valid
+	h.startSpans(r, e, false) // no valid token was found for this request
 	took := time.Since(e.start)
 	h.metrics.observe(e, took)
 	h.countRefusal(r, e)
@@ -79,7 +80,8 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 			members = append(members, ops.Text(name, value))
 		}
 	}
-	// In alphabetical order, in which they are written: to sort them would cost a little.
+	// The fields are added in alphabetical order, in which they are written, because sorting them
+	// would cost a little time.
 	if e.bodyBytes > 0 {
 		members = append(members, ops.Number("body_bytes", e.bodyBytes))
 	}
@@ -110,7 +112,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	ops.Event(h.log, level, e.start.Add(took), "webhook", members)
 }
 
-// refuseAll answers every request with one code.
+// refuseAll returns a handler that refuses every request with one code.
 func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &event{}
@@ -124,19 +126,20 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// signatureRefusal is a label pair of the refusals by signature.
+// signatureRefusal is a label pair of the metric of refusals by signature.
 type signatureRefusal struct {
 	preset string
 	code   webhook.Code
 }
 
-// answerOf is a label pair of the requests.
+// answerOf is a label pair of the metric of requests.
 type answerOf struct {
 	status int
-	code   webhook.Code // "": accepted, or a handshake
+	code   webhook.Code // "" means accepted, or a handshake
 }
 
-// requestMetrics are the ingress's metrics. Label values are codes and senders' presets only, so their number is bounded.
+// requestMetrics are the metrics of the ingress. Label values are only codes and presets of
+// senders, so their number is bounded.
 type requestMetrics struct {
 	requests   map[answerOf]prometheus.Counter
 	verified   map[string]prometheus.Counter // by preset
@@ -150,7 +153,8 @@ type requestMetrics struct {
 	active     prometheus.Gauge
 }
 
-// registerState registers gauges of the ingress's state: workflows, requests in flight and so on.
+// registerState registers gauges for the state of the ingress, such as workflows and requests in
+// flight.
 func registerState(r prometheus.Registerer, snapshot *registry.Snapshot, follower *agree.Follower, lease *agree.Lease) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

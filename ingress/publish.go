@@ -53,9 +53,9 @@ func (h *handler) start(d *delivery) outcome {
 	return out
 }
 
-// reject stores a call of an inactive workflow, with its body: operators can look up the ID in the answer, and
-// replay the request. If the stream does not store it, the answer is the stream's refusal. A body that cannot be
-// read is left out.
+// reject stores a call of an inactive workflow with its body, so that operators can look up the ID
+// that is in the answer and replay the request. If the stream does not store it, reject answers
+// with the stream's refusal. A body that cannot be read is left out.
 func (h *handler) reject(d *delivery) *outcome {
 	if d.caller.Workflow.Active {
 		return nil
@@ -93,11 +93,12 @@ func (h *handler) reject(d *delivery) *outcome {
 	return &outcome{refusal: why}
 }
 
-// retryUnavailable is the Retry-After while the stream is unavailable: about the time of a server's restart, or of the
-// election of a leader.
+// retryUnavailable is the Retry-After while the stream is unavailable. It is about the time that a
+// server takes to restart, or a cluster to elect a leader.
 const retryUnavailable = 2 * time.Second
 
-// publish stores a message and maps an error of the stream to a refusal. unencoded is the error of its encoding.
+// publish stores a message and maps an error of the stream to a refusal. unencoded is the error
+// from encoding the message.
 func (h *handler) publish(e *event, msg *nats.Msg, unencoded error) (publish.Ack, *admission.Refusal) {
 	if unencoded != nil {
 		e.err = unencoded

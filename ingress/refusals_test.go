@@ -16,11 +16,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// situations has a workflow for every cause of a refusal that lies in the registry.
+// situations is a fixture with one workflow for every cause of a refusal that lies in the registry.
 type situations struct {
 	*fixture
 	token   map[string]string        // by workflow
-	senders map[string]sender.Config // of the scripts, by workflow
+	senders map[string]sender.Config // senders of the scripts, by workflow
 }
 
 func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations {
@@ -35,7 +35,8 @@ func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations
 	s.workflow("not-in-plan", "ultra", true, nil)
 	s.account("ultra", "none")
 
-	// Two were active and used up their rate when the account went to free.
+	// Two workflows were active and had used up their rate when the account was moved to the plan
+	// free.
 	s.account("down", "pro")
 	s.workflowIn("down", "first", true, nil)
 	s.workflowIn("down", "past-limit", true, once)
@@ -74,14 +75,14 @@ func (s *situations) workflowIn(account, id string, active bool, limit *registry
 	s.token[id] = s.Token(s.t, id, "node")
 }
 
-// to sends a request to a workflow, with its token.
+// to sends a request with the token of a workflow to it.
 func (s *situations) to(workflow string, r request) answer {
 	s.t.Helper()
 	r.path, r.token = "/webhooks/"+workflow, s.token[workflow]
 	return s.send(r)
 }
 
-// head is the beginning of a request that is written by hand.
+// head returns the beginning of a request that is written by hand.
 func (s *situations) head(path, token string, lines ...string) string {
 	if token != "" {
 		path += "?token=" + token
@@ -95,7 +96,7 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 		s.t.Errorf("%s: got %d %s, want %d %s", row, a.status, a.code(), status, code)
 		return
 	}
-	// Every refusal has the same shape.
+	// Every refusal has the same form.
 	if a.header.Get("Content-Type") != "application/problem+json" || a.body["success"] != false || a.body["status"] != float64(status) {
 		s.t.Errorf("%s: %v %s", row, a.header, a.raw)
 	}
@@ -114,7 +115,7 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 	}
 }
 
-// One request holds all that there is, with a body that does not come: its place, or the
+// One request whose body does not arrive holds everything that there is: the only place, or all
 // bytes that it may need.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
@@ -141,7 +142,7 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// All workflows of an account share the bytes of its day, at all ingresses.
+// All workflows of an account share the bytes of the account's day, at all ingresses.
 func TestBytesPerDay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -178,7 +179,8 @@ func TestBytesPerDay(t *testing.T) {
 		}
 	}
 
-	// What another ingress reads counts here. Asked is with a body of unknown length, which is empty.
+	// Bytes that another ingress has read count here. The check uses a body of unknown length,
+	// which is empty.
 	addr := w.startIngress()
 	w.account("both", "small")
 	w.workflowIn("both", "three", true, nil)
@@ -195,8 +197,8 @@ func TestBytesPerDay(t *testing.T) {
 	}
 }
 
-// What one account holds, in requests or in bytes that it has announced and sent, leaves
-// room for others.
+// The requests and the announced and sent bytes that one account holds leave room for other
+// accounts.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]func(*ingress.Config){
@@ -222,7 +224,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Bytes that are announced and do not come are not held.
+// Bytes that are announced and do not arrive are not reserved.
 func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBufferedBytes = 150_000 })
@@ -236,8 +238,8 @@ func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	}
 }
 
-// A message that NATS does not take, because of the headers and parameters that go with a
-// long body, will not be taken later either.
+// A message that NATS does not store, because of the headers and parameters of a request with a
+// long body, will not be stored later either: the refusal is final.
 func TestATooLongMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBodyBytes = 1<<20 - 64<<10 })
@@ -271,7 +273,7 @@ func TestStorageFull(t *testing.T) {
 		s.expect("14", a, 503, "storage_full")
 		break
 	}
-	// What was refused has not used up its ID.
+	// The refused request has not used up its delivery ID.
 	config.MaxBytes = -1
 	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -293,14 +295,14 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 			t.Fatalf("%+v", a)
 		}
 	}
-	for range 5 { // a refusal does not push the wait further
+	for range 5 { // a refusal does not extend the wait
 		a := s.to("two", request{})
 		s.expect("9", a, 429, "rate_limited")
 		if wait, _ := a.body["retryAfter"].(float64); wait > 3600 || wait < 3500 {
 			t.Errorf("retryAfter %v", wait)
 		}
 	}
-	// A stranger uses up nobody's rate.
+	// Requests without a valid token use up no rate.
 	s.workflow("three", "pro", true, &registry.RateLimit{Requests: 3, Window: time.Hour})
 	for range 10 {
 		s.send(request{path: "/webhooks/three", token: "hst_x"})
@@ -312,8 +314,8 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 	}
 }
 
-// A change is in force from the very next request: what was admitted under the limit before
-// does not count.
+// A change of the rate limit is in force from the very next request: requests that were admitted
+// under the earlier limit do not count.
 func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -388,10 +390,10 @@ func TestIngressesShareARateLimit(t *testing.T) {
 		return a.status
 	}
 	for post(s.addr) == 200 {
-		// until it is used up here
+		// The loop runs until the limit is used up here.
 	}
 	for post(second) == 200 {
-		// until the second has heard of it
+		// The loop runs until the second ingress has received the counts.
 	}
 	if accepted < 1000 || accepted > 1900 {
 		t.Errorf("%d accepted by two ingresses, the limit is 1000", accepted)

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// countRefusal counts a refused request for its workflow, so that operators see why a sender's requests fail. It keeps
-// the time, the declared length and the User-Agent.
+// countRefusal counts a refused request for its workflow, so that operators see why the requests of
+// a sender fail. It keeps the time, the declared length and the User-Agent.
 func (h *handler) countRefusal(r *http.Request, e *event) {
 	if e.code == "" || e.probe {
 		return
@@ -27,10 +27,10 @@ func userAgent(r *http.Request) string {
 	if text == "" {
 		return ""
 	}
-	text = text[:min(len(text), 1<<10)] // bounds the result: replacing a token of one letter makes the text longer
+	text = text[:min(len(text), 1<<10)] // bounds the result, because replacing a token of one letter makes the text longer
 	text = newHider(r.URL.RawQuery, r.Header, 1).hide(text)
 	if hasTokenPrefix(text) {
-		text = hiddenToken // a token, but not this request's
+		text = hiddenToken // it contains a token other than the one of this request
 	}
 	return stream.UserAgent(text)
 }

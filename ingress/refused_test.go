@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// refusals reads reports until as many refusals are in them, by workflow and code.
+// refusals reads reports until they contain want refusals, and returns the counts by workflow and
+// code.
 func (f *fixture) refusals(want int64) map[[2]string]stream.RefusalCount {
 	f.t.Helper()
 	consumer, err := f.JetStream.OrderedConsumer(f.t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.RefusalsSubject}})

@@ -12,9 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// findToken returns the token of a request. It is in the first of these places that has one which is not empty: the parameter
-// token of the raw query, its parameter access_token, and the header Authorization with the scheme Bearer. It costs no memory: the
-// request is not authenticated yet.
+// findToken returns the token of a request. It takes the first value that is not empty from these
+// places: the parameter token of the raw query, its parameter access_token, and the header
+// Authorization with the scheme Bearer. It allocates no memory, because the request is not
+// authenticated yet.
 func findToken(raw string, header http.Header) string {
 	access := ""
 	for raw != "" {
@@ -35,13 +36,14 @@ func findToken(raw string, header http.Header) string {
 	return bearerToken(header)
 }
 
-// The parameters that hold a token.
+// These are the parameters that hold a token.
 const (
 	tokenParameter  = "token"
 	accessParameter = "access_token" // as in RFC 6750, which the CloudEvents specification for webhooks asks for
 )
 
-// bearerToken returns the token of the header Authorization; empty: it has none of the scheme Bearer.
+// bearerToken returns the token of the header Authorization, or "" if it has none with the scheme
+// Bearer.
 func bearerToken(header http.Header) string {
 	const bearer = "bearer "
 	for _, value := range header["Authorization"] {
@@ -54,12 +56,12 @@ func bearerToken(header http.Header) string {
 	return ""
 }
 
-// isToken reports whether the name of a parameter, which may be escaped, is that of a token.
+// isToken reports whether a parameter holds a token, by its name, which may be escaped.
 func isToken(name string) bool {
 	return isNamed(name, tokenParameter) || isNamed(name, accessParameter)
 }
 
-// isNamed reports whether the name of a parameter, which may be escaped, is a given one.
+// isNamed reports whether the name of a parameter, which may be escaped, equals want.
 func isNamed(name, want string) bool {
 	if len(name) < len(want) || len(name) > 3*len(want) {
 		return false
@@ -83,12 +85,13 @@ func isNamed(name, want string) bool {
 	return at == len(name)
 }
 
-// otherParameters parses a raw query and leaves out every parameter named as one of a token, valid or not. Unlike url.ParseQuery it
-// loses nothing: a semicolon is an ordinary character, and a value that cannot be unescaped, or is not UTF-8 afterwards,
-// stays as it was sent.
+// otherParameters parses a raw query and leaves out every parameter that has the name of a token
+// parameter, whether its token is valid or not. Unlike url.ParseQuery it loses nothing: a semicolon
+// is an ordinary character, and a value that cannot be unescaped, or is not UTF-8 afterwards, stays
+// as it was sent.
 func otherParameters(raw string) execution.Values {
 	var others execution.Values
-	var room []string // of the values; most names have one
+	var room []string // space for the values; most names have one
 	for raw != "" {
 		var pair, rest string
 		pair, rest, _ = strings.Cut(raw, "&")
@@ -124,7 +127,8 @@ func unescape(s string) string {
 	return strings.ToValidUTF8(plain, "\uFFFD")
 }
 
-// headerText reads bytes that are not UTF-8 as ISO 8859-1, the traditional encoding of HTTP headers.
+// headerText returns a header as UTF-8. It reads bytes that are not UTF-8 as ISO 8859-1, the
+// traditional encoding of HTTP headers.
 func headerText(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -136,8 +140,8 @@ func headerText(s string) string {
 	return text.String()
 }
 
-// nextTrace returns the W3C traceparent of this request: a new span in the sender's trace, or in a new trace if the
-// sender sent none.
+// nextTrace returns the W3C traceparent of this request: a new span in the sender's trace, or in a
+// new trace if the sender sent none.
 func nextTrace(header http.Header) string {
 	var ids [24]byte
 	binary.NativeEndian.PutUint64(ids[0:], rand.Uint64()|1)  //nolint:gosec // IDs, no secrets; |1: never zero
@@ -156,7 +160,8 @@ func nextTrace(header http.Header) string {
 	return string(text[:])
 }
 
-// validTrace checks the format of W3C's version 00. Later versions begin in the same way.
+// validTrace reports whether s has the format of version 00 of W3C's traceparent. Later versions
+// begin in the same way.
 func validTrace(s string) bool {
 	if len(s) < 55 || (len(s) > 55 && (s[:2] == "00" || s[55] != '-')) || s[:2] == "ff" {
 		return false

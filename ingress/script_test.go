@@ -22,8 +22,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// The contract with senders, as scripts that a reader can read: one for each row of the table of refusals,
-// in the order in which the causes are checked, and for each what comes before it. All over a real socket.
+// The scripts describe the contract with senders. There is one for each row of the table of
+// refusals, in the order in which the causes are checked, and each also shows which causes take
+// precedence over it. All requests go over a real socket.
 func TestWebhookContract(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/webhook/*.txtar")
 	if err != nil || len(scripts) == 0 {
@@ -61,7 +62,7 @@ func TestWebhookContract(t *testing.T) {
 	}
 }
 
-// headers is a flag that may be repeated.
+// headers is the value of a flag that may be repeated.
 type headers map[string]string
 
 func (h headers) String() string { return "" }
@@ -75,7 +76,7 @@ func (h headers) Set(text string) error {
 	return nil
 }
 
-// settings is a flag NAME=VALUE that may be repeated.
+// settings is the value of a flag NAME=VALUE that may be repeated.
 type settings map[string]string
 
 func (s settings) String() string { return "" }
@@ -86,8 +87,8 @@ func (s settings) Set(text string) error {
 	return nil
 }
 
-// scriptSender is "sender [-secret TEXT] [-setting NAME=VALUE]… WORKFLOW PRESET": it sets the sender of the
-// workflow's node; without a preset it takes it away.
+// scriptSender implements "sender [-secret TEXT] [-setting NAME=VALUE]… WORKFLOW PRESET". It sets
+// the sender of the workflow's node. Without a preset it removes the sender.
 func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []string) {
 	spec := edit.SenderSpec{Settings: map[string]string{}}
 	flags := flag.NewFlagSet("sender", flag.ContinueOnError)
@@ -114,8 +115,8 @@ func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []st
 	s.senders[workflow] = config
 }
 
-// scriptFilter is "filter WORKFLOW [JSON]": it sets the filter of the workflow's node, which is in the account pro; without JSON it takes
-// it away.
+// scriptFilter implements "filter WORKFLOW [JSON]". It sets the filter of the workflow's node,
+// which is in the account pro. Without JSON it removes the filter.
 func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: filter WORKFLOW [JSON]")
@@ -137,7 +138,7 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 	}
 }
 
-// sign signs a request as the sender of its workflow would, before or after now.
+// sign signs a request as the sender of its workflow would, at the present time shifted by shift.
 func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Duration) {
 	path, query, _ := strings.Cut(r.path, "?")
 	in := sender.Request{Method: "POST", Header: map[string][]string{}, Query: query, URL: publicURL + r.path, Body: []byte(r.body)}
@@ -152,7 +153,7 @@ func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Dura
 	r.path, r.body = path+"?"+signed.Query, string(signed.Body)
 }
 
-// scriptMessage is "message": it writes the newest message of the stream.
+// scriptMessage implements "message". It writes the newest message of the stream.
 func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string) {
 	event := s.lastEvent()
 	if start := event.Start; start != nil {
@@ -163,8 +164,10 @@ func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string
 	}
 }
 
-// scriptSend is "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body TEXT | -quoted GO-STRING | -bytes N]
-// [-chunked] PATH". With -sign the workflow's sender signs it. It writes the answer: the status and the code, the headers, and after an empty line the body.
+// scriptSend implements "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body
+// TEXT | -quoted GO-STRING | -bytes N] [-chunked] PATH". With -sign the request is signed as by the
+// workflow's sender. It writes the answer: the status and the code, the headers, and after an empty
+// line the body.
 func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []string) {
 	r := request{header: map[string]string{}}
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
@@ -193,8 +196,9 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 	s.writeAnswer(ts, s.send(r))
 }
 
-// scriptRaw is "raw [-half] FILE": it sends what is in the file, its variables filled in and its lines ended as
-// HTTP's, on a connection of its own. With -half the sender closes its side then.
+// scriptRaw implements "raw [-half] FILE". It sends the content of the file on a new connection,
+// with variables replaced and lines ended as in HTTP. With -half the sender closes its side after
+// sending.
 func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []string) {
 	half := len(args) == 2 && args[0] == "-half"
 	if neg || (len(args) != 1 && !half) {
@@ -211,7 +215,7 @@ func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
 	out := ts.Stdout()
 	fmt.Fprintln(out, strings.TrimSpace(strconv.Itoa(a.status)+" "+a.code()))
 	if a.close {
-		a.header.Set("Connection", "close") // net/http takes it out
+		a.header.Set("Connection", "close") // net/http removes it
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		if name != "Date" {

@@ -11,14 +11,15 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// shake answers a handshake of the node's sender. It starts nothing, leaves no record, and counts against no limit.
+// shake answers a handshake of the node's sender. A handshake starts nothing, leaves no record, and
+// counts against no limit.
 func (h *handler) shake(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
-		return nil // an unreadable body is no handshake; a later step refuses it, after the plan
+		return nil // a request with an unreadable body is not a handshake; a later step, after the plan, refuses it
 	}
 	now := time.Now()
 	d.request.PerMinute = d.caller.PerMinute()
@@ -32,7 +33,7 @@ func (h *handler) shake(d *delivery) *outcome {
 	seen := report.Seen{HandshakeAt: now}
 	if made.Secret != "" {
 		sealed, err := h.seal(d.caller, made.Secret)
-		if err != nil { // there is no key to seal it with
+		if err != nil { // there is no key to encrypt it with
 			d.e.err = err
 			return refused(webhook.Unavailable, retryUnavailable)
 		}
@@ -43,7 +44,8 @@ func (h *handler) shake(d *delivery) *outcome {
 	return &outcome{answer: &made.Answer, handshake: true}
 }
 
-// verify reads the body and verifies the sender's signature, before the request is counted or recorded.
+// verify reads the body and verifies the sender's signature, before the request is counted or
+// recorded.
 func (h *handler) verify(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil || !s.Verifies() {
@@ -62,7 +64,8 @@ func (h *handler) verify(d *delivery) *outcome {
 	return h.checkID(d)
 }
 
-// unverified refuses a request that could not be verified. The reason is shown to operators, not to the client.
+// unverified refuses a request that could not be verified. The reason is shown to operators, not to
+// the client.
 func (h *handler) unverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
 	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.Seen{RefusedAt: now, Code: string(v.Code), Reason: v.Reason})
 	if counter := h.metrics.unverified[signatureRefusal{d.preset(), v.Code}]; counter != nil {
@@ -80,10 +83,10 @@ func (h *handler) sawDelivery(d *delivery) {
 	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
 }
 
-// overloadStatus is the status of temporary refusals for a sender that gives up after a 4xx.
+// overloadStatus is the status of temporary refusals for a sender that stops retrying after a 4xx.
 const overloadStatus = http.StatusServiceUnavailable
 
-// retryInactive is such a sender's Retry-After for an inactive workflow.
+// retryInactive is the Retry-After for an inactive workflow, for such a sender.
 const retryInactive = time.Minute
 
 // forSender adapts a refusal to the node's sender.
@@ -100,7 +103,7 @@ func forSender(s *sender.Sender, p problem, refusal admission.Refusal) (problem,
 	return p, refusal
 }
 
-// seal encrypts a secret that a provider sent, for the executors.
+// seal encrypts a secret that a provider has sent, for the executors.
 func (h *handler) seal(caller admission.Admitted, secret string) ([]byte, error) {
 	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// reportedOfSenders reads reports until what was seen of a workflow's sender is enough, summed up.
+// reportedOfSenders reads reports about a workflow's sender and adds them up until enough returns
+// true for the sum.
 func (s *situations) reportedOfSenders(workflow string, enough func(stream.SenderSeen) bool) stream.SenderSeen {
 	s.t.Helper()
 	consumer, err := s.JetStream.OrderedConsumer(s.t.Context(), stream.ReportsName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.SendersSubject}})
@@ -56,8 +57,8 @@ func (s *situations) reportedOfSenders(workflow string, enough func(stream.Sende
 	return all
 }
 
-// Executors learn what operators want to know of a sender: when it was last verified and shook hands, why it
-// was refused, and how many deliveries had no ID.
+// Executors learn what operators want to know about a sender: when it was last verified, when it
+// last made a handshake, why it was refused, and how many deliveries had no ID.
 func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -80,7 +81,7 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	}
 }
 
-// A secret that the provider brings travels sealed, and nothing is started.
+// A secret that the provider sends is stored encrypted, and no execution is started.
 func TestACapturedSecretTravelsSealed(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -104,7 +105,8 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 	}
 }
 
-// An ingress that cannot open a node's secrets lets nothing pass there, and says that it is for now.
+// An ingress that cannot open the secrets of a node accepts nothing there, and answers that this is
+// temporary.
 func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -125,7 +127,8 @@ func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	}
 }
 
-// A header that holds the sender's secret is no delivery ID, whatever is configured: delivery IDs are recorded and shown.
+// A header that holds the sender's secret is never used as the delivery ID, whatever is configured,
+// because delivery IDs are recorded and shown.
 func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -162,10 +165,10 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	}
 }
 
-// turns is how often a sender is set, rotated and removed.
+// turns is the number of times that a sender is set, rotated and removed.
 const turns = 100
 
-// What is set, rotated and removed holds at every ingress from the very next request.
+// A sender that is set, rotated or removed is in force at every ingress from the very next request.
 func TestSendersHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// shares bounds the requests in flight and the bytes of bodies in memory, and divides both among accounts. An
-// account may hold at most as much as is still free: one account alone gets half, two get a third each, and some is always
-// left for the next one. An account's only request may take all that is free: otherwise a body nearly as long as the
-// bound would never be accepted.
+// shares limits the requests in flight and the bytes of bodies in memory, and divides both among
+// accounts. An account may hold at most as much as is still free: one account alone gets half, two
+// get a third each, and some is always left for the next account. The only request of an account
+// may take all that is free: otherwise a body nearly as long as the limit would never be accepted.
 //
-// It is safe for concurrent use. Concurrent requests may be counted in one bound and not yet in the other; neither bound is
-// ever exceeded.
+// shares is safe for concurrent use. A concurrent request may be counted in one limit and not yet
+// in the other; neither limit is ever exceeded.
 type shares struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64
@@ -26,7 +26,7 @@ type shareShard struct {
 	held map[string]share // by account; accounts without requests have no entry
 }
 
-// share is what an account holds.
+// share holds the requests in flight and the bytes of one account.
 type share struct{ inFlight, bytes int64 }
 
 func newShares(maxInFlight, maxBytes int64) *shares {
@@ -41,10 +41,11 @@ func (s *shares) shard(accountID string) *shareShard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
-// enter reserves a place for a request, and bytes for its body, or nothing at all.
+// enter reserves a place for a request and bytes for its body. It reserves both or nothing, and
+// reports whether it did.
 func (s *shares) enter(accountID string, bytes int64) bool { return s.take(accountID, 1, bytes) }
 
-// more reserves further bytes for a request that has entered.
+// more reserves further bytes for a request that has entered, and reports whether it did.
 func (s *shares) more(accountID string, bytes int64) bool { return s.take(accountID, 0, bytes) }
 
 func (s *shares) take(accountID string, requests, bytes int64) bool {
@@ -70,7 +71,7 @@ func (s *shares) take(accountID string, requests, bytes int64) bool {
 	return false
 }
 
-// leave returns a request's place and its bytes.
+// leave releases a request's place and its bytes.
 func (s *shares) leave(accountID string, bytes int64) {
 	shard := s.shard(accountID)
 	shard.mu.Lock()

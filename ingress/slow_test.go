@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serveSlow serves with a handler whose timeouts a test has shortened, and says when a
-// connection has ended.
+// serveSlow serves with a handler whose timeouts a test has shortened. The channel ended receives a
+// value when a connection has ended.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
@@ -51,7 +51,8 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// A long body that does not come is given up long before the time is up that a body has.
+// A long body that does not arrive at the minimum rate is given up long before the whole body
+// timeout is over.
 func TestABodyMustKeepUpARate(t *testing.T) {
 	t.Parallel()
 	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
@@ -94,7 +95,7 @@ func TestHowLongABodyMayTake(t *testing.T) {
 	}
 }
 
-// Who sends requests and never reads an answer loses the connection.
+// A client that sends requests and never reads an answer loses the connection.
 func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	addr, _, ended := serveSlow(t, func(h *handler) { h.answerTimeout = 50 * time.Millisecond })
@@ -114,7 +115,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// What is late because the body was has all the time that an answer has.
+// An answer that is late because the body was slow gets the whole time of an answer.
 func TestALateAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	addr, token, _ := serveSlow(t, func(h *handler) { h.answerTimeout = 500 * time.Millisecond })
@@ -125,7 +126,7 @@ func TestALateAnswerIsRead(t *testing.T) {
 		if response, err := http.ReadResponse(reader, nil); err != nil || response.StatusCode != http.StatusContinue {
 			t.Fatal(response, err)
 		}
-		<-time.After(600 * time.Millisecond) // longer than an answer to the headers may take
+		<-time.After(600 * time.Millisecond) // longer than the write deadline that counts from the headers
 		_, _ = io.WriteString(conn, "1")
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil || response.StatusCode != http.StatusOK {

@@ -10,19 +10,19 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// webhookRoute stands for the path of every webhook in spans: the path itself is in none.
+// webhookRoute replaces the path of every webhook in spans: no span contains the path itself.
 const webhookRoute = "/webhooks/{workflowId}"
 
-// spans are the spans of one request: its own, and the publish as its child.
+// spans holds the spans of one request: its own, and the publish as its child.
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
-	publish trace.Span // nil until there is something to publish
+	publish trace.Span // nil until there is a message to publish
 }
 
-// startSpans begins the request's span. With a valid token it belongs to the sender's trace, and the sender decides on the
-// sampling. Without one it is in a trace of its own with a link to the sender's: an unauthenticated client must not
-// decide what is traced.
+// startSpans begins the request's span. With a valid token the span belongs to the sender's trace,
+// and the sender decides about sampling. Without one it is in a new trace with a link to the
+// sender's: an unauthenticated client must not decide what is traced.
 func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	if h.tracer == nil || e.spans != nil {
 		return
@@ -112,7 +112,7 @@ func (e *event) endSpans() {
 	if e.code != "" {
 		span.SetAttributes(tracing.Code.String(string(e.code)))
 	}
-	if e.status >= http.StatusInternalServerError { // a 4xx is the client's error, and not a failure of this service
+	if e.status >= http.StatusInternalServerError { // a 4xx is an error of the client, not of this service
 		tracing.Fail(span, string(e.code), problems[e.code].title)
 	}
 	span.End()

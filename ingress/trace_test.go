@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While tracing is off, a request pays for its message's traceparent alone, as it must.
+// While tracing is off, a request allocates nothing beyond the required traceparent of its message.
 func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	h := &handler{}
 	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)
