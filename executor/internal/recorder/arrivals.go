@@ -8,24 +8,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// arrivals holds the messages that were delivered to this process: those that wait for the next batch, and those of the
-// batch that is being recorded. It is safe for concurrent use.
+// arrivals holds the messages that were delivered to this process: the messages that wait for the
+// next batch, and the messages of the batch that is being recorded. It is safe for concurrent use.
 type arrivals struct {
 	mu      sync.Mutex
 	waiting []arrival
-	bytes   int // of the bodies of waiting
+	bytes   int // total length of the bodies of waiting
 	batch   []arrival
-	ended   bool          // no more will come
-	moved   chan struct{} // closed at the next change of the fields above; nil: no goroutine waits for it
+	ended   bool          // no more messages will arrive
+	moved   chan struct{} // closed at the next change of the fields above; nil if no goroutine waits for it
 }
 
-// arrival is a message and when it came.
+// arrival is a message and the time at which it arrived.
 type arrival struct {
 	msg jetstream.Msg
 	at  time.Time
 }
 
-// hasMoved must be called with mu held.
+// hasMoved wakes the goroutines that wait for a change. It must be called with mu held.
 func (a *arrivals) hasMoved() {
 	if a.moved != nil {
 		close(a.moved)
@@ -33,7 +33,7 @@ func (a *arrivals) hasMoved() {
 	}
 }
 
-// untilMoved must be called with mu held.
+// untilMoved returns a channel that is closed at the next change. It must be called with mu held.
 func (a *arrivals) untilMoved() <-chan struct{} {
 	if a.moved == nil {
 		a.moved = make(chan struct{})
@@ -41,7 +41,7 @@ func (a *arrivals) untilMoved() <-chan struct{} {
 	return a.moved
 }
 
-// add adds messages. It never blocks: room does, before more are fetched.
+// add adds messages. It never blocks: the caller waits in room before it fetches more.
 func (a *arrivals) add(messages ...jetstream.Msg) {
 	now := time.Now()
 	a.mu.Lock()
@@ -61,7 +61,8 @@ func (a *arrivals) end() {
 	a.hasMoved()
 }
 
-// gather waits for a message and returns those that have arrived, at most maxBatch; none after end. The last ones count as done.
+// gather waits for a message and returns the messages that have arrived, at most maxBatch. It
+// returns none after end. The messages that it returned before count as recorded.
 func (a *arrivals) gather() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +90,8 @@ func (a *arrivals) gather() []jetstream.Msg {
 	return messages
 }
 
-// room waits until less than a batch waits, of maxBatch messages or maxBatchBytes, or the context ends.
+// room waits until fewer messages than one batch wait (maxBatch messages or maxBatchBytes), or
+// until the context ends.
 func (a *arrivals) room(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,8 +120,9 @@ func (a *arrivals) before(t time.Time) (messages []jetstream.Msg) {
 	return messages
 }
 
-// keepAlive sends heartbeats for messages that wait for a slow database, so that the server does not deliver them again. It
-// sends none while the database fails: another executor may reach it.
+// keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
+// not deliver them again. It sends no heartbeats while the database fails, because another executor
+// may reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 	every := r.deliverAgain / 4
 	tick := time.NewTicker(every)

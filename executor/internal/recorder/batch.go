@@ -17,17 +17,17 @@ import (
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
-	created string // the identity of its stream; "": not known
+	created string // the identity of its stream; "" means that it is not known
 	kind    kind
 	verdict verdict
-	// What it adds to the batch, by its kind.
+	// The fields that the entry adds to the batch, depending on its kind.
 	record     store.Record       // start, rejection
-	progress   execution.Progress // also of an unreadable report: the end of the execution that its subject names
+	progress   execution.Progress // an unreadable report has it, too: the end of the execution that its subject names
 	unreadable store.Unreadable
 	audit      []store.AuditEntry // the audit entry of a start that an operator asked for
 }
 
-// kind says what a message is. Entries are applied in this order.
+// kind is the kind of a message. Entries are applied in the order of these values.
 type kind int
 
 const (
@@ -41,13 +41,14 @@ const (
 type verdict int
 
 const (
-	undecided verdict = iota // the context ended first; the message is delivered again
+	undecided verdict = iota // the context ended first; the message will be delivered again
 	recorded
 	putAside  // the database keeps it as a dead letter
 	suspected // the database refused it; it is tried again before it is put aside
 )
 
-// decode reads messages, and sorts them into the order in which they are applied: starts before their progress.
+// decode decodes messages and sorts them into the order in which they are applied: starts before
+// their progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.Time(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
@@ -84,7 +85,8 @@ func (e *entry) decode(now time.Time) {
 	e.take(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// unreadableReason begins the error of an execution of which a report cannot be read.
+// unreadableReason is the beginning of the error of an execution that has a report that cannot be
+// read.
 const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not known: "
 
 // executionID returns the execution ID in a message's header.
@@ -107,7 +109,7 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 	}
 }
 
-// aside makes the dead letter of an entry that is put aside.
+// aside returns the dead letter of an entry that is quarantined.
 func (e *entry) aside(reason string) store.Unreadable {
 	return store.Unreadable{
 		StreamSequence: e.meta.Sequence.Stream, Subject: e.msg.Subject(), Reason: reason, At: store.Time(e.meta.Timestamp),
@@ -188,7 +190,7 @@ func rejected(r *execution.Rejection, meta *jetstream.MsgMetadata, now time.Time
 	}
 }
 
-// orElse returns the message's own time, or the server's if it has none.
+// orElse returns the message's own time, or the server's time if the message has none.
 func orElse(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// beginMany publishes starts, as fast as it can, and returns their IDs.
+// beginMany publishes starts as fast as it can, and returns their IDs.
 func (r *rig) beginMany(count int) (ids []string) {
 	r.t.Helper()
 	for range count {
@@ -34,7 +34,8 @@ func (r *rig) beginMany(count int) (ids []string) {
 	return ids
 }
 
-// allRecorded waits until executions are recorded and acknowledged, and checks that the server has given each message once.
+// allRecorded waits until executions are recorded and acknowledged, and checks that the server has
+// delivered each message once.
 func (r *rig) allRecorded(ids []string) {
 	r.t.Helper()
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
@@ -53,7 +54,8 @@ func (r *rig) allRecorded(ids []string) {
 	}
 }
 
-// Many messages are recorded in few transactions, each once, and what comes after them at once.
+// Many messages are recorded in few transactions, each message once, and a message that comes after
+// them is recorded at once.
 func TestBursts(t *testing.T) {
 	r := start(t)
 	const count = 3_000
@@ -67,7 +69,8 @@ func TestBursts(t *testing.T) {
 	r.allRecorded([]string{r.begin("wf")})
 }
 
-// What waits while the database is slow does not come again, neither what is being recorded nor what comes meanwhile.
+// Messages that wait while the database is slow are not delivered again, neither the messages that
+// are being recorded nor the messages that arrive meanwhile.
 func TestASlowDatabase(t *testing.T) {
 	r := start(t)
 	r.stop()

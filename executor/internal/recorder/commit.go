@@ -8,11 +8,12 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// applyTimeout bounds one transaction. A batch that takes longer is split.
+// applyTimeout is the maximum duration of one transaction. A batch that takes longer is split.
 const applyTimeout = 30 * time.Second
 
-// commit records entries and gives each its verdict. It retries until every entry has one or the context ends. It
-// refuses an entry only for an error that the entry's data caused, and only when the entry was alone in its transaction.
+// commit records entries and gives each its verdict. It retries until every entry has a verdict or
+// the context ends. It refuses an entry only for an error that the entry's data caused, and only
+// when the entry was alone in its transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
 	todo := [][]*entry{entries} // in order; a batch that fails is split
 	for failures := 0; len(todo) > 0; {
@@ -54,7 +55,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. late reports that it exceeded applyTimeout.
+// apply runs one transaction. late reports whether it exceeded applyTimeout.
 func (r *Recorder) apply(ctx context.Context, b store.Batch) (applied store.Applied, late bool, err error) {
 	defer r.database.expect(r.ackWait)()
 	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
@@ -73,8 +74,9 @@ func settle(group []*entry) {
 	}
 }
 
-// refuse decides about an entry that the database refused when it was alone: it is retried for a while, then put
-// aside. If the database refuses that, too, the entry is retried without end.
+// refuse handles an entry that the database refused when it was alone in its transaction: it
+// retries the entry for a while, then quarantines it. If the database refuses the quarantine, too,
+// the entry is retried without end.
 func (r *Recorder) refuse(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
 	if e.kind == unreadable || !r.suspects.certain(e, time.Now()) {

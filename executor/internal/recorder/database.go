@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// maxBackoff is the longest pause of a loop between two attempts while the database fails.
+// maxBackoff is the maximum pause of a loop between two attempts while the database fails.
 const maxBackoff = 5 * time.Second
 
-// backoff is the pause after a number of consecutive failures.
+// backoff returns the pause after a number of consecutive failures.
 func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }
@@ -23,21 +23,21 @@ func backoff(failures int) time.Duration {
 // sayEvery is the minimum time between two log lines about a failure that lasts.
 const sayEvery = time.Minute
 
-// database tracks, for all loops of a recorder, whether the database works. It reports that once, in readiness and in the
-// log, however many loops fail and however often.
+// database tracks, for all loops of a recorder, whether the database works. It reports a failure
+// once, in readiness and in the log, however many loops fail and however often.
 type database struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter
 	log      logrus.FieldLogger
 
 	mu       sync.Mutex
-	since    time.Time // of the first failure; zero: it works
-	attempts int       // failed ones since then
+	since    time.Time // time of the first failure; zero means that the database works
+	attempts int       // number of failed attempts since then
 	said     time.Time // when the failure was last logged
 	told     bool      // the current failure was logged
 }
 
-// works notes that the database answered, even if it refused the data.
+// works records that the database answered, even if it refused the data.
 func (d *database) works() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *database) works() {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// fails notes a failed attempt that the data did not cause.
+// fails records a failed attempt that the data did not cause.
 func (d *database) fails(err error) {
 	d.failures.Inc()
 	d.mu.Lock()
@@ -79,7 +79,8 @@ func (d *database) isFailing() bool {
 	return !d.since.IsZero()
 }
 
-// expect makes the recorder not ready if a transaction takes longer than a time, until done is called at its end.
+// expect makes the recorder not ready if a transaction takes longer than limit. The caller calls
+// done at the end of the transaction.
 func (d *database) expect(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false

@@ -17,11 +17,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Operators' actions on executions get into the audit without a second write, too. The start that an operator asked for
-// has the actor in a header, so that one is never stored without the other; the record and the audit entry are written in
-// one transaction. The entry's ID is made of the execution's, so that a redelivered message adds no second entry.
+// Operators' actions on executions are added to the audit log without a second write, too. The
+// start that an operator asked for has the actor in a header, so that the start is never stored
+// without its actor; the record and the audit entry are written in one transaction. The entry's ID
+// is derived from the execution's, so that a redelivered message adds no second entry.
 
-// The actions in the audit that are not changes of the registry.
+// These are the actions in the audit log that are not changes of the registry.
 const (
 	ActionRerun   = "execution.rerun"
 	ActionReplay  = "execution.replay"
@@ -29,7 +30,7 @@ const (
 	ActionDismiss = "dead-letter.dismiss"
 )
 
-// Fields of their entries.
+// These are the fields of the entries of these actions.
 const (
 	FieldExecution  = "executionId" // the one that was started
 	FieldDeadLetter = "deadLetter"  // its ID in the list
@@ -37,13 +38,13 @@ const (
 	fieldReplayOf   = "replayOf"
 )
 
-// NoteActor says in the header of a start who asked for it.
+// NoteActor adds the actor who asked for a start to the start's header.
 func NoteActor(header nats.Header, by edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(by)}
 }
 
-// deedOf makes the audit entry of a start that was recorded as r; none if a sender caused it. Only the actor is taken from
-// the header; the action follows from the record.
+// deedOf returns the audit entry of a start that was recorded as r, or none if a sender caused the
+// start. Only the actor is taken from the header; the action follows from the record.
 func deedOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.Rerun {
@@ -67,14 +68,16 @@ func deedOf(header nats.Header, r store.Record, at time.Time) []store.AuditEntry
 	return []store.AuditEntry{Deed(r.ID, at, by, action, r, changes...)}
 }
 
-// RequeueOf is the audit entry of a message that was put aside at a time and is recorded now, as r or as a report of r.
-// Its ID is made of the message's key, so that repeated attempts add one entry only.
+// RequeueOf returns the audit entry of a message that was quarantined at the time aside and is
+// recorded now, as r or as a report of r. The entry's ID is derived from the message's key, so that
+// repeated attempts add only one entry.
 func RequeueOf(letter string, aside, now time.Time, by edit.Actor, r store.Record) store.AuditEntry {
 	id := uuid.NewSHA1(uuid.NameSpaceOID, []byte(ActionRequeue+" "+letter+" "+store.Time(aside).Format(time.RFC3339Nano))).String()
 	return Deed(id, now, by, ActionRequeue, r, edit.Changed{Field: FieldExecution, To: r.ID}, edit.Changed{Field: FieldDeadLetter, To: letter})
 }
 
-// Deed is an entry about a record; the zero Record: about none.
+// Deed returns an audit entry about a record. The zero Record means that the entry is about no
+// record.
 func Deed(id string, at time.Time, by edit.Actor, action string, about store.Record, changes ...edit.Changed) store.AuditEntry {
 	return auditor.Stored(edit.Entry{
 		ID: id, At: at, Actor: by, Action: action, Changes: changes,
@@ -82,7 +85,7 @@ func Deed(id string, at time.Time, by edit.Actor, action string, about store.Rec
 	})
 }
 
-// CaughtUp waits until all that the stream holds now is recorded, or the context ends.
+// CaughtUp waits until everything that the stream holds now is recorded, or the context ends.
 func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 	var last uint64
 	for ctx.Err() == nil {

@@ -20,7 +20,8 @@ type source struct {
 	created  string // the stream's identity; set when its messages are fetched
 }
 
-// sources are the streams that feed the batches. A transaction records messages of all, starts first.
+// sources returns the streams that feed the batches. A transaction records messages of all streams,
+// starts first.
 func (r *Recorder) sources() []source {
 	consumer := jetstream.ConsumerConfig{
 		Durable:       Durable,
@@ -33,12 +34,13 @@ func (r *Recorder) sources() []source {
 	return []source{{stream: stream.Name, consumer: consumer}, {stream: stream.ProgressName, consumer: consumer}}
 }
 
-// maxAhead is the number of waiting starts from which on reports are delayed.
+// maxAhead is the minimum number of waiting starts that delays reports.
 const maxAhead = 2_000
 
-// letStartsPass delays reports while many starts wait, as after an outage of the database: otherwise most reports would be
-// read before their starts, more than the store keeps. It lets some through, so that a steady flow of starts does not
-// block reports for ever. It reports whether reports are to wait.
+// letStartsPass delays reports while many starts wait, as after an outage of the database. Without
+// the delay, most reports would be read before their starts, and the store keeps only a limited
+// number of such reports. It lets some reports through, so that a steady flow of starts does not
+// block reports for ever. It reports whether reports have to wait.
 func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
 	if from.stream != stream.ProgressName || r.startsWaiting.Load() <= maxAhead {
 		return false
@@ -47,37 +49,44 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 	return true
 }
 
-// watchEvery is how often a consumer's state is asked for: a lost one is made anew as soon as /readyz has noticed it.
+// watchEvery is the interval at which a consumer's state is requested. A lost consumer is created
+// again as soon as /readyz has noticed its loss.
 const watchEvery = time.Second
 
-// At a low rate, messages are recorded as they arrive. At a high rate they are fetched in bursts with pauses between them:
-// messages that are sent together cost the NATS server and the executor far less than single ones, and so does one
-// transaction in place of several.
+// At a low rate, messages are recorded as they arrive. At a high rate they are fetched in bursts
+// with pauses between them: messages that are sent together cost the NATS server and the executor
+// far less than single messages, and one transaction costs far less than several.
 const (
-	// few is the number of messages in one request at a low rate.
+	// few is the maximum number of messages of one request at a low rate.
 	few = 250
-	// many is the number of messages in one request of a burst. A burst has several of them, until maxBatch or maxBatchBytes.
+	// many is the maximum number of messages of one request in a burst. A burst consists of several
+	// requests, up to maxBatch messages or maxBatchBytes.
 	many = 1_000
-	// maxBatchBytes is the length of the bodies from which on a burst ends, and no further one is fetched until they are recorded.
+	// maxBatchBytes is the total length of the bodies at which a burst ends. No more messages are
+	// fetched until these are recorded.
 	maxBatchBytes = 32 << 20
-	// manyPerSecond is the rate from which on messages are fetched in bursts, until the rate is below a quarter of it.
+	// manyPerSecond is the rate at which the recorder starts to fetch messages in bursts. It stops
+	// when the rate falls below a quarter of this.
 	manyPerSecond = 1_000
-	// leastPause and mostPause bound the pause after a burst, and so the delay that it adds to a record.
+	// leastPause and mostPause bound the pause after a burst, and thereby the delay that the pause
+	// adds to a record.
 	leastPause, mostPause = 50 * time.Millisecond, 200 * time.Millisecond
-	// pausePerMany is the pause for each thousand messages a second. The more there are, the more the CPU matters, and the
-	// less the delay.
+	// pausePerMany is the pause for each thousand messages per second. The higher the rate, the more
+	// the CPU time matters, and the less the delay.
 	pausePerMany = 20 * time.Millisecond
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
 
-// pause is how long to wait after a burst of messages that arrived within a time: the higher the rate, the longer.
+// pause returns the pause after a burst of messages that arrived within a time: the higher the
+// rate, the longer the pause.
 func pause(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
 }
 
-// fetch passes messages on until the consumer fails or the context ends. It lets each request to the server end by itself:
-// messages in flight may be lost when a request is ended early, and are delivered again only after deliverAgain.
+// fetch adds messages to arrived until the consumer fails or the context ends. It lets each request
+// to the server end by itself: messages in flight may be lost when a request is ended early, and
+// are delivered again only after deliverAgain.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
 	connection := r.connection()
 	config := from.consumer
@@ -88,7 +97,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Also a new one: a server that could not read a consumer's settings makes it with the state in its folder.
+	// A new consumer is compared, too: a server that could not read a consumer's settings creates the
+	// consumer with the state in its folder.
 	if _, err := r.compare(ctx); err != nil {
 		return err
 	}
@@ -132,7 +142,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request waits for messages, at most a number of them, and passes each on as it comes.
+// request waits for at most a number of messages, and adds each message to arrived as it comes.
 func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals) (n int, err error) {
 	batch, err := consumer.Fetch(most, jetstream.FetchContext(ctx))
 	if err != nil {
@@ -145,8 +155,8 @@ func (r *Recorder) request(ctx context.Context, from source, consumer jetstream.
 	return n, batch.Error()
 }
 
-// burst fetches the messages that are there, about maxBatch or maxBatchBytes of them, and passes them on together. drained: there
-// were no more.
+// burst fetches the messages that are available, about maxBatch messages or maxBatchBytes, and adds
+// them to arrived together. drained reports whether no more messages were available.
 func (r *Recorder) burst(ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
 	for size := 0; len(messages) < maxBatch && size < maxBatchBytes && !drained && err == nil && ctx.Err() == nil; {
@@ -164,7 +174,8 @@ func (r *Recorder) burst(ctx context.Context, from source, consumer jetstream.Co
 	return len(messages), drained, err
 }
 
-// pass passes messages on, and notes the number of waiting messages from the last one's metadata.
+// pass adds messages to arrived, and stores the number of waiting messages from the last message's
+// metadata.
 func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals) {
 	if len(messages) == 0 {
 		return
@@ -178,7 +189,7 @@ func (r *Recorder) pass(from source, messages []jetstream.Msg, arrived *arrivals
 	arrived.add(messages...)
 }
 
-// lag notes the number of messages of a stream that are not recorded.
+// lag stores the number of messages of a stream that are not recorded.
 func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
 	if name == stream.Name {
@@ -191,8 +202,9 @@ func (r *Recorder) lag(name string, info *jetstream.ConsumerInfo) {
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
 
-// watch polls the consumer's lag and the stream's size. It makes fetch start again when the consumer was deleted, and after
-// a reconnect, so that the consumer is rewound if the stream was taken back meanwhile.
+// watch polls the consumer's lag and the stream's size. It makes fetch start again when the
+// consumer was deleted, and after a reconnect, so that the consumer is rewound if the stream was
+// taken back meanwhile.
 func (r *Recorder) watch(ctx context.Context, from source, consumer jetstream.Consumer, anew func(why error), connection uint64) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)

@@ -30,7 +30,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// bodyOnly is a message that has a body and nothing else.
+// bodyOnly is a message that has only a body.
 type bodyOnly struct {
 	jetstream.Msg
 
@@ -39,7 +39,8 @@ type bodyOnly struct {
 
 func (m bodyOnly) Data() []byte { return m.body }
 
-// While a batch waits, no more is fetched, be it many messages or a few with long bodies.
+// While a batch waits, no more messages are fetched, whether the batch consists of many messages or
+// of a few messages with long bodies.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}

@@ -18,25 +18,28 @@ import (
 )
 
 const (
-	// lostAfter is the delay of the search after the process started or reconnected: the recorder catches up first, and a
-	// runner that has the message may finish.
+	// lostAfter is the delay of the search after the process started or reconnected. The recorder
+	// catches up first, and a runner that has the message may finish.
 	lostAfter = 10 * time.Second
-	// lostAgain is the delay of the second search for a start that was not found: a replica may lag behind.
+	// lostAgain is the delay of the second search for a start that was not found, because a replica
+	// may lag behind.
 	lostAgain = 5 * time.Second
-	// lostAtOnce is the number of concurrent requests for messages.
+	// lostAtOnce is the maximum number of concurrent requests for messages.
 	lostAtOnce = 8
-	// unendedAfter is the time after which a running execution counts as expired once its start has: its handler may still work.
+	// unendedAfter is the minimum time since the begin of a running execution after which the
+	// execution counts as expired, once its start message has expired. Until then its handler may
+	// still work.
 	unendedAfter = 24 * time.Hour
 )
 
-// lostEvery is how often executions are searched for that no runner will end: every hour, or as often as a shorter age of the
-// stream, at least a minute.
+// lostEvery returns the interval between searches for executions that no runner will end: one hour,
+// or maxAge if that is shorter, but at least one minute.
 func lostEvery(maxAge time.Duration) time.Duration { return max(time.Minute, min(maxAge, time.Hour)) }
 
-// end is why an execution is ended that no runner will end.
+// end is the reason why an execution is ended that no runner will end.
 type end struct {
-	label  string // of the metric
-	reason string // the execution's error
+	label  string // label of the metric
+	reason string // error of the execution
 }
 
 var (
@@ -47,9 +50,10 @@ var (
 	ends = []end{endLost, endExpired, endUnheard}
 )
 
-// EndLost marks executions as failed that no runner will end: the stream has lost their starts, no runner took them before
-// they expired, or a runner has acknowledged them without a report. It looks for them now, after each reconnect to NATS, and
-// every lostEvery, until the context ends.
+// EndLost marks executions as failed that no runner will end: the stream has lost their starts, no
+// runner took them before they expired, or a runner has acknowledged them without a report. It
+// searches for them now, after each reconnect to NATS, and at the interval lostEvery, until the
+// context ends.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -76,7 +80,8 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	}
 }
 
-// endLost ends what was accepted a while ago and no runner will end. It returns the stream's age.
+// endLost ends executions that were accepted a while ago and that no runner will end. It returns
+// the stream's maximum age.
 func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error) {
 	now := time.Now()
 	s, err := r.js.Stream(ctx, stream.Name)
@@ -84,8 +89,8 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 		return 0, err
 	}
 	maxAge = s.CachedInfo().Config.MaxAge
-	// First of all: runners report before they acknowledge, so what they have acknowledged by now is recorded as
-	// soon as the recorder has caught up.
+	// The groups are read first: runners report before they acknowledge, so the reports of everything
+	// that they have acknowledged by now are recorded as soon as the recorder has caught up.
 	groups, err := runnersOf(ctx, s)
 	if err == nil {
 		err = r.complete(ctx)
@@ -114,7 +119,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	return maxAge, nil
 }
 
-// complete fails until the database has what the streams hold.
+// complete returns an error until the database has everything that the streams hold.
 func (r *Recorder) complete(ctx context.Context) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		if err := r.caughtUp(ctx, name); err != nil {
@@ -128,7 +133,8 @@ func (r *Recorder) complete(ctx context.Context) error {
 	return err
 }
 
-// end ends executions as failed, unless the database has been exchanged meanwhile for one that is behind.
+// end marks executions as failed, unless the database has been replaced meanwhile by a database
+// that is behind.
 func (r *Recorder) end(ctx context.Context, why end, some []store.Lost) error {
 	const page = 500
 	for len(some) > 0 {
@@ -154,8 +160,8 @@ func (r *Recorder) end(ctx context.Context, why end, some []store.Lost) error {
 
 var errBehind = errors.New("the recorder has not caught up")
 
-// caughtUp fails until what a stream holds now is recorded: a delivery that was sent again is then recorded
-// under its new sequence, and an end that was reported is known.
+// caughtUp returns an error until everything that the stream holds now is recorded. A delivery that
+// was sent again is then recorded with its new sequence, and an end that was reported is known.
 func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -171,7 +177,7 @@ func (r *Recorder) caughtUp(ctx context.Context, name string) error {
 	return nil
 }
 
-// findUnended returns unfinished executions that no runner will end, by the reason.
+// findUnended returns the unfinished executions that no runner will end, by reason.
 func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time.Time, groups []runners) (map[end][]store.Lost, error) {
 	const page = 500
 	found := map[end][]store.Lost{}
@@ -201,7 +207,7 @@ func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time
 	return found, nil
 }
 
-// goneOf returns the IDs of the records whose starts are not in the stream.
+// goneOf returns the IDs of the records whose starts are no longer in the stream.
 func (r *Recorder) goneOf(ctx context.Context, s jetstream.Stream, records []store.Record) (map[string]bool, error) {
 	gone := map[string]bool{}
 	var asked []store.Lost
@@ -219,9 +225,11 @@ func (r *Recorder) goneOf(ctx context.Context, s jetstream.Stream, records []sto
 	return gone, err
 }
 
-// whyUnended returns why no runner will end an unfinished execution; ok is false if one may.
+// whyUnended returns the reason why no runner will end an unfinished execution. ok is false if a
+// runner may end it.
 func whyUnended(record store.Record, gone bool, now time.Time, maxAge time.Duration, groups []runners) (why end, ok bool) {
-	// Around its age, a start that is gone has expired, and a runner may have begun it at the last moment.
+	// The margin is for a start that is missing when it is about as old as the stream's maximum age:
+	// it has expired, and a runner may have begun it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
@@ -236,7 +244,7 @@ func whyUnended(record store.Record, gone bool, now time.Time, maxAge time.Durat
 	}
 }
 
-// stillLost returns the executions whose start is not in the stream at their sequence.
+// stillLost returns the candidates whose start is not in the stream at their sequence.
 func (r *Recorder) stillLost(ctx context.Context, s jetstream.Stream, candidates []store.Lost) ([]store.Lost, error) {
 	var (
 		asking sync.WaitGroup

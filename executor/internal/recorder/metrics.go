@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// The causes of rewinds.
+// These are the causes of rewinds.
 const (
 	causeDatabase = "database" // it lacked what was acknowledged
 	causeStream   = "stream"   // it was taken back
@@ -108,7 +108,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// observe counts what is decided. What comes again is counted then.
+// observe counts the decided entries. A message that was delivered again is counted again.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {
@@ -130,7 +130,8 @@ func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Dur
 	m.duration.Observe(took.Seconds())
 }
 
-// observeReplicas counts a stream's replicas; nil: it is not known, or there is one server alone.
+// observeReplicas counts a stream's replicas. nil means that the replicas are not known, or that
+// there is a single server.
 func (m *metrics) observeReplicas(of *jetstream.ClusterInfo) {
 	current, behind, offline := 1, 0, 0 // the leader
 	if of != nil {

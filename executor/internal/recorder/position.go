@@ -16,20 +16,23 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A database can lose its last transactions: a standby that lagged is promoted, a dump is put back. NATS does not deliver
-// again what was acknowledged. So every transaction keeps which messages it decides (store.Batch.Decided), and a message
-// that is acknowledged, in the stream, and in none of these ranges, is missing from this database. The recorder compares
-// the two when it starts or connects to NATS, when the store has a new connection, every compareEvery, and before it ends
-// executions; it moves the consumer back to the first missing message. What is recorded already is recorded once.
+// A database can lose its last transactions: a standby that lagged is promoted, or a dump is
+// restored. NATS does not deliver again messages that were acknowledged. So every transaction
+// stores which messages it decides (store.Batch.Decided). A message that is acknowledged, in the
+// stream, and in none of these ranges, is missing from this database. The recorder compares the
+// streams with the database when it starts or connects to NATS, when the store has a new
+// connection, at the interval compareEvery, and before it ends executions; it moves the consumer
+// back to the first missing message. A message that is recorded already is not recorded twice.
 
 const (
-	// compareEvery is how often the database is compared with what is acknowledged.
+	// compareEvery is the interval at which the database is compared with the acknowledged messages.
 	compareEvery = time.Minute
-	// compareTimeout bounds one comparison.
+	// compareTimeout is the maximum duration of one comparison.
 	compareTimeout = 30 * time.Second
-	// askTimeout bounds one question to NATS.
+	// askTimeout is the maximum duration of one request to NATS.
 	askTimeout = 2 * time.Second
-	// recoveryEvery is how often the recorder looks whether a database that was behind has caught up.
+	// recoveryEvery is the interval at which the recorder checks whether a database that was behind
+	// has caught up.
 	recoveryEvery = 200 * time.Millisecond
 )
 
@@ -44,7 +47,7 @@ func identityOf(info *jetstream.StreamInfo) string {
 	return info.Created.UTC().Format(time.RFC3339Nano)
 }
 
-// decidedBy returns the ranges of entries' messages.
+// decidedBy returns the ranges of the messages of entries.
 func decidedBy(entries []*entry) (ranges []store.Range) {
 	type source struct {
 		stream, created string
@@ -70,22 +73,22 @@ func decidedBy(entries []*entry) (ranges []store.Range) {
 	return ranges
 }
 
-// recovery is the recording of what a database had lost.
+// recovery is the state of recording again the messages that a database has lost.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu     sync.Mutex
-	goals  map[string]uint64 // by stream: the database is behind until all up to this sequence is acknowledged again
-	floors map[string]floor  // by stream: the highest that was seen
+	goals  map[string]uint64 // by stream: the database is behind until every message up to this sequence is acknowledged again
+	floors map[string]floor  // by stream: the highest floor that was seen
 }
 
-// floor is how far a stream is acknowledged.
+// floor is a position in a stream: every message up to it is acknowledged.
 type floor struct {
 	created  string // the stream's identity
 	sequence uint64
 }
 
-// recoveryPart is the part of readiness that is about a database that is behind.
+// recoveryPart is the name of the part of readiness for a database that is behind.
 const recoveryPart = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
@@ -98,8 +101,9 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 	ready.NotReady(recoveryPart, "what was acknowledged is recorded again from the streams: the database lacks some of it, as after a failover to a standby that lagged")
 }
 
-// rises notes how far a stream is acknowledged. If it was further before, another executor has moved the consumer back:
-// rises returns how far it was, else 0.
+// rises stores how far a stream is acknowledged. If the stream was acknowledged further before,
+// another executor has moved the consumer back, and rises returns the previous position. Otherwise
+// it returns 0.
 func (r *recovery) rises(stream string, now floor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +136,7 @@ func (r *recovery) underWay() bool {
 	return len(r.goals) > 0
 }
 
-// nudge sends a value into a channel that has room for one.
+// nudge sends a value to a channel that has room for one value, unless one is waiting there.
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -167,7 +171,8 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 	}
 }
 
-// noticeFloor notes how far a stream is acknowledged, and takes part in a recovery that another executor has begun.
+// noticeFloor stores how far a stream is acknowledged, and takes part in a recovery that another
+// executor has begun.
 func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
 	if before := r.recovery.rises(name, floor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
@@ -175,7 +180,7 @@ func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
 	}
 }
 
-// recovered ends a recovery whose goals are reached.
+// recovered ends a recovery that has reached its goals.
 func (r *Recorder) recovered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
@@ -196,10 +201,10 @@ func (r *Recorder) recovered(ctx context.Context) error {
 	if r.recovery.underWay() {
 		return nil
 	}
-	// What was acknowledged late, for the database of before, would be missing still.
+	// Messages that were acknowledged late, for the previous database, would still be missing.
 	if behind, err := r.compare(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.start(stream.Name, 1, r.ready) // it is asked again
+			r.recovery.start(stream.Name, 1, r.ready) // so that the stream is checked again
 		}
 		return err
 	}
@@ -209,8 +214,9 @@ func (r *Recorder) recovered(ctx context.Context) error {
 	return nil
 }
 
-// compare moves the recorder's consumers back to the first message that a stream which was taken back, or a database which
-// has lost transactions, makes them pass over. It reports whether the database was behind.
+// compare moves the recorder's consumers back to the first message that they would skip because a
+// stream was taken back or the database has lost transactions. It reports whether the database was
+// behind.
 func (r *Recorder) compare(ctx context.Context) (behind bool, err error) {
 	r.recovery.comparing.Lock()
 	defer r.recovery.comparing.Unlock()
@@ -233,7 +239,8 @@ func (r *Recorder) compare(ctx context.Context) (behind bool, err error) {
 	if starts.missing == 0 && reports.missing == 0 && !r.recovery.underWay() {
 		err = r.findTakenBack(ctx, reports)
 	}
-	// Reports first: without any range, whether they are missing shows in the starts.
+	// The reports come first: if the database has no range of the reports, the starts show whether
+	// reports are missing.
 	for _, p := range []*position{reports, starts} {
 		if err == nil {
 			err = r.moveBack(ctx, p)
@@ -250,17 +257,17 @@ func (r *Recorder) compare(ctx context.Context) (behind bool, err error) {
 	return behind, nil
 }
 
-// position is how far the recorder's consumer of a stream is.
+// position is the position of the recorder's consumer of a stream.
 type position struct {
-	stream    jetstream.Stream // nil: there is no such stream or consumer, so nothing is acknowledged
+	stream    jetstream.Stream // nil if there is no such stream or consumer, so that nothing is acknowledged
 	name      string
-	floor     uint64 // all up to this sequence is acknowledged
-	takenBack uint64 // the first message that is another one than was acknowledged, as the stream was taken back; 0: none
-	missing   uint64 // the first message that is acknowledged, and missing from the database; 0: none
+	floor     uint64 // every message up to this sequence is acknowledged
+	takenBack uint64 // the first message that replaced an acknowledged one, because the stream was taken back; 0 if there is none
+	missing   uint64 // the first message that is acknowledged, but missing from the database; 0 if there is none
 }
 
-// positionOf returns the position of a stream's consumer. The floor is read before the ranges in the database: a message is
-// acknowledged after its transaction.
+// positionOf returns the position of a stream's consumer. The floor is read before the ranges in
+// the database, because a message is acknowledged after its transaction.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
 	p := &position{name: name}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may be lost meanwhile
@@ -279,7 +286,7 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	return p, nil
 }
 
-// findMissing finds what the database lacks.
+// findMissing finds the acknowledged messages that are missing from the database.
 func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) error {
 	for _, p := range []*position{starts, reports} {
 		if p.stream == nil {
@@ -304,7 +311,8 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 	return nil
 }
 
-// acknowledged returns the first and the last message of a stream that are acknowledged, and are what was acknowledged.
+// acknowledged returns the first and the last message of a stream that are acknowledged and were
+// not replaced since.
 func (p *position) acknowledged() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)
@@ -314,7 +322,8 @@ func (p *position) acknowledged() (first, last uint64) {
 	return max(state.FirstSeq, 1), last
 }
 
-// firstMissing returns the first acknowledged message that is in none of the ranges; 0: none.
+// firstMissing returns the first acknowledged message that is in none of the ranges, or 0 if there
+// is none.
 func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint64, error) {
 	next, last := p.acknowledged()
 	for i := 0; next <= last; {
@@ -325,7 +334,7 @@ func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint6
 			next = ranges[i].Last + 1
 			continue
 		}
-		// Messages that were deleted, or dropped, before they were delivered are in no range.
+		// Messages that were deleted or dropped before they were delivered are in no range.
 		sequence, err := messageFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err
@@ -338,7 +347,8 @@ func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint6
 	return 0, nil
 }
 
-// messageFrom returns the sequence of the first message from a sequence on; 0: there is none.
+// messageFrom returns the sequence of the first message at or after a sequence, or 0 if there is
+// none.
 func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -352,7 +362,8 @@ func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint
 	return msg.Sequence, nil
 }
 
-// adopt finds what a database without any range of a stream lacks: it is new, or was written by a version that kept none.
+// adopt finds the missing messages of a stream if the database has no range of that stream: the
+// database is new, or was written by a version that stored no ranges.
 func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
 	first, last := p.acknowledged()
 	if first > last {
@@ -379,7 +390,7 @@ func (r *Recorder) adopt(ctx context.Context, p, starts *position) (err error) {
 	return err
 }
 
-// moveBack moves the recorder's consumer of a stream back to the first message that it passed over.
+// moveBack moves the recorder's consumer of a stream back to the first message that it skipped.
 func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	first, cause := p.missing, causeDatabase
 	if p.takenBack > 0 {
@@ -418,8 +429,8 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	return nil
 }
 
-// recordAgain applies what is in the other streams of a database that was behind once more: each report and each entry is
-// kept once.
+// recordAgain applies the content of the other streams again after the database was behind. Each
+// report and each entry is stored only once.
 func (r *Recorder) recordAgain(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -25,35 +25,44 @@ import (
 const Durable = "executor"
 
 const (
-	// maxBatch is how many messages one transaction may hold: the larger, the less each one costs. With SQLite, more of them
-	// share a page of the index of IDs. Measured with 1,000 and 4,000, and the pauses to match: 31 and 26 µs of CPU for each.
+	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less each
+	// message costs. With SQLite, more messages share a page of the index of IDs. Measured with 1,000
+	// and 4,000 messages, and with matching pauses, one message takes 31 and 26 µs of CPU time.
 	maxBatch = 4_000
-	// ackWait is the time after which another executor gets unacknowledged messages: the delay of records after a kill.
+	// ackWait is the time after which unacknowledged messages are delivered to another executor. It is
+	// the delay of records after an executor was killed.
 	ackWait = 5 * time.Second
-	// finishWait is how long Run may take to record the messages that have arrived when its context ends.
+	// finishWait is the maximum time for which Run records the messages that have arrived when its
+	// context ends.
 	finishWait = 5 * time.Second
 )
 
-// Recorder records. Several of them, in several executors, share the work.
+// Recorder records the streams' messages. Several recorders, in several executors, share the work.
 type Recorder struct {
-	// Publishing counts the requests whose messages an ingress in this process is storing: the recorder lets a burst of them pass
-	// first. Set it before Run; nil: there is no ingress in this process.
+	// Publishing is the number of requests whose messages an ingress in this process is storing; the
+	// recorder lets a burst of them pass first. Set it before Run. nil means that this process has no
+	// ingress.
 	Publishing *atomic.Int64
-	// Retention is how long records are kept: the recorder does not look for older ones. Set it before Run; 0: for ever.
+	// Retention is the time for which records are kept; the recorder does not search for older ones.
+	// Set it before Run. 0 means that records are kept for ever.
 	Retention time.Duration
-	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with the same one, and is
-	// retried after an error without end. Set it before RunReports; nil: such secrets are ignored.
+	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with
+	// the same secret, and is retried after an error without end. Set it before RunReports. nil means
+	// that such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
-	// SenderPreset returns the preset of a node's sender that is in force now; "": the node has none. What ingresses saw of
-	// another one is not counted. An error is tried again, for ever. It is to be set before RunReports; nil: all counts.
+	// SenderPreset returns the current preset of a node's sender, or "" if the node has none. What
+	// ingresses saw of a sender with another preset is not counted. The call is retried after an error
+	// without end. Set it before RunReports. nil means that everything is counted.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
-	// Behind is called when the database was found to lack what was acknowledged: what was taken from other streams may be
-	// missing, too. Set it before Run; nil: there is nothing else.
+	// Behind is called when the database was found to lack acknowledged messages, because updates from
+	// other streams may be missing, too. Set it before Run. nil means that no other streams need an
+	// action.
 	Behind func(ctx context.Context)
 
-	// PassedOver returns the consumers of runners that have passed over starts without running them; GivenAgain is called with one
-	// when its group was given them again. Set both before EndLost; nil: there are none.
+	// PassedOver returns the consumers of runners that have skipped starts without running them.
+	// GivenAgain is called with such a consumer when its group has received these starts again. Set
+	// both before EndLost. nil means that there are no such consumers.
 	PassedOver func() (consumers []string, err error)
 	GivenAgain func(consumer string) error
 
@@ -62,24 +71,25 @@ type Recorder struct {
 	ready   *ops.Readiness
 	changes *changes.Changes
 	metrics *metrics
-	tracer  trace.Tracer // nil: tracing is off
+	tracer  trace.Tracer // nil if tracing is off
 	log     logrus.FieldLogger
 
 	database *database
 	suspects suspects
 	marks    marks
 	recovery recovery
-	search   chan struct{} // has room for one value: EndLost is to search now
-	behind   chan struct{} // has room for one value: a recovery has begun
+	search   chan struct{} // has room for one value, which asks EndLost to search now
+	behind   chan struct{} // has room for one value, which means that a recovery has begun
 	// startsWaiting is the number of undelivered messages of EXECUTIONS, as last reported by the server.
 	startsWaiting atomic.Uint64
 
-	// Constants of this name, but in tests; deliverAgain is ackWait as the consumers have it.
+	// The following fields are the constants of the same names, except in tests. deliverAgain is the
+	// consumers' setting of ackWait.
 	deliverAgain, ackWait, applyTimeout, suspectPause, watchEvery, compareEvery, lostAfter, lostAgain time.Duration
 	lostEvery                                                                                         func(maxAge time.Duration) time.Duration
 }
 
-// New records what is on the stream into s.
+// New returns a recorder that records the streams' messages in s.
 func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger) *Recorder {
 	m := newMetrics(o.Metrics)
 	return &Recorder{
@@ -91,14 +101,15 @@ func New(js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, 
 	}
 }
 
-// Run records until the context ends. It survives failures of NATS and the database: the stream keeps what is not recorded yet.
+// Run records until the context ends. It survives failures of NATS and the database: the stream
+// keeps the messages that are not recorded yet.
 func (r *Recorder) Run(ctx context.Context) {
 	// Messages that have arrived are still recorded after ctx has ended.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWait, giveUp) })()
 
-	// While one batch is recorded, the next one arrives.
+	// While one batch is recorded, the messages of the next batch arrive.
 	var arrived arrivals
 	var fetching, keeping sync.WaitGroup
 	for _, from := range r.sources() {
@@ -125,7 +136,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// keepOn restarts a loop after each failure, until the context ends.
+// keepOn runs consume again after each failure, until the context ends.
 func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
 	var said time.Time
 	for ctx.Err() == nil {
@@ -144,7 +155,7 @@ func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.
 	}
 }
 
-// pending is the number of messages that waited in the stream when this one was delivered.
+// pending returns the number of messages that waited in the stream when this message was delivered.
 func pending(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -153,7 +164,8 @@ func pending(msg jetstream.Msg) uint64 {
 	return meta.NumPending
 }
 
-// toldPerhaps returns the executions of messages that came before: whoever had recorded them may have been killed before it told.
+// toldPerhaps returns the executions of messages that were delivered before: the executor that
+// recorded them may have been killed before it announced the changes.
 func toldPerhaps(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == recorded && e.meta.NumDelivered > 1 {
@@ -165,12 +177,13 @@ func toldPerhaps(entries []*entry) (ids []string) {
 	return ids
 }
 
-// record records one batch, retrying as long as necessary, and acknowledges it.
+// record records one batch, retries as long as necessary, and acknowledges the batch.
 func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began)
 	applied := r.commit(ctx, entries)
-	// Before the acknowledgement: what was recorded by an executor that is killed now comes again, and is told then.
+	// Announce before the acknowledgement: if this executor is killed, the recorded messages are
+	// delivered again, and are announced then.
 	if err := r.changes.Tell(append(applied.Changed, toldPerhaps(entries)...)); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
@@ -211,7 +224,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}).Info("recorded")
 }
 
-// connection counts the reconnects to NATS.
+// connection returns the number of reconnects to NATS.
 func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
 
 // acknowledge acknowledges an entry's message according to its verdict.

@@ -32,9 +32,9 @@ import (
 type faulty struct {
 	store.Store
 	mu     sync.Mutex
-	away   bool // nothing works
-	tooBig int  // Apply hangs for a batch with more records than that; 0: for none
-	// Apply takes that long, and counts.
+	away   bool // the database is unavailable
+	tooBig int  // Apply hangs for a batch with more records than this; 0 means for no batch
+	// Apply takes slow and counts its calls.
 	slow    time.Duration
 	applied int
 }
@@ -98,8 +98,8 @@ type rig struct {
 	stop  func()
 	again func() (stop func()) // runs another recorder
 
-	deliverAgain time.Duration // of recorders that run from now on; 0: as it is
-	searchEvery  time.Duration // of recorders that run from now on; 0: as it is
+	deliverAgain time.Duration // of recorders that run from now on; 0 means the default
+	searchEvery  time.Duration // of recorders that run from now on; 0 means the default
 	path         string        // of the database
 }
 
@@ -182,7 +182,7 @@ func (r *rig) begin(workflowID string) string {
 	return id
 }
 
-// tryBegin is begin for a server that may not answer.
+// tryBegin does the same as begin with a server that may not answer.
 func (r *rig) tryBegin() (id string, err error) {
 	id = uuid.NewString()
 	msg, err := stream.StartMessage(execution.Start{
@@ -200,7 +200,7 @@ func (r *rig) progress(id string, status execution.Status) {
 	r.publish(stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: status, At: time.Now()}))
 }
 
-// await waits until something holds.
+// await waits until holds returns true.
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
 	timeout := time.After(20 * time.Second)
@@ -220,7 +220,7 @@ func (r *rig) has(id string, status execution.Status) bool {
 	return err == nil && record.Status == status
 }
 
-// pending is what the consumers have not had acknowledged.
+// pending returns the number of messages that the consumers have not had acknowledged.
 func (r *rig) pending() (n uint64) {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
@@ -263,7 +263,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 		ids = append(ids, r.begin("wf"))
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
-	// The server says it of itself a moment late.
+	// The server reports this number a moment late.
 	r.await("all are still to be recorded", func() bool { return r.pending() == uint64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
@@ -275,7 +275,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// alter changes the database behind the recorder's back.
+// alter changes the database without the recorder's knowledge.
 func (r *rig) alter(query string) {
 	r.t.Helper()
 	r.await(query, func() bool {
@@ -293,7 +293,7 @@ func (r *rig) aside() []store.Unreadable {
 	return aside
 }
 
-// counted are all counters, by name.
+// counted returns all counters by name.
 func (r *rig) counted() map[string]float64 {
 	r.t.Helper()
 	families, err := r.ops.Metrics.Gather()
@@ -314,8 +314,8 @@ func (r *rig) counted() map[string]float64 {
 
 const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
-// What cannot be read, or is refused by the database for what it holds, is put aside and
-// blocks nothing.
+// A message that cannot be read, or that the database refuses because of its data, is quarantined
+// and blocks nothing.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -348,7 +348,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// What is refused and cannot be put aside either is tried for as long as it takes.
+// A message that is refused and cannot be quarantined either is retried as long as it takes.
 func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -364,8 +364,8 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	}
 }
 
-// A database that answers, and cannot write what is to be recorded, is not the data's
-// fault: whatever else it can still write, nothing is put aside, and nothing acknowledged.
+// A database that answers, but cannot write the records, is not the data's fault: whatever else it
+// can still write, no message is quarantined, and none is acknowledged.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -391,8 +391,8 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction that does not end in time is given up; smaller ones are tried. Meanwhile it
-// is not ready.
+// A transaction that does not end in time is given up, and smaller ones are tried. Meanwhile the
+// recorder is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -410,7 +410,8 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// While the database is away, attempts and log lines do not grow with what waits.
+// While the database is unavailable, the numbers of attempts and of log lines do not grow with the
+// number of waiting messages.
 func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -437,8 +438,8 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A server that came back without the consumer says nothing of it: the consumer is missed,
-// and made anew.
+// A server that came back without the consumer does not report its loss: the recorder notices the
+// loss and creates the consumer again.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -462,8 +463,8 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
 
-// A runner reports of what it was given. What it says of another's execution changes nothing
-// and is counted; an ID that could be a delivery's makes no difference.
+// A runner reports about executions that it received. A report about another runner's execution
+// changes nothing and is counted; an ID that could be a delivery's makes no difference.
 func TestForgedProgress(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -487,7 +488,7 @@ func TestForgedProgress(t *testing.T) {
 	r.publish(withID, nil)
 	r.await("all is recorded or given up", func() bool { return r.has(id, execution.Running) && r.pending() == 0 })
 	counted := r.counted()
-	// How many batches there were decides whether the two are one execution or two.
+	// The number of batches decides whether the two count as one execution or two.
 	if n := counted["hookstart_executor_foreign_progress_total"]; n < 1 || n > 2 {
 		t.Errorf("%v foreign", n)
 	}
@@ -496,8 +497,8 @@ func TestForgedProgress(t *testing.T) {
 	}
 }
 
-// Progress that comes before its start is kept until that is recorded, however long it takes:
-// another executor may have it, and be frozen.
+// Progress that comes before its start is kept until the start is recorded, however long that
+// takes: another executor may have received the start, and be frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -512,8 +513,8 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }
 
-// Reports about executions that nobody knows hold nothing up: they are taken at once, and none
-// comes again.
+// Reports about unknown executions do not block anything: they are recorded at once, and none is
+// delivered again.
 func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -537,8 +538,8 @@ func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// An installation of before has reports among its starts; and what cannot be read of one stream
-// is told from that of the other, whose sequences are the same.
+// An installation of an older version has reports among its starts. An unreadable message of one
+// stream is distinguished from an unreadable message of the other stream with the same sequence.
 func TestReportsThatAreStillAmongStarts(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -554,7 +555,8 @@ func TestReportsThatAreStillAmongStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The server of these tests has a data race between the creation of a consumer and the update of its stream.
+	// The server of these tests has a data race between the creation of a consumer and the update of
+	// its stream.
 	r.await("the consumers are there", func() bool {
 		for _, name := range []string{stream.Name, stream.ProgressName} {
 			if _, err := r.js.Consumer(t.Context(), name, recorder.Durable); err != nil {
@@ -636,7 +638,8 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	})
 }
 
-// What an ingress saw of a sender arrives after another preset was set: it says nothing of that one.
+// An ingress's observation of a sender that arrives after another preset was set does not count for
+// the new preset.
 func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Recovering is the batch that records a message that was put aside, no dead letter then. It fails with stream.ErrUnreadable.
+// Recovering returns the batch that records a message that was quarantined, so that it is no longer
+// a dead letter. It fails with stream.ErrUnreadable.
 func Recovering(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
 	if err != nil {

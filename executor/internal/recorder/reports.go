@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// RunReports applies what ingresses counted, until the context ends.
+// RunReports applies the reports in which ingresses counted, until the context ends.
 func (r *Recorder) RunReports(ctx context.Context) {
 	r.keepOn(ctx, "the recorder of reports", r.consumeReports)
 }
@@ -46,7 +46,8 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// applyReport tries until the report is applied, or can never be, or the context ends.
+// applyReport retries until the report is applied, until it is known that it can never be applied,
+// or until the context ends.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	for failures := 0; ; failures++ {
 		err := r.tryReport(ctx, msg)
@@ -112,7 +113,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	}
 	seen := make([]store.SenderSeen, 0, len(reported))
 	for _, s := range reported {
-		// First, because it is idempotent: a report that was applied is not looked at again.
+		// Secrets are stored first, because this is idempotent, whereas the parts of a report that was
+		// applied are skipped.
 		if len(s.Captured) > 0 && r.Captured != nil {
 			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return err
@@ -132,7 +134,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// ofAnother says that something was seen of a sender that the node no longer has.
+// ofAnother reports whether an observation is about a sender that the node no longer has.
 func (r *Recorder) ofAnother(ctx context.Context, s stream.SenderSeen) (bool, error) {
 	if s.Preset == "" || r.SenderPreset == nil {
 		return false, nil

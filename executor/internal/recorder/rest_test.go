@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// It rests in proportion, never for long, and not at all when it falls behind.
+// The recorder rests in proportion to the time that a batch took, never for long, and not at all
+// when it falls behind.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

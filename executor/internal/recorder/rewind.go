@@ -15,17 +15,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A power cut, or a restored copy, can take a stream back behind what its consumers have acknowledged: their
-// state is kept in files of its own. The sequences are then used again, and a consumer passes over the new
-// messages, which it takes for acknowledged ones. So before the recorder goes on with a consumer it looks
-// whether the last message that was acknowledged is recorded. If it is not, and other records show that the
-// stream was taken back, the consumer is rewound to the first message that is not recorded. What is recorded
-// already is recorded once. The groups of runners get what they would pass over, and nothing else: see giveAgain.
+// A power cut, or a restored copy, can take a stream back behind the messages that its consumers
+// have acknowledged, because the consumers' state is kept in files of its own. The sequences are
+// then used again, and a consumer skips the new messages, because it counts them as acknowledged.
+// So before the recorder continues with a consumer, it checks whether the last message that was
+// acknowledged is recorded. If it is not, and other records show that the stream was taken back,
+// the consumer is rewound to the first message that is not recorded. A message that is recorded
+// already is not recorded twice. The groups of runners receive the messages that they would skip,
+// and nothing else: see giveAgain.
 //
-// If no record shows that the stream was taken back, it is the database that has lost something: see compare.
+// If no record shows that the stream was taken back, the database has lost something: see compare.
 
-// marks are the last messages that this process has acknowledged, one for each time that it was connected:
-// while it was not, the stream may have been taken back, and have grown again.
+// marks are the last messages that this process has acknowledged, one message for each connection
+// to NATS. While the process was not connected, the stream may have been taken back, and have grown
+// again.
 type marks struct {
 	mu   sync.Mutex
 	last map[string][]mark // by stream
@@ -67,7 +70,8 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// findTakenBack finds the first message that a stream holds in the place of another one that was acknowledged.
+// findTakenBack finds the first message in the stream that replaced a message which was
+// acknowledged.
 func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
 	if p.stream == nil {
 		return nil
@@ -83,7 +87,8 @@ func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
 	return err
 }
 
-// firstPassedOver is the first message that a consumer which has acknowledged all up to floor would skip; 0: none.
+// firstPassedOver returns the sequence of the first message that the consumer would skip, or 0 if
+// there is none. The consumer has acknowledged everything up to floor.
 func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floor uint64) (first uint64, err error) {
 	state := s.CachedInfo().State
 	if floor > state.LastSeq {
@@ -105,8 +110,9 @@ func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floo
 	return first, nil
 }
 
-// passedOver is the first message up to last that is not recorded; 0 if last is recorded. Skipped messages are
-// adjacent, so it searches backwards in growing steps, and then bisects.
+// passedOver returns the sequence of the first message up to last that is not recorded, or 0 if
+// last is recorded. Skipped messages are adjacent, so passedOver searches backwards in growing
+// steps, and then bisects.
 func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, oldest uint64) (uint64, error) {
 	missing := uint64(0) // the first one that is known not to be recorded
 	low := oldest        // what is before it is recorded, or gone
@@ -168,7 +174,7 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 	return len(gone) > 0, err
 }
 
-// messagesOf are the messages that started executions, by their sequences.
+// messagesOf returns the messages that started the executions of records, by their sequences.
 func messagesOf(records []store.Record) []store.Lost {
 	messages := make([]store.Lost, len(records))
 	for i, record := range records {
@@ -177,7 +183,7 @@ func messagesOf(records []store.Record) []store.Lost {
 	return messages
 }
 
-// maxAge is how old a message may be that must be there.
+// maxAge returns the maximum age of a message that must be in the database.
 func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.Retention > 0 {
@@ -225,7 +231,8 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	return err == nil, err
 }
 
-// isApplied reports whether progress would change nothing. The store keeps progress of an execution that is not recorded yet.
+// isApplied reports whether progress would change nothing. Progress of an execution that is not
+// recorded yet counts as applied, because the store keeps it.
 func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, error) {
 	record, err := r.store.Get(ctx, p.ID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// taken makes a consumer of the stream of starts that has acknowledged so many messages.
+// taken creates a consumer of the stream of starts that has acknowledged a number of messages.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
 	consumer, err := r.js.CreateOrUpdateConsumer(r.t.Context(), stream.Name, config)
@@ -50,8 +50,8 @@ var (
 	runnersConsumer = stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfig(15 * time.Second)
 )
 
-// A power cut took the stream back, and it has grown again past what its consumers had acknowledged: what was
-// accepted since is recorded and run, and what was lost has an end.
+// After a power cut took the stream back, and it has grown again past the messages that its
+// consumers had acknowledged, new executions are recorded and run, and lost ones are ended.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -116,7 +116,8 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// The database was lost, not the stream: all is recorded again, and nothing is run again.
+// If the database was lost, but not the stream, everything is recorded again, and nothing is run
+// again.
 func TestADatabaseThatWasLost(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -145,7 +146,7 @@ func (r *rig) copied() string {
 	return path
 }
 
-// putBack puts a copy of the database in its place, while no recorder runs.
+// putBack replaces the database by a copy, while no recorder runs.
 func (r *rig) putBack(path string) {
 	r.t.Helper()
 	r.stop()
@@ -171,8 +172,9 @@ func (r *rig) putBack(path string) {
 	r.stop = r.again()
 }
 
-// A database loses its last transactions, as when a standby that lagged is promoted: starts, ends, and what was put aside are
-// recorded again, and no runner gets anything again. /readyz says so meanwhile.
+// When a database loses its last transactions, as when a standby that lagged is promoted, starts,
+// ends, and quarantined messages are recorded again, and no runner receives anything again. /readyz
+// reports the recovery meanwhile.
 func TestADatabaseThatIsBehind(t *testing.T) {
 	t.Parallel()
 	for name, old := range map[string]bool{"of this version": false, "of a version that kept no positions": true} {
@@ -228,8 +230,9 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 	}
 }
 
-// A database that loses transactions while the recorder runs, as a server behind the same address may, is noticed by itself.
-// Those that were lost need not be the newest messages: several executors commit in any order.
+// The recorder notices by itself that a database loses transactions while the recorder runs, as a
+// server at the same address may. The lost transactions need not be of the newest messages, because
+// several executors commit in any order.
 func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -249,7 +252,8 @@ func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	}
 }
 
-// One execution that a runner has acknowledged without a report is a dead letter; no other one runs again for it.
+// An execution that a runner has acknowledged without a report is a dead letter, and no other
+// execution runs again because of it.
 func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -279,7 +283,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// A report that cannot be read ends the execution that its subject names, also before that is recorded, and no other.
+// A report that cannot be read ends the execution that its subject names, also before that
+// execution is recorded, and no other one.
 func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -302,7 +307,7 @@ func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	}
 }
 
-// A start that no runner took before it expired is a dead letter, without a restart of anything.
+// A start that no runner took before it expired is a dead letter, without a restart of any process.
 func TestAStartThatExpired(t *testing.T) {
 	t.Parallel()
 	r := start(t)

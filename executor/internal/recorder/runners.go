@@ -17,15 +17,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runners is a group of workflow runners, by its consumer.
+// runners is a group of workflow runners, represented by its consumer.
 type runners struct {
 	consumer string
-	subject  string // of the starts that it gets
-	floor    uint64 // all up to this sequence is acknowledged
-	present  bool   // a member asks for starts, or has some
+	subject  string // the subject of the starts that the group receives
+	floor    uint64 // every message up to this sequence is acknowledged
+	present  bool   // a member requests starts, or is handling some
 }
 
-// runnersOf are the groups of runners of the stream.
+// runnersOf returns the groups of runners of the stream.
 func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err error) {
 	names := s.ConsumerNames(ctx)
 	var all []string
@@ -53,8 +53,9 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 	return groups, nil
 }
 
-// areDoneWith reports whether a group has acknowledged a start, and no group that is present is still to get it. All
-// acknowledged it without a report, if the execution has none: runners report before they acknowledge.
+// areDoneWith reports whether a group has acknowledged a start, and no group that is present has
+// yet to receive it. If the execution has no report, all groups acknowledged it without one,
+// because runners report before they acknowledge.
 func areDoneWith(groups []runners, queue string, sequence uint64) (done bool) {
 	for _, g := range groups {
 		switch {
@@ -68,14 +69,17 @@ func areDoneWith(groups []runners, queue string, sequence uint64) (done bool) {
 	return done
 }
 
-// againPrefix begins the Nats-Msg-Id of a copy.
+// againPrefix is the prefix of the Nats-Msg-Id of a copy.
 const againPrefix = "again-"
 
-// giveAgain gives the groups of runners what they would pass over of a stream that was taken back. A group whose
-// acknowledgements are ahead of the whole stream is rewound: it has handled none of what comes. The consumer of another one
-// cannot be moved back, because it has handled messages after those that it passed over, and would get them again. So
-// the stream gets copies of these: starts of the same executions, whose records then follow their copies. Nothing is
-// copied that a group will get anyway, or that has ended. It can be repeated: a copy has a Nats-Msg-Id of its own.
+// giveAgain lets the groups of runners receive the messages that they would skip in a stream that
+// was taken back. A group whose acknowledgements are ahead of the whole stream is rewound, because
+// it has handled none of the messages to come. The consumer of any other group cannot be moved
+// back, because it has handled messages after those that it skipped, and would receive these again.
+// So copies of the skipped messages are added to the stream: starts of the same executions, whose
+// records then follow their copies. A message is not copied if a group will receive it anyway, or
+// if its execution has ended. giveAgain can be repeated, because a copy has a Nats-Msg-Id of its
+// own.
 func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 	groups, err := runnersOf(ctx, p.stream)
 	if err != nil {
@@ -117,7 +121,8 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 	return nil
 }
 
-// giveCopy copies the start at a sequence to the end of the stream, if all groups of its queue have passed over it.
+// giveCopy copies the start at a sequence to the end of the stream, if all groups of its queue have
+// skipped it.
 func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64) (copied bool, err error) {
 	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -152,7 +157,8 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 	if err == nil && record.Status.Final() {
 		return false, nil
 	}
-	// It may have ended after others were passed over: runners report before they acknowledge.
+	// The execution may have ended after other executions were skipped: runners report before they
+	// acknowledge.
 	reports, err := r.js.Stream(ctx, stream.ProgressName)
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", stream.ProgressName, err)
@@ -172,8 +178,9 @@ func (r *Recorder) giveCopy(ctx context.Context, s jetstream.Stream, groups []ru
 	return err == nil, err
 }
 
-// givePassedOver gives runners copies of unfinished executions whose starts their consumers have passed over without running them,
-// and returns the other ones: their runners have acknowledged them.
+// givePassedOver adds copies of unfinished executions to the stream whose starts the runners'
+// consumers have skipped without running them. It returns the other executions, which their runners
+// have acknowledged.
 func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, groups []runners, unheard []store.Lost) (acknowledged []store.Lost, err error) {
 	if r.PassedOver == nil {
 		return unheard, nil
@@ -219,7 +226,8 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 	return acknowledged, nil
 }
 
-// followCopies gives the record of a start the sequence of its copy, if the copy is in the same batch.
+// followCopies sets the record of a start to the sequence of its copy, if the copy is in the same
+// batch.
 func followCopies(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {

@@ -11,27 +11,29 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// A process that has an ingress, too, answers a burst of requests first and records it right after: a batch takes a CPU for
-// tens of milliseconds, for which every sender would wait. How late a record may be for that is bounded.
+// A process that also has an ingress answers a burst of requests first and records it right after:
+// a batch takes a CPU for tens of milliseconds, and every sender would wait for it. The delay of a
+// record is bounded.
 const (
-	// manyPerCPU is the number of requests for each CPU from which on senders wait for CPUs: one takes a fraction of a
-	// millisecond, so that at 5,000 per second there are one or two.
+	// manyPerCPU is the number of requests per CPU at which senders start to wait for CPUs. One
+	// request takes a fraction of a millisecond, so at 5,000 requests per second there are one or two.
 	manyPerCPU = 4
-	// calmAfter is how long the requests must be fewer until the recorder goes on. NATS acknowledges many together, so that now
-	// and then there are none.
+	// calmAfter is the time for which the number of requests must be lower before the recorder
+	// continues. NATS acknowledges many requests together, so at times there are none.
 	calmAfter = 50 * time.Millisecond
 	lookEvery = 2 * time.Millisecond
-	// maxAside is the age of a message for which the recorder steps aside no longer.
+	// maxAside is the age of a message at which the recorder no longer waits for requests.
 	maxAside = 2 * time.Second
 )
 
-// senders are those that an ingress in this process answers.
+// senders are the senders that an ingress in this process answers.
 type senders struct {
-	publishing *atomic.Int64 // requests whose messages are being stored; nil: there is no ingress
-	calmAt     time.Time     // calmAfter since there were many
+	publishing *atomic.Int64 // requests whose messages are being stored; nil if there is no ingress
+	calmAt     time.Time     // calmAfter since there were many requests
 }
 
-// pass lets a burst of requests pass, until it is over, the batch's first message is maxAside old, or the context ends.
+// pass waits until a burst of requests is over, the batch's first message is maxAside old, or the
+// context ends.
 func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 	if s.publishing == nil {
 		return
@@ -53,17 +55,18 @@ func (s *senders) pass(ctx context.Context, first jetstream.Msg) {
 }
 
 const (
-	// restRatio is the length of the pause after a batch, relative to the batch, when no messages wait: recording gets a
-	// quarter of one core.
+	// restRatio is the length of the pause after a batch, relative to the batch, when no messages
+	// wait. With it, recording gets a quarter of one core.
 	restRatio = 3
-	// maxRest keeps the pause well below ackWait.
+	// maxRest is the maximum pause. It is well below ackWait.
 	maxRest = 100 * time.Millisecond
-	// maxBehind is the number of waiting messages at which there is no pause. The pause gets shorter towards it, so that the
-	// recorder keeps up with a load that lasts longer than a burst.
+	// maxBehind is the number of waiting messages at which there is no pause. The pause gets shorter
+	// as the number approaches maxBehind, so that the recorder keeps up with a load that lasts longer
+	// than a burst.
 	maxBehind = 30_000
 )
 
-// rest is the pause after a batch that took a time, while a number of messages wait.
+// rest returns the pause after a batch that took a time, while a number of messages wait.
 func rest(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
 	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)

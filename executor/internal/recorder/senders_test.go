@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A burst of requests passes first, but no message waits for it longer than maxAside.
+// The recorder lets a burst of requests pass first, but no message waits for it longer than
+// maxAside.
 func TestSendersPassFirst(t *testing.T) {
 	t.Parallel()
 	many := int64(manyPerCPU * runtime.GOMAXPROCS(0))
@@ -61,7 +62,7 @@ func TestSendersPassFirst(t *testing.T) {
 	}
 }
 
-// aged is a message that was stored at a time.
+// aged is a message with the time at which it was stored.
 type aged struct {
 	jetstream.Msg
 

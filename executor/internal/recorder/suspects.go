@@ -2,8 +2,8 @@ package recorder
 
 import "time"
 
-// A message that the database refuses is retried alone, at least this often and this long, before it is put aside:
-// longer than any lock or timeout of the database lasts.
+// A message that the database refuses is retried alone, at least this often and for at least this
+// time, before it is quarantined. The time is longer than any lock or timeout of the database.
 const (
 	suspectTries = 4
 	suspectTime  = 30 * time.Second
@@ -11,8 +11,8 @@ const (
 	maxSuspects  = 1_000
 )
 
-// suspects are the messages that the database refused, until they are recorded or put aside. They wait in the stream, so
-// that they do not block other messages. Only the recorder's loop uses them.
+// suspects are the messages that the database refused, until they are recorded or quarantined. They
+// wait in the stream, so that they do not block other messages. Only the recorder's loop uses them.
 type suspects struct {
 	tries int
 	time  time.Duration
@@ -31,8 +31,9 @@ type suspect struct {
 
 func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.Stream} }
 
-// certain counts one refusal and reports whether the message is to be put aside now. If there are too many suspects,
-// that is at once: they must not use up the consumer's limit of unacknowledged messages.
+// certain counts one refusal and reports whether the message has to be quarantined now. If there
+// are too many suspects, it is quarantined at once, because suspects must not use up the consumer's
+// limit of unacknowledged messages.
 func (s *suspects) certain(e *entry, now time.Time) bool {
 	key := originOf(e)
 	known := s.seen[key]
@@ -50,7 +51,7 @@ func (s *suspects) certain(e *entry, now time.Time) bool {
 	return known.tries >= s.tries && now.Sub(known.since) >= s.time
 }
 
-// clear removes messages that are recorded or put aside.
+// clear removes messages that are recorded or quarantined.
 func (s *suspects) clear(entries []*entry) {
 	if len(s.seen) == 0 {
 		return

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// trace makes a span for a committed batch, and one for each message whose trace is sampled, in that trace. They are linked, because
-// one transaction belongs to many traces. The SDK bounds the batch's links.
+// trace creates a span for a committed batch, and a span for each message with a sampled trace, in
+// that trace. The spans are linked, because one transaction belongs to many traces. The SDK limits
+// the number of links of the batch's span.
 func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return
