@@ -5,33 +5,36 @@ import (
 	"strings"
 )
 
-// audit is what a comparison of the senders' book with the stream and the records shows.
+// audit is the result of comparing the senders' book with the stream and the records.
 type audit struct {
 	deliveries   int
-	executions   int // that senders were told of
+	executions   int // executions that senders were told of
 	stored       int // executions in the stream
 	recorded     int // executions that are recorded
 	ended        int // executions of which a runner reported the end
 	lost         []string
 	unrecorded   []string
 	doubled      []string
-	wrong        []string // in another state than the one that a runner reported
-	refused      []string // for good, though the workflow was active all the time
-	strange      []string // neither, and not to be explained
-	misjudged    int      // a first answer that said deduplicated though nothing came before
+	wrong        []string // executions recorded in another state than the one that a runner reported
+	refused      []string // deliveries refused for good, though the workflow was active all the time
+	strange      []string // contradictions that none of the other kinds explains
+	misjudged    int      // deliveries whose first answer said deduplicated though nothing came before
 	ghosts       map[string]int
-	ghostsWithID int // stored though every answer said no, and the sender gave up
-	unheard      int // stored; the sender got no answer and did not ask again
+	ghostsWithID int // executions stored though every answer was a refusal, and the sender gave up
+	unheard      int // executions stored though the sender got no answer and did not ask again
 }
 
-// examine compares. What a sender was told counts, whatever happened on the way:
+// examine compares the book with what is stored and recorded, and returns the audit. What a sender
+// was told counts, whatever happened on the way:
 //
-//   - lost: acknowledged, and not stored.
-//   - unrecorded: stored, and not recorded.
-//   - doubled: an execution with two messages; a delivery with two executions, or with two answers that say that they are the
-//     first. None is fine: the first answer may have been lost.
-//   - a ghost: refused, without a delivery ID, and stored. Such a request is sent to the stream once; without an answer in time
-//     nobody knows whether it was stored.
+//   - lost: the execution was acknowledged, and is not stored.
+//   - unrecorded: the execution is stored, and not recorded.
+//   - doubled: an execution has two messages, or a delivery has two executions, or two answers said
+//     that they were the first. A delivery without a first answer is fine, because that answer may
+//     have been lost.
+//   - a ghost: the request had no delivery ID, was refused, and is stored. Such a request is sent
+//     to the stream once; if the stream does not answer in time, it is unknown whether the request
+//     was stored.
 //   - wrong: the record has another end than the runner reported.
 func examine(b *book, s stored, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
@@ -54,7 +57,8 @@ func examine(b *book, s stored, records map[string]record, incidents []incident)
 	return a
 }
 
-// examineTold looks for what senders were told in what is stored and recorded. It returns the executions that they were told of.
+// examineTold looks up the executions that senders were told of in what is stored and recorded. It
+// returns the IDs of these executions.
 func (a *audit) examineTold(b *book, starts map[string]start, records map[string]record, incidents []incident) (told map[string]bool) {
 	told = map[string]bool{}
 	for _, d := range b.deliveries {
@@ -115,7 +119,8 @@ func (a *audit) examineStored(b *book, starts map[string]start, records map[stri
 	}
 }
 
-// examineEnds compares the first reported end of each execution with its record. With runners, every execution must have one.
+// examineEnds compares the first reported end of each execution with its record. If the
+// installation has runners, every execution must have an end.
 func (a *audit) examineEnds(s stored, records map[string]record, when func(marker string) string) {
 	for id, start := range s.starts {
 		end, isReported := s.ends[id]
@@ -133,7 +138,8 @@ func (a *audit) examineEnds(s stored, records map[string]record, when func(marke
 	}
 }
 
-// cause is the last fault that began before the sender had its answer; one of a NATS node before all others.
+// cause returns the kind of the last fault that began before the sender had its answer. A fault of
+// a NATS node takes precedence over all others.
 func cause(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {
@@ -145,7 +151,7 @@ func cause(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// when says which faults lay around a delivery.
+// when describes when a delivery was sent and answered, and which faults happened around that time.
 func when(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The audit finds what it is there to find, and takes nothing else for it.
+// The audit finds every kind of broken promise, and reports nothing else as one.
 func TestExamine(t *testing.T) {
 	first, repeat := answer{ExecutionID: "x"}, answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
@@ -73,7 +73,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// An execution has the end that its runner reported.
+// The audit compares the end of an execution with the first end that its runner reported.
 func TestExamineEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends   map[string]execution.Status
@@ -95,7 +95,7 @@ func TestExamineEnds(t *testing.T) {
 	}
 }
 
-// recorded are records of executions that are queued.
+// recorded returns records of executions that are queued.
 func recorded(ids ...string) map[string]record {
 	all := map[string]record{}
 	for _, id := range ids {
@@ -104,7 +104,7 @@ func recorded(ids ...string) map[string]record {
 	return all
 }
 
-// found names what an audit found, each as often as it did.
+// found returns the names of what an audit found, each as often as the audit found it.
 func found(a *audit) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)

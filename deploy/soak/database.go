@@ -8,19 +8,22 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// How long a table is locked: from less to far more than what is patient with it.
+// These durations bound how long a table is locked. They range from less to far more than the
+// timeouts of the executors.
 const (
 	shortestLock = 5 * time.Second
 	longestLock  = 40 * time.Second
 )
 
-// What CREATE INDEX holds, and what VACUUM FULL and many an ALTER TABLE hold.
+// lockModes are the lock modes that CREATE INDEX takes, and that VACUUM FULL and many forms of
+// ALTER TABLE take.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the executions from another session. With lockTimeout, those who wait for it are refused after a second.
+// lockTable locks the table of executions from another session. With lockTimeout, sessions that
+// wait for the lock are refused after a second.
 func (f *faults) lockTable(ctx context.Context, mode string, lockTimeout bool, lasts time.Duration) error {
 	if lockTimeout {
-		// It holds for new connections.
+		// The setting takes effect for new connections only.
 		const reconnect = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'executor-%'"
 		if _, err := f.database.Query(ctx, "ALTER ROLE postgres SET lock_timeout = '1s'", reconnect); err != nil {
 			return err
@@ -42,7 +45,8 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase leaves the database that much room. If it ends by itself, it is started again.
+// fillDatabase fills the database's disk except for room bytes. If the database ends by itself,
+// fillDatabase starts it again.
 func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

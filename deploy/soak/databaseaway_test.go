@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// PostgreSQL is away under load: senders do not notice, the executors say so, one that
-// starts meanwhile waits, and everything is recorded afterwards.
+// While PostgreSQL is away under load, senders do not notice, the executors report it, and an
+// executor that starts meanwhile waits. Afterwards everything is recorded.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)
@@ -58,7 +58,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// notReadyError is an answer of /readyz that is not the expected one.
+// notReadyError is an answer of /readyz other than the expected one.
 type notReadyError struct{ text string }
 
 func (e *notReadyError) Error() string { return "/readyz says " + e.text }

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// delivery is what a sender knows of one delivery: all the answers that it got.
+// delivery is what a sender knows about one delivery: all the answers that it got.
 type delivery struct {
-	marker string // in the body; with a delivery ID, it is that
+	marker string // identifies the delivery in the body; it is also the delivery ID, if there is one
 	hasID  bool
 
 	began, ended time.Time
-	executions   []string // different ones that it was given
+	executions   []string // distinct executions in the answers
 	originals    int      // answers without deduplicated
 	repeats      int      // answers with deduplicated
-	refused      int      // answers that said no
+	refused      int      // answers that refused the request
 	unheard      int      // requests that may have arrived, without an answer
 	always       bool     // its workflow is active all the time
 	clear        bool     // when the first answer came, no earlier request could have been stored
 	early        bool     // that first answer said deduplicated all the same
 
-	refusedForGood string // status and code of an answer after which a sender does not try again, though always is true
+	refusedForGood string // status and code of an answer after which a sender does not try again, though always is true; "" means none
 }
 
-// book is what all senders were told.
+// book holds what all senders were told.
 type book struct {
 	mu         sync.Mutex
 	deliveries map[string]*delivery
 	totals     totals
 }
 
-// totals are counts of requests.
+// totals holds counts of requests.
 type totals struct {
 	sent         int
 	acknowledged int
@@ -53,14 +53,14 @@ func (b *book) open(marker string, hasID bool) *delivery {
 	return d
 }
 
-// sends notes that a request goes out.
+// sends counts a request that goes out.
 func (b *book) sends() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.sent++
 }
 
-// accepted notes a 200.
+// accepted notes an answer 200.
 func (b *book) accepted(d *delivery, a answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *book) accepted(d *delivery, a answer) {
 	}
 }
 
-// refusal notes a no. final: a sender does not try again.
+// refusal notes an answer that refuses a request. final means that the sender does not try again.
 func (b *book) refusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +94,7 @@ func (b *book) refusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the sender was told no
 }
 
-// failure notes a connection that gave no answer. One that was never made carried nothing.
+// failure notes a request that got no answer. If the connection was never made, nothing was sent.
 func (b *book) failure(d *delivery, what string, neverMade bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,14 +106,15 @@ func (b *book) failure(d *delivery, what string, neverMade bool) {
 	}
 }
 
-// concurrent notes that a delivery is sent twice at the same time: either may be first.
+// concurrent notes that a delivery is sent twice at the same time, so that either request may be
+// the first.
 func (b *book) concurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d.clear = false
 }
 
-// soFar is a copy of the totals.
+// soFar returns a copy of the totals.
 func (b *book) soFar() totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,13 +7,14 @@ import (
 	"syscall"
 )
 
-// diskSize is the size of a disk. It is no more than a bound: only what is stored takes memory.
+// diskSize is the size of a disk in bytes. It is only an upper bound: a disk takes memory only for
+// what is stored on it.
 const diskSize = 16 << 30
 
-// disk is a file system of its own, which can be full.
+// disk is a separate file system, which can be full.
 type disk struct{ folder string }
 
-// newDisk mounts a disk. Only root may.
+// newDisk mounts a disk. It needs root.
 func newDisk() (*disk, error) {
 	folder, err := os.MkdirTemp("", "hookstart-disk-")
 	if err != nil {
@@ -28,7 +29,7 @@ func newDisk() (*disk, error) {
 	return &disk{folder}, nil
 }
 
-// fill leaves so much room, as a foreign file does that takes the rest.
+// fill leaves room bytes free, as if a foreign file took the rest.
 func (d *disk) fill(room uint64) (err error) {
 	for range 100 {
 		var s syscall.Statfs_t
@@ -36,7 +37,7 @@ func (d *disk) fill(room uint64) (err error) {
 			return err
 		}
 		used := (s.Blocks - s.Bfree) * uint64(s.Bsize) //nolint:gosec // not negative
-		// EINVAL: it is less than what is stored by now.
+		// EINVAL means that the size is less than what is stored by now.
 		if err = d.resize(max(used+room, 1)); !errors.Is(err, syscall.EINVAL) {
 			return err
 		}

@@ -4,7 +4,7 @@ package soak
 
 import "errors"
 
-// disk is a file system of its own. There is none here.
+// disk is a separate file system. It is not supported on this operating system.
 type disk struct{ folder string }
 
 func newDisk() (*disk, error) { return nil, errors.ErrUnsupported }

@@ -14,33 +14,34 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// How long a fault lasts.
+// These durations bound faults and recoveries.
 const (
 	longestDown  = 3 * time.Second
 	shortestHang = time.Second
 	longestHang  = 10 * time.Second
-	// recoverTimeout is how long a service may take to be ready.
+	// recoverTimeout is the maximum time that a service may take to be ready.
 	recoverTimeout = time.Minute
-	// replicaTimeout is how long a node may take to have all of the stream again. A leader makes no snapshot while a node
-	// catches up; if that node needs one, the leader forces it after more than a minute.
+	// replicaTimeout is the maximum time that a node may take to have all of the stream again. A
+	// leader makes no snapshot while a node catches up; if that node needs one, the leader forces it
+	// after more than a minute.
 	replicaTimeout = 3 * time.Minute
 )
 
-// longestQueue is how many faults may wait for their target.
+// longestQueue is the maximum number of faults that wait for their target.
 const longestQueue = 200
 
 // fault is one kind of fault at one target.
 type fault struct {
 	kind   string
-	slots  []string // what else must not be at fault meanwhile
+	slots  []string // names of the targets that must not have another fault meanwhile
 	inject injection
 	lasts  time.Duration
 }
 
-// injection lets a fault happen, for that long.
+// injection causes a fault that lasts as long as lasts says.
 type injection func(ctx context.Context, lasts time.Duration) error
 
-// incident is a fault that happened, until the cause was gone; recovery takes longer.
+// incident is a fault that happened. It lasts until the cause was gone; recovery takes longer.
 type incident struct {
 	kind     string
 	from, to time.Time
@@ -50,11 +51,11 @@ type incident struct {
 type faults struct {
 	installation *installation
 	database     *pgtest.Server
-	databaseDisk *disk // nil: it has none of its own
+	databaseDisk *disk // nil means that the database has no disk of its own
 	random       *rand.Rand
-	every        time.Duration // on average
-	only         string        // part of the names of those that happen; "": all
-	unmended     bool          // also those that the programs are not made to survive yet
+	every        time.Duration // average time between two faults
+	only         string        // part of the names of the faults that happen; "" means all
+	unmended     bool          // includes faults that the programs are not yet made to survive
 	say          func(format string, args ...any)
 
 	mu        sync.Mutex
@@ -62,8 +63,8 @@ type faults struct {
 	freed     chan struct{} // closed and replaced when a slot is free again
 	incidents []incident
 	problems  []string
-	careless  map[string]time.Time // executions that were acknowledged without a report that can be read, and when
-	standing  []string             // when recording stood still though it need not have
+	careless  map[string]time.Time // executions that were acknowledged without a readable report, and when
+	standing  []string             // when recording stood still without need
 }
 
 func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration, say func(string, ...any)) *faults {
@@ -73,7 +74,8 @@ func newFaults(i *installation, database *pgtest.Server, databaseDisk *disk, see
 	}
 }
 
-// deck is every kind of fault at every target, in random order. Nodes share one slot: two of the three must work.
+// deck returns every kind of fault at every target, in random order. Nodes share one slot, because
+// two of the three must work.
 func (f *faults) deck() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -133,7 +135,7 @@ func (f *faults) deck() []fault {
 // addFault adds a fault that lasts between shortest and longest.
 type addFault func(kind string, slots []string, shortest, longest time.Duration, inject injection)
 
-// addWays adds what can happen between the services and what they rely on.
+// addWays adds faults of the connections between the services and what they depend on.
 func (f *faults) addWays(add addFault) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
@@ -147,12 +149,12 @@ func (f *faults) addWays(add addFault) {
 	}
 }
 
-// addDatabase adds the faults of the database, and of executors in their work with it.
+// addDatabase adds the faults of the database, and of executors while they use it.
 func (f *faults) addDatabase(add addFault) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDown, f.killDatabase)
 	if f.databaseDisk != nil {
-		// Some of what is written may still fit.
+		// With a little room left, some writes may still succeed.
 		for _, room := range []uint64{0, f.random.Uint64N(64 << 10)} {
 			add("full disk of database", slot, shortestHang, longestHang, func(ctx context.Context, lasts time.Duration) error {
 				return f.fillDatabase(ctx, room, lasts)
@@ -194,7 +196,7 @@ func (f *faults) addDatabase(add addFault) {
 	})
 }
 
-// run injects faults until starting ends, and returns when the last one is over.
+// run injects faults until starting ends, and returns when the last fault is over.
 func (f *faults) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -213,7 +215,7 @@ func (f *faults) run(ctx, starting context.Context) {
 			if found {
 				break
 			}
-			// What waits for the nodes, which take longest, must not hold up all other kinds.
+			// Faults that wait for the nodes, which take longest, must not hold up all other kinds.
 			if deck := f.deck(); len(queue) < longestQueue && len(deck) > 0 {
 				queue = append(queue, deck...)
 				continue
@@ -228,10 +230,12 @@ func (f *faults) run(ctx, starting context.Context) {
 	}
 }
 
-// alone are more slots than a fault beside others has. A fault that needs that many is not overtaken: it would wait for ever.
+// alone is the number of slots from which on a fault is not overtaken in the queue. If others
+// overtook it, a fault that needs so many slots would wait forever.
 const alone = 4
 
-// choose takes the first fault whose slots are free out of the queue. mu is held.
+// choose removes from the queue the first fault whose slots are free, and occupies these slots. The
+// caller holds mu.
 func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 	for n, one := range queue {
 		free := true
@@ -251,7 +255,7 @@ func (f *faults) choose(queue []fault) (fault, []fault, bool) {
 	return fault{}, queue, false
 }
 
-// happen lets a fault happen, and frees its slots after the recovery.
+// happen causes a fault, and frees its slots after the recovery.
 func (f *faults) happen(ctx context.Context, one fault) {
 	from := time.Now()
 	f.mu.Lock()
@@ -285,21 +289,21 @@ func (f *faults) stand(text string) {
 	f.standing = append(f.standing, text)
 }
 
-// at says whether there is a fault at something now.
+// at reports whether there is a fault at a target now.
 func (f *faults) at(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.busy[slot]
 }
 
-// happened is a copy of what has happened.
+// happened returns a copy of the incidents so far.
 func (f *faults) happened() []incident {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]incident{}, f.incidents...)
 }
 
-// down ends a process, waits, and starts it again.
+// down returns an injection that ends a process, waits, and starts the process again.
 func down(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
@@ -308,7 +312,8 @@ func down(p *process, end func()) injection {
 	}
 }
 
-// hang freezes a process: its connections stay open, and nothing is answered.
+// hang returns an injection that freezes a process: its connections stay open, and it answers
+// nothing.
 func hang(p *process) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := p.signal(syscall.SIGSTOP); err != nil {
@@ -319,7 +324,7 @@ func hang(p *process) injection {
 	}
 }
 
-// apart does something to links, and heals them.
+// apart returns an injection that applies do to links, and heals them afterwards.
 func apart(links []*link.Link, do func(*link.Link)) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		for _, l := range links {
@@ -333,7 +338,8 @@ func apart(links []*link.Link, do func(*link.Link)) injection {
 	}
 }
 
-// roll restarts services one after another in an orderly way, as an upgrade does.
+// roll returns an injection that restarts services one after another in an orderly way, as an
+// upgrade does.
 func roll(services []*service) injection {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, s := range services {

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// One executor is frozen with starts on their way to it, and the other is told by the
-// database, for longer than it is patient, that it must not write, while runners report at
-// once: everything is recorded with its end.
+// One executor is frozen with starts on their way to it, and the database forbids the other one to
+// write for longer than its timeouts, while runners report. Afterwards everything is recorded with
+// its end.
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)

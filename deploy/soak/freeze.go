@@ -11,16 +11,19 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// How long an executor is frozen: longer than until its messages are delivered to another one.
+// These durations bound how long an executor is frozen. They are longer than the time until its
+// messages are delivered to another executor.
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeOver is how long the others may take to record everything; aloneFrozen, how long the executor is frozen to see that.
+	// takeOver is the maximum time that the other executors may take to record everything. aloneFrozen
+	// is how long the executor is frozen to observe that.
 	takeOver    = 20 * time.Second
 	aloneFrozen = takeOver + 10*time.Second
 )
 
-// freeze stops an executor in a transaction, or outside of any, and tries until that succeeds. It calls meanwhile then.
+// freeze stops an executor inside a transaction, or outside of any, and tries until that succeeds.
+// Then it calls meanwhile, and resumes the executor afterwards.
 func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, meanwhile func() error) error {
 	defer func() { _ = s.signal(syscall.SIGCONT) }()
 	condition := "state LIKE 'idle in transaction%'"
@@ -31,7 +34,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 		if err := s.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		retry.Wait(ctx, 20*time.Millisecond) // what it asked PostgreSQL for is done by then
+		retry.Wait(ctx, 20*time.Millisecond) // its requests to PostgreSQL are done by then
 		open, err := f.database.Query(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+condition)
 		if err != nil {
 			return err
@@ -47,7 +50,8 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 	return errors.New("it was never caught like that")
 }
 
-// freezeAlone freezes an executor in a transaction while all else is well: the other one must go on recording.
+// freezeAlone freezes an executor in a transaction while everything else works. The other executor
+// must go on recording.
 func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
 		retry.Wait(ctx, takeOver)

@@ -25,13 +25,13 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// place is a host with this binary under the names of all roles.
+// place is a host that has this binary under the names of all roles.
 type place struct {
 	*network.Host
-	programs string // the folder of those names
+	programs string // the folder that holds the binary under these names
 }
 
-// The ports on every host.
+// These are the ports on every host.
 const (
 	portClients  = "4222"
 	portRoutes   = "6222"
@@ -42,15 +42,15 @@ const (
 	portOps2     = "9091" // of the executor
 )
 
-// secrets are the keys and certificates that deploy/nats/make-secrets.sh makes.
+// secrets holds the keys and certificates that deploy/nats/make-secrets.sh makes.
 type secrets struct {
 	folder string
-	public []string // the servers' environment
+	public []string // the environment of the servers
 }
 
 func (s *secrets) file(name string) string { return filepath.Join(s.folder, name) }
 
-// newSecrets makes them for servers with these names and addresses.
+// newSecrets makes the secrets for servers with the names and addresses of the hosts.
 func newSecrets(folder string, hosts []*network.Host) (*secrets, error) {
 	s := &secrets{folder: filepath.Join(folder, "secrets")}
 	if err := os.Mkdir(s.folder, 0o700); err != nil {
@@ -119,9 +119,9 @@ func (s *secrets) makeCertificates(hosts []*network.Host) error {
 	return nil
 }
 
-// installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a runner on each host, and makes
-// the workflows. All executors reach one PostgreSQL by its socket, which no partition cuts. After an error nothing runs; else
-// close ends all of it.
+// installOnHosts starts a NATS server with the shipped configuration, an ingress, an executor and a
+// runner on each host, and makes the workflows. All executors reach one PostgreSQL by its socket,
+// which no partition cuts. After an error nothing is left running; otherwise close ends everything.
 func installOnHosts(ctx context.Context, folder, natsConfig string, hosts []*network.Host, database *pgtest.Server) (*installation, error) {
 	i := &installation{folder: folder}
 	err := i.prepareHosts(natsConfig, hosts, database)
@@ -168,7 +168,7 @@ func (i *installation) prepareHosts(natsConfig string, hosts []*network.Host, da
 	return nil
 }
 
-// site is what all hosts have in common.
+// site holds what all hosts have in common.
 type site struct {
 	keys                    *secrets
 	natsURL, routes, config string
@@ -213,7 +213,8 @@ func (i *installation) addHost(h *place, s site) {
 	})
 }
 
-// linkPrograms gives this binary the name of each role: who starts a program in a host says no other name for it than its path.
+// linkPrograms makes a folder with a link to this binary for the name of each role. Starting a
+// program in a host takes only the program's path, so the path must contain the role.
 func linkPrograms(folder string) (programs string, err error) {
 	binary, err := os.Executable()
 	if err != nil {

@@ -26,27 +26,27 @@ import (
 
 const adminToken = "the-admin-token-of-the-soak"
 
-// shape is how many of which processes there are.
+// shape is the number of processes of each kind, and their database.
 type shape struct {
 	nodes, ingresses, executors, runners int
 
-	databaseURL string         // of SQLite
-	database    *pgtest.Server // in its place
-	disk        *disk          // of the first node; nil: it is in the installation's folder
+	databaseURL string         // URL of an SQLite database
+	database    *pgtest.Server // PostgreSQL instead of SQLite; nil means SQLite
+	disk        *disk          // disk of the first node; nil means the installation's folder
 }
 
 // installation is hookstart in the production shape, on loopback.
 type installation struct {
 	folder    string
 	ports     []*freeport.Port      // held until close
-	links     map[[2]int]*link.Link // from node to node
+	links     map[[2]int]*link.Link // by the numbers of the two nodes
 	nodes     []*node
 	ingresses []*service
 	executors []*service
 	runners   []*service
-	paths     []string      // of the workflows' webhooks
-	switched  string        // that of the workflow that is switched on and off
-	access    []nats.Option // with which the soak itself connects to NATS
+	paths     []string      // paths of the workflows' webhooks
+	switched  string        // path of the webhook of the workflow that is switched on and off
+	access    []nats.Option // options with which the soak itself connects to NATS
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -55,23 +55,24 @@ type installation struct {
 // node is a NATS server.
 type node struct {
 	*process
-	addr      string // for clients
+	addr      string // address for clients
 	url       string
 	healthURL string
 	storeDir  string
-	disk      *disk // nil: it shares one with everybody
+	disk      *disk // nil means that the node shares one disk with the other processes
 }
 
-// service is an ingress, an executor or a runner. It reaches each node, and the database, by a link of its own.
+// service is an ingress, an executor or a runner. It reaches each node, and the database, over a
+// separate link.
 type service struct {
 	*process
-	url, opsURL string // a runner has none
+	url, opsURL string // "" for a runner
 	nats        []*link.Link
-	database    *link.Link // an executor's, when there is PostgreSQL
-	runs        string     // a runner's file of what it was given
+	database    *link.Link // link of an executor to PostgreSQL; nil means that there is none
+	runs        string     // file in which a runner notes its executions
 }
 
-// links are all of a service.
+// links returns all links of a service.
 func (s *service) links() []*link.Link {
 	if s.database == nil {
 		return s.nats
@@ -79,7 +80,8 @@ func (s *service) links() []*link.Link {
 	return append([]*link.Link{s.database}, s.nats...)
 }
 
-// install starts everything and makes the workflows. After an error nothing runs; else close ends it.
+// install starts all processes and makes the workflows. After an error nothing is left running;
+// otherwise close ends everything.
 func install(ctx context.Context, folder string, s shape) (*installation, error) {
 	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
@@ -109,7 +111,7 @@ func (i *installation) startAll(ctx context.Context) error {
 			return err
 		}
 	}
-	// They would wait by themselves, and longer.
+	// The services would wait for the nodes by themselves, and longer.
 	if err := i.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (i *installation) addServices(s shape) error {
 	return nil
 }
 
-// ways are new links to all nodes, and the URL that leads through them.
+// ways returns new links to all nodes, and the URL that leads through them.
 func (i *installation) ways() (links []*link.Link, natsURL string, err error) {
 	urls := make([]string, len(i.nodes))
 	for n, to := range i.nodes {
@@ -184,7 +186,7 @@ func (i *installation) ways() (links []*link.Link, natsURL string, err error) {
 	return links, strings.Join(urls, ","), nil
 }
 
-// addNodes prepares the NATS nodes. Each reaches each other one by a link of its own.
+// addNodes prepares the NATS nodes. Each node reaches each other node over a separate link.
 func (i *installation) addNodes(count int, first *disk) error {
 	clients, routes, monitors := make([]*freeport.Port, count), make([]*freeport.Port, count), make([]*freeport.Port, count)
 	for n := range count {
@@ -205,7 +207,8 @@ func (i *installation) addNodes(count int, first *disk) error {
 		one.storeDir = filepath.Join(folder, name)
 		o := embednats.Options{Name: name, StoreDir: one.storeDir, Port: clients[n].Number, MonitorPort: monitors[n].Number}
 		if count > 1 {
-			// Nodes tell each other where the others listen. That must lead nowhere, not around the links.
+			// Nodes announce the addresses of the others to each other. The announced address must lead
+			// nowhere, so that the nodes do not bypass the links.
 			o.Cluster = &embednats.Cluster{Name: "soak", Port: routes[n].Number, Advertise: "127.0.0.1:1"}
 			for other := range count {
 				if other == n {
@@ -254,7 +257,7 @@ func (i *installation) newService(name, role string, flags ...string) (*service,
 	return &service{process: newProcess(i.folder, name, args...), url: "http://" + port.Addr(), opsURL: "http://" + opsPort.Addr(), nats: links}, nil
 }
 
-// services are those that answer, and so can say that they are ready.
+// services returns the services that answer requests, and so can report that they are ready.
 func (i *installation) services() []*service { return slices.Concat(i.ingresses, i.executors) }
 
 func (i *installation) processes() (all []*process) {
@@ -267,7 +270,7 @@ func (i *installation) processes() (all []*process) {
 	return all
 }
 
-// readiness is the answer of a service's /readyz, and whether it is ready.
+// readiness returns the answer of a service's /readyz, and whether the service is ready.
 func (s *service) readiness(ctx context.Context) (text string, ready bool) {
 	status, text, err := get(ctx, s.opsURL+"/readyz")
 	if err != nil {
@@ -276,7 +279,7 @@ func (s *service) readiness(ctx context.Context) (text string, ready bool) {
 	return text, status == http.StatusOK
 }
 
-// get asks for a URL, and waits a second at most.
+// get requests a URL, and waits for a second at most.
 func get(ctx context.Context, url string) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -294,7 +297,7 @@ func get(ctx context.Context, url string) (status int, text string, err error) {
 	return response.StatusCode, strings.TrimSpace(string(body[:n])), nil
 }
 
-// awaitReady waits until every service says that it is ready.
+// awaitReady waits until every service reports that it is ready.
 func (i *installation) awaitReady(ctx context.Context, timeout time.Duration) error {
 	for _, s := range i.services() {
 		if err := s.awaitReady(ctx, timeout); err != nil {
@@ -313,7 +316,7 @@ func (s *service) awaitReady(ctx context.Context, timeout time.Duration) error {
 	})
 }
 
-// connect opens the soak's own connection.
+// connect opens the soak's own connection to NATS.
 func (i *installation) connect() (err error) {
 	var urls []string
 	for _, n := range i.nodes {
@@ -327,7 +330,8 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// The workflows that senders call, and the one that is switched on and off.
+// These constants are the workflows that senders call, and the workflow that is switched on and
+// off.
 const (
 	workflows        = 3
 	switchedWorkflow = "switched"
@@ -370,7 +374,7 @@ func (i *installation) client() *apiclient.Client {
 	return apiclient.New(i.executors[0].url, adminToken)
 }
 
-// awaitNodes waits until every node is in touch with the cluster.
+// awaitNodes waits until every node is connected to the cluster.
 func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) error {
 	for _, n := range i.nodes {
 		if err := eventually(ctx, timeout, func(ctx context.Context) error { return i.answers(ctx, n.url) }); err != nil {
@@ -380,7 +384,7 @@ func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) er
 	return nil
 }
 
-// awaitReplicas waits until every node is in touch with the cluster and has all of every stream.
+// awaitReplicas waits until every node is connected to the cluster and has all of every stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
 	if err := i.awaitNodes(ctx, timeout); err != nil {
 		return err
@@ -397,7 +401,8 @@ func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration)
 	})
 }
 
-// complete says which replica does not have all of a stream.
+// complete returns an error that names a replica that does not have all of a stream, or nil if
+// there is none.
 func complete(s *jetstream.StreamInfo) error {
 	c := s.Cluster
 	if c == nil {
@@ -414,7 +419,7 @@ func complete(s *jetstream.StreamInfo) error {
 	return nil
 }
 
-// answers says whether a node knows a leader of the cluster.
+// answers returns an error unless the node at the URL knows a leader of the cluster.
 func (i *installation) answers(ctx context.Context, url string) error {
 	nc, err := nats.Connect(url, append(i.access, nats.Name("soak"), nats.Timeout(time.Second))...)
 	if err != nil {
@@ -425,18 +430,18 @@ func (i *installation) answers(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second/4) // without a leader there is no answer
+	ctx, cancel := context.WithTimeout(ctx, time.Second/4) // a node without a leader does not answer
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
 	return err
 }
 
-// between are the links between two nodes.
+// between returns the links between two nodes.
 func (i *installation) between(a, b int) []*link.Link {
 	return []*link.Link{i.links[[2]int{a, b}], i.links[[2]int{b, a}]}
 }
 
-// around are the links between a node and all others.
+// around returns the links between a node and all others.
 func (i *installation) around(node int) []*link.Link {
 	var all []*link.Link
 	for other := range i.nodes {
@@ -468,7 +473,7 @@ func (i *installation) close() {
 	}
 }
 
-// complaints are what the processes did that nobody asked for.
+// complaints returns what went wrong with the processes.
 func (i *installation) complaints() (all []string) {
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)
@@ -476,7 +481,8 @@ func (i *installation) complaints() (all []string) {
 	return all
 }
 
-// eventually tries until it works; past the timeout it returns the last error of before.
+// eventually calls try until it succeeds. After the timeout it returns the last error that try
+// returned before the timeout.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// set is an installation for one test.
+// set starts an installation for one test.
 func set(t *testing.T, s shape) *installation {
 	t.Helper()
 	i, err := install(t.Context(), t.TempDir(), s)
@@ -43,11 +43,11 @@ func set(t *testing.T, s shape) *installation {
 	return i
 }
 
-// posted is one request and what came of it.
+// posted is one request and its result.
 type posted struct {
 	marker string
 	hasID  bool
-	again  bool // it is the retry of one that was refused
+	again  bool // whether this is the retry of a refused request
 	began  time.Time
 	took   time.Duration
 	answer answer
@@ -58,7 +58,7 @@ func (p posted) String() string {
 	return fmt.Sprintf("%s at %s after %s: %d %s, %v", p.marker, p.began.Format("15:04:05.000"), p.took, p.answer.Status, p.answer.Code, p.err)
 }
 
-// posting posts until it is stopped.
+// posting posts requests until it is stopped.
 type posting struct {
 	senders *senders
 	stop    context.CancelFunc
@@ -68,8 +68,8 @@ type posting struct {
 	all []posted
 }
 
-// post lets senders post, every other request without a delivery ID. With after, what did
-// not get a 200 is sent once more after that time.
+// post lets senders post. Every other request has no delivery ID. If after is not 0, requests that
+// did not get a 200 are sent once more after that time.
 func post(t *testing.T, i *installation, after time.Duration) *posting {
 	t.Helper()
 	const count, every = 16, 40 * time.Millisecond
@@ -99,8 +99,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends one request as a load balancer passes it on: to the next ingress when one
-// takes no connection.
+// request sends one request as a load balancer passes it on: to the next ingress if an ingress
+// accepts no connection.
 func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	one.began = time.Now()
 	path := p.senders.paths[turn%len(p.senders.paths)]
@@ -121,14 +121,14 @@ func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	return one
 }
 
-// end stops posting, and returns all that was posted when every answer is there.
+// end stops posting, waits for every answer, and returns all requests with their results.
 func (p *posting) end() []posted {
 	p.stop()
 	p.running.Wait()
 	return p.all
 }
 
-// accepted counts the answers 200 so far.
+// accepted returns the number of answers 200 so far.
 func (p *posting) accepted() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +140,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits for that many more answers 200.
+// awaitAccepted waits for more further answers 200.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more
@@ -154,8 +154,8 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored checks that each acknowledged execution is stored once and recorded within
-// the time. It returns the markers of what is stored.
+// checkStored checks that each acknowledged execution is stored once and recorded within the given
+// time. It returns the markers of the stored executions.
 func checkStored(t *testing.T, i *installation, requests []posted, within time.Duration) map[string]bool {
 	t.Helper()
 	if err := awaitConsumers(t.Context(), i.js, within); err != nil {
@@ -192,7 +192,7 @@ func checkStored(t *testing.T, i *installation, requests []posted, within time.D
 	return markers
 }
 
-// sqlite is a database in a test's own folder.
+// sqlite returns the URL of a database in the folder of the test.
 func sqlite(t *testing.T) string {
 	t.Helper()
 	return "sqlite:" + strings.TrimSuffix(t.TempDir(), "/") + "/executions.db"

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// answerBound is how long a sender waits at most: the publish timeout and a second.
+// answerBound is the maximum time that a sender waits: the publish timeout and a second.
 const answerBound = 6 * time.Second
 
-// NATS is away under load: every answer meanwhile is a 503 in time; afterwards there are
-// 200s by themselves, and nothing that was refused while it was away is stored.
+// While NATS is away under load, every answer is a 503 in time. Afterwards senders get 200 again
+// without intervention, and nothing that was refused while NATS was away is stored.
 func TestNATSAway(t *testing.T) {
 	t.Parallel()
 	i := set(t, shape{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
@@ -44,8 +44,8 @@ func TestNATSAway(t *testing.T) {
 		if one.answer.Status == 200 || !stored[one.marker] {
 			continue
 		}
-		// What was on its way when the server was killed may have been stored without an
-		// answer; what came later may not.
+		// A request that was on its way when the server was killed may have been stored without an
+		// answer; a later one may not.
 		if one.began.After(gone) {
 			t.Errorf("a ghost: %s", one)
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// strangeReports are how many reports about executions that nobody started come at once.
+// strangeReports is the number of reports about unknown executions that are sent at once.
 const strangeReports = 500
 
-// reportUnknown reports executions that there are not, as a runner does that is wrong.
+// reportUnknown reports executions that do not exist, as a faulty runner does.
 func (f *faults) reportUnknown(_ context.Context, _ time.Duration) error {
 	for range strangeReports {
 		msg, err := stream.ProgressMessage(execution.DefaultQueue, "soak-0", "node", "",

@@ -20,8 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// How long an operator waits between two changes, and before the same change is tried again, and for an answer that shows whether
-// a change holds. A call has as long as any executor takes to answer it: one that is given up could still change something.
+// changeEvery is the average pause between two changes, and changePause the pause before the same
+// change is tried again. changeTimeout is as long as any executor takes to answer a call: a call
+// that is given up could still change something. checkTimeout bounds one question that shows
+// whether a change holds, and tokenTimeout the search for a new token.
 const (
 	changeEvery   = 400 * time.Millisecond
 	changePause   = 300 * time.Millisecond
@@ -30,7 +32,8 @@ const (
 	tokenTimeout  = 30 * time.Second
 )
 
-// The plans of the operators' accounts: with one, webhooks are accepted, with the other refused.
+// These are the plans of the operators' accounts: planWith accepts webhooks, and planWithout
+// refuses them.
 const (
 	planWith    = "ultra"
 	planWithout = "none"
@@ -38,19 +41,20 @@ const (
 
 const operatedNode = "node"
 
-// operators change the registry by any executor, each in an account of their own. After each change that was confirmed they ask every
-// ingress and every executor about it: an answer may be that it does not know, and must not be by the state of before.
+// operators change the registry through any executor, each operator in a separate account. After
+// each confirmed change they ask every ingress and every executor about it. An answer may be that
+// the service does not know, and must not be based on the state before the change.
 type operators struct {
 	all       []*operator
-	confirmed atomic.Int64 // changes
-	unsure    atomic.Int64 // calls after which it is not known whether the change was made
+	confirmed atomic.Int64 // changes confirmed
+	unsure    atomic.Int64 // calls after which it is unknown whether the change was made
 	asked     atomic.Int64 // questions after a confirmed change
-	answered  atomic.Int64 // those of them that were answered by a state
+	answered  atomic.Int64 // questions that were answered with a state
 
 	say      func(format string, args ...any)
 	mu       sync.Mutex
 	wrong    []string
-	byChange map[string]int // changes confirmed
+	byChange map[string]int // confirmed changes, by name
 }
 
 // operator makes changes to one workflow, one after another, and knows what must hold.
@@ -58,22 +62,22 @@ type operator struct {
 	operators    *operators
 	installation *installation
 	senders      *senders
-	now          func() string // which partition is in force
+	now          func() string // describes the partition that is in force
 	random       *rand.Rand
-	name         string // of the account and of the workflow
+	name         string // name of the account and of the workflow
 	requests     int
 
-	// What the confirmed changes have left.
+	// These fields are the state that the confirmed changes have left.
 	exists, active bool
 	plan           string
 	token          string
-	revokedToken   string     // "": none
-	key            api.NewKey // without an ID: none
-	revokedKey     string     // "": none
-	last           string     // the last confirmed change, for people
+	revokedToken   string     // "" means none
+	key            api.NewKey // no ID means no key
+	revokedKey     string     // "" means none
+	last           string     // the last confirmed change, for messages
 }
 
-// newOperators makes accounts and workflows.
+// newOperators makes count accounts, each with a workflow, and returns their operators.
 func newOperators(ctx context.Context, count int, i *installation, s *senders, f *partitioner, seed uint64) (*operators, error) {
 	all := &operators{say: f.say, byChange: map[string]int{}}
 	for n := range count {
@@ -107,7 +111,8 @@ func (all *operators) change(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// settle asks everybody once more, when all is well. Who does not answer then is wrong, too.
+// settle asks every service once more, when the network is whole. A service that does not answer
+// then is wrong, too.
 func (all *operators) settle(ctx context.Context) {
 	for _, o := range all.all {
 		o.check(ctx, true)
@@ -127,7 +132,7 @@ func (all *operators) write(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "%-14s %8d  questions after a confirmed change; %d answered, the others said that they do not know\n", "checks", all.asked.Load(), all.answered.Load())
 }
 
-// possible are the changes that can be made now.
+// possible returns the changes that can be made now, by name.
 func (o *operator) possible() map[string]func(context.Context, *apiclient.Client) error {
 	if !o.exists {
 		return map[string]func(context.Context, *apiclient.Client) error{"put": o.put}
@@ -152,7 +157,8 @@ func (o *operator) possible() map[string]func(context.Context, *apiclient.Client
 	return changes
 }
 
-// changeOnce makes one change, by one executor after another until it is confirmed, and checks what everybody says after that.
+// changeOnce makes one change, through one executor after another until it is confirmed, and then
+// checks the answers of all services.
 func (o *operator) changeOnce(ctx, measuring context.Context) {
 	changes := o.possible()
 	names := slices.Sorted(maps.Keys(changes))
@@ -217,7 +223,7 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status == http.StatusNotFound {
-		err = nil // by a call of before, of which it was not known; else the checks see it
+		err = nil // an earlier call had this effect without confirming it; otherwise the checks notice it
 	}
 	if err == nil {
 		o.exists, o.active, o.revokedToken = false, false, o.token
@@ -270,7 +276,8 @@ func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
 	return nil
 }
 
-// learnToken asks until an executor has another token than the one of before: what holds is what is stored.
+// learnToken asks executors until one returns another token than the previous one. The token that
+// is stored is the valid one.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, tokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -286,7 +293,7 @@ func (o *operator) learnToken(ctx context.Context) error {
 	})
 }
 
-// describe says which token it is, without telling it.
+// describe returns which token it is, without disclosing it.
 func describe(token string, o *operator) string {
 	switch token {
 	case "":
@@ -319,7 +326,7 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 	return err
 }
 
-// check asks every ingress and every executor. With strict, everybody must answer.
+// check asks every ingress and every executor. With strict, all of them must answer.
 func (o *operator) check(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {
@@ -333,7 +340,7 @@ func (o *operator) check(ctx context.Context, strict bool) {
 	all.Wait()
 }
 
-// expected is what an ingress must answer to the newest token.
+// expected returns what an ingress must answer to the newest token.
 func (o *operator) expected() string {
 	switch {
 	case !o.exists:
@@ -359,7 +366,8 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	o.post(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// post calls the webhook with a token, whose name is for people.
+// post calls the webhook with a token, and compares the answer with want. name describes the token
+// in messages.
 func (o *operator) post(ctx context.Context, e *service, name, token, want string, number int, strict bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -424,7 +432,7 @@ func (o *operator) wantWorkflow() string {
 	return fmt.Sprintf("active %v", o.active)
 }
 
-// ask compares what an executor says with what it must say.
+// ask compares the answer of an executor with want.
 func (o *operator) ask(ctx context.Context, e *service, strict bool, what, want string, call func(context.Context) (string, error)) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

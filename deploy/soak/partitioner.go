@@ -19,9 +19,10 @@ import (
 type parted struct {
 	partition
 	from, to time.Time
-	// reunion is how long each ingress took from the healing to its first 200. 0: it gave none in time.
+	// reunion holds how long each ingress took from the healing to its first 200. 0 means that it gave
+	// none in time.
 	reunion []time.Duration
-	// complete is how long it took until every replica was current. 0: not in time.
+	// complete is the time until every replica was current. 0 means that this did not happen in time.
 	complete time.Duration
 }
 
@@ -31,14 +32,15 @@ type partitioner struct {
 	installation *installation
 	probes       *probes
 	random       *rand.Rand
-	only         string // part of the names of those that happen; "": all
+	only         string // part of the names of the partitions that happen; "" means all
 	say          func(format string, args ...any)
 
 	mu  sync.Mutex
 	all []parted
 }
 
-// run parts the hosts until starting ends, and returns when the last partition is healed and the hosts have recovered.
+// run parts the hosts until starting ends, and returns when the last partition is healed and the
+// hosts have recovered.
 func (f *partitioner) run(ctx, starting context.Context) {
 	retry.Wait(starting, restFor)
 	for {
@@ -142,7 +144,7 @@ func orNever(took time.Duration) string {
 	return took.Round(100 * time.Millisecond).String()
 }
 
-// err says which ingresses came back too late.
+// err returns an error that names the ingresses that came back too late, or nil if there are none.
 func (f *partitioner) err() error {
 	if late := f.late(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200", len(late), availableWithin)

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Partitions is all that a soak of three hosts can be told. The tags are the flags of the program.
+// Partitions is the configuration of a soak of three hosts. The tags are the flags of the program.
 type Partitions struct {
 	Duration   time.Duration `help:"How long there are load and partitions." default:"10m"`
 	Seed       uint64        `help:"Which partitions happen, and in which order. 0: another one each time; it is printed." default:"0"`
@@ -28,19 +28,21 @@ type Partitions struct {
 	Verbose    bool          `help:"Tell each partition when it is over."`
 	Keep       bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
 
-	// Out is where people read how it goes, and the ledger. nil: stdout.
+	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
-	// lenient tells of untrue answers, first deliveries that were called repeats, and late hosts, and takes none of it for an error.
+	// lenient prints untrue answers, first deliveries that were called repeats, and late hosts,
+	// without an error for them.
 	lenient bool
 }
 
 // hostNames are the names of the hosts.
 var hostNames = []string{"a", "b", "c"}
 
-// RunPartitions breaks the network between three hosts, with a NATS server, an ingress, an executor and a runner on each, under load
-// and while operators change the registry. It is an error when something acknowledged is lost or there twice, when an answer
-// contradicts a change that was confirmed before, and when the context ends before. Where the machine cannot make hosts it says
-// so, and that is an errors.ErrUnsupported.
+// RunPartitions breaks the network between three hosts, each with a NATS server, an ingress, an
+// executor and a runner, under load and while operators change the registry. It returns an error
+// when something acknowledged is lost or exists twice, when an answer contradicts a change that was
+// confirmed before, and when ctx ends too early. If the machine cannot make hosts, RunPartitions
+// prints that and returns an errors.ErrUnsupported.
 func RunPartitions(ctx context.Context, c Partitions) (err error) {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Operators <= 0 {
 		return errors.New("--duration, --rate, --senders and --operators must be more than 0")
@@ -123,7 +125,8 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	return errors.Join(r.err(), f.err(), r.misjudged())
 }
 
-// loadAndPart sends, changes the registry and parts hosts, until the time is over and everything is recorded.
+// loadAndPart sends, changes the registry and parts the hosts, until the time is over and
+// everything is recorded.
 func (c *Partitions) loadAndPart(ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report) error {
 	began := time.Now()
 	showing, stopShowing := context.WithCancel(ctx)
@@ -133,7 +136,7 @@ func (c *Partitions) loadAndPart(ctx context.Context, i *installation, s *sender
 		starting, cancel := context.WithTimeout(ctx, c.Duration)
 		defer cancel()
 		var load, parting sync.WaitGroup
-		// What measures outlives the last partition, whose recovery counts too.
+		// The measurements outlive the last partition, because its recovery counts too.
 		measuring, stopMeasuring := context.WithCancel(ctx)
 		defer stopMeasuring()
 		load.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
@@ -161,24 +164,28 @@ func (c *Partitions) loadAndPart(ctx context.Context, i *installation, s *sender
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// How long a partition lasts, how long the hosts are left alone after they have recovered, and how long they may take for that.
+// These durations bound how long a partition lasts, how long the hosts rest after they have
+// recovered, and how long the recovery may take.
 const (
 	shortestPartition = 10 * time.Second
 	longestPartition  = 15 * time.Second
 	restFor           = 3 * time.Second
 	reunionTimeout    = time.Minute
-	// availableWithin is how soon after a partition began, or ended, requests must be accepted again.
+	// availableWithin is the maximum time after the beginning or the end of a partition until requests
+	// must be accepted again.
 	availableWithin = 10 * time.Second
 )
 
 // partition is one way to part the hosts.
 type partition struct {
 	kind  string
-	hosts []int // who is concerned
-	// cut are those that cannot reach a majority of the hosts, or cannot be reached by it: their ingresses must refuse.
+	hosts []int // hosts that the partition affects
+	// cut are the hosts that cannot reach a majority of the hosts, or cannot be reached by it. Their
+	// ingresses must refuse.
 	cut   []int
 	lasts time.Duration
-	// apply breaks the network. It returns at once, or when ctx ends if it breaks it again and again.
+	// apply breaks the network. It returns at once, or when ctx ends if it breaks the network again
+	// and again.
 	apply func(ctx context.Context, n *network.Network)
 }
 
@@ -190,7 +197,7 @@ func (p partition) String() string {
 	return p.kind + " " + names
 }
 
-// deck is one partition of each kind, in random order, at random hosts.
+// deckOfPartitions returns one partition of each kind, in random order, at random hosts.
 func deckOfPartitions(random *rand.Rand) []partition {
 	var all []partition
 	add := func(kind string, hosts, cut []int, apply func(ctx context.Context, n *network.Network)) {
@@ -228,7 +235,7 @@ func deckOfPartitions(random *rand.Rand) []partition {
 	return all
 }
 
-// from are the ways from one host to the others, and to those back.
+// from returns the ways from one host to the others; to returns the ways back.
 func from(host int) (pairs [][2]int) {
 	for other := range hostNames {
 		if other != host {

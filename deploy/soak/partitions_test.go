@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Three hosts, one of which is alone: nothing accepted is lost, doubled or not recorded, and
+// While one of three hosts is cut off, nothing accepted is lost, doubled or left unrecorded, and
 // the ledger shows that there were requests, changes and checks.
 func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
@@ -40,7 +40,7 @@ func TestThreeHosts(t *testing.T) {
 	}
 }
 
-// A seed says which partitions happen, at which hosts, and for how long.
+// A seed determines which partitions happen, at which hosts, and for how long.
 func TestPartitionsOfASeed(t *testing.T) {
 	t.Parallel()
 	sequence := func(seed uint64) (all []string) {

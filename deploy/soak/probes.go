@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// probeEach is how often each ingress is asked.
+// probeEach is the interval at which each ingress is probed.
 const probeEach = 100 * time.Millisecond
 
 // probe is one request to one ingress, which is not repeated.
@@ -19,13 +19,13 @@ type probe struct {
 	accepted     bool
 }
 
-// probes ask each ingress all the time, by a first delivery each time.
+// probes ask each ingress all the time, each time with a first delivery.
 type probes struct {
 	senders *senders
 	urls    []string
 
 	mu    sync.Mutex
-	each  [][]probe     // of each ingress, in the order of the answers
+	each  [][]probe     // probes of each ingress, in the order of the answers
 	grown chan struct{} // closed and replaced when there is another one
 }
 
@@ -37,7 +37,7 @@ func newProbes(s *senders, i *installation) *probes {
 	return p
 }
 
-// run asks until measuring ends, and returns when all answers are there.
+// run probes until measuring ends, and returns when all answers have arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -71,8 +71,8 @@ func (p *probes) ask(ctx context.Context, host, number int) {
 	p.grown = make(chan struct{})
 }
 
-// awaitAll waits until each ingress has accepted a request that was sent after healed. It returns how long after healed each answer
-// came; 0: none came in time.
+// awaitAll waits until each ingress has accepted a request that was sent after healed. It returns
+// how long after healed each answer came; 0 means that none came in time.
 func (p *probes) awaitAll(ctx context.Context, healed time.Time, timeout time.Duration) []time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -134,8 +134,9 @@ func shares(each []share) string {
 	return strings.Join(texts, ", ")
 }
 
-// available is how many of the requests that began in the first seconds of a partition were accepted by each ingress, and how many
-// of those that began later in it. What has no answer yet counts as soon as it has one.
+// available returns the share of accepted requests of each ingress: within for requests that began
+// in the first seconds of a partition, and after for those that began later in it. A request
+// without an answer counts once it is answered.
 func (p *probes) available(one parted) (within, after []share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

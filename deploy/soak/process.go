@@ -14,23 +14,24 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// endTimeout is how long a program may take to end after SIGTERM: longer than it drains.
+// endTimeout is the maximum time that a program may take to end after SIGTERM. It is longer than
+// the program drains.
 const endTimeout = 60 * time.Second
 
 // restartPause is how long a supervisor waits before it restarts a program that ended by itself.
 const restartPause = 500 * time.Millisecond
 
-// process is one of the programs, which can be started again under the same flags.
+// process is one of the programs. It can be started again with the same flags.
 type process struct {
 	name string
 	args []string // the first one is its role
 	log  string   // the file that it writes to
-	host *place   // where it runs; nil: on this machine, as this binary
-	env  []string // NAME=value, besides this process's own; only with a host
+	host *place   // where the process runs; nil means on this machine, as this binary
+	env  []string // NAME=value, in addition to this process's own environment; only with a host
 
 	mu       sync.Mutex
-	run      *child.Process // nil while it does not run
-	wanted   bool           // a run that ends by itself is followed by another one
+	run      *child.Process // nil means that the process does not run
+	wanted   bool           // whether a run that ends by itself is followed by another one
 	problems []string
 }
 
@@ -46,7 +47,7 @@ func (p *process) start() error {
 	return p.launch()
 }
 
-// launch is start with mu held.
+// launch starts the process. The caller holds mu.
 func (p *process) launch() error {
 	if p.run != nil {
 		return nil
@@ -67,7 +68,7 @@ func (p *process) launch() error {
 	return nil
 }
 
-// command returns what starts the process.
+// command returns the command that starts the process.
 func (p *process) command() (*exec.Cmd, error) {
 	if p.host == nil {
 		return child.Self(p.args[0], p.args[1:]...)
@@ -77,7 +78,7 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// ended starts the process again if nobody wanted this run to end.
+// ended starts the process again if the run was not meant to end.
 func (p *process) ended(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
@@ -100,7 +101,7 @@ func (p *process) ended(r *child.Process) {
 	}
 }
 
-// take gives the run to somebody who ends it.
+// take returns the run to a caller that ends it, and keeps the process from being restarted.
 func (p *process) take() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,14 +110,14 @@ func (p *process) take() *child.Process {
 	return r
 }
 
-// kill ends the process with SIGKILL, also one that is paused.
+// kill ends the process with SIGKILL, even if it is paused.
 func (p *process) kill() {
 	if r := p.take(); r != nil {
 		r.Kill()
 	}
 }
 
-// terminate ends the process with SIGTERM; that it does not end well is a problem.
+// terminate ends the process with SIGTERM, and notes a problem if it does not end well.
 func (p *process) terminate() {
 	r := p.take()
 	if r == nil {
@@ -146,7 +147,8 @@ func (p *process) problem(text string) {
 	p.problems = append(p.problems, text)
 }
 
-// complaints are what went wrong with the process, and the first line of a panic or a data race that it wrote.
+// complaints returns what went wrong with the process, and the first line of a panic or a data race
+// in its log.
 func (p *process) complaints() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +165,7 @@ func (p *process) complaints() []string {
 	return all
 }
 
-// lastLine is the last that the process wrote.
+// lastLine returns the last line that the process wrote.
 func (p *process) lastLine() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/terminal"
 )
 
-// showProgress writes the status until the context ends: every second on a terminal, else every ten seconds.
+// showProgress writes the status until ctx ends: every second on a terminal, and every ten seconds
+// elsewhere.
 func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
 	line := terminal.NewLine(out)
 	defer line.Done()

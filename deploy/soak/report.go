@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shownEach is how many of each kind of violation are shown one by one.
+// shownEach is the maximum number of violations of each kind that are shown one by one.
 const shownEach = 10
 
 // report is the ledger.
@@ -19,10 +19,10 @@ type report struct {
 	totals    totals
 	audit     *audit
 	incidents []incident
-	ended     []string // processes that ended by themselves, and what else went wrong with them
+	ended     []string // processes that ended by themselves, and other problems with them
 	stood     []string // when recording stood still
-	untrue    []string // answers to changes of the registry that did not hold
-	aside     []string // starts that were put aside
+	untrue    []string // answers about the registry that contradicted a change
+	aside     []string // starts in quarantine
 	restored  []string // what did not hold after the store was restored
 	emptied   []string // what did not hold after the store was deleted
 	again     []string // executions that were given to a handler after their end
@@ -59,13 +59,13 @@ func (r *report) write(out io.Writer) {
 	}
 }
 
-// violation is one kind of broken promise, and each time that it was.
+// violation is one kind of broken promise, with a line for each time that it was broken.
 type violation struct {
 	name, why string
 	lines     []string
 }
 
-// violations are those of the load; none of them may happen.
+// violations returns the violations during the load. None of them may happen.
 func (r *report) violations() []violation {
 	return []violation{
 		{"stood still", "times that nothing was recorded though one executor was well", r.stood},
@@ -86,7 +86,7 @@ func (r *report) writeRestored(out io.Writer) {
 	show(out, r.restored)
 }
 
-// err says which promises are broken; nil: none.
+// err returns an error that counts the broken promises, or nil if there are none.
 func (r *report) err() error {
 	var all []string
 	for _, v := range append(r.violations(), violation{"broken by the restored store", "", r.restored}, violation{"broken by the deleted store", "", r.emptied}) {
@@ -100,7 +100,8 @@ func (r *report) err() error {
 	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
 }
 
-// misjudged says how often a first delivery was called a repeat.
+// misjudged returns an error with the number of first deliveries that were called repeats, or nil
+// if there are none.
 func (r *report) misjudged() error {
 	if r.audit.misjudged > 0 {
 		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.misjudged)

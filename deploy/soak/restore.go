@@ -15,21 +15,24 @@ import (
 )
 
 const (
-	// restoredDeliveries are sent before, and again after.
+	// restoredDeliveries is the number of deliveries that are sent before the restore, and again after
+	// it.
 	restoredDeliveries = 50
-	// settleTimeout is how long it may take until everybody agrees again.
+	// settleTimeout is the maximum time until all services agree again.
 	settleTimeout = 90 * time.Second
 )
 
-// restore puts the stores of all nodes back to an earlier copy, as after a disaster, while ingresses, executors and runners go
-// on. The stream may have lost what was accepted after the copy. It returns what else does not hold:
+// restore puts the stores of all nodes back to an earlier copy, as after a disaster, while
+// ingresses, executors and runners go on. The stream may have lost what was accepted after the
+// copy. restore returns which of the following does not hold:
 //
-//   - the registry is as it was before, for every ingress and every executor, and changes hold at once: an executor restores it
-//     from the copy in the database;
-//   - what is accepted from then on is stored and recorded once, has its end, and is deduplicated;
-//   - no record stays queued or running.
+//   - The registry is as it was before, for every ingress and every executor, and changes take
+//     effect at once: an executor restores the registry from the copy in the database.
+//   - Deliveries that are accepted from then on are stored and recorded once, have an end, and are
+//     deduplicated.
+//   - No record stays queued or running.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
-	// The faults have broken connections that are still taken for idle ones.
+	// The faults have broken connections that the client still takes for idle ones.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
 	if err := switchTo(ctx, i.client(), true); err != nil {
@@ -39,7 +42,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 		return nil, err
 	}
 
-	// What the copy does not know.
+	// The copy does not contain this workflow.
 	lateWorkflow, err := i.makeWorkflow(ctx, "late")
 	if err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
-	s.deliverAll(ctx, "before") // their sender was told 200, and may still send them again
+	s.deliverAll(ctx, "before") // their senders were told 200, and may still send them again
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}
@@ -84,7 +87,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	return broken, nil
 }
 
-// copyStores copies the stores of all nodes, which it stops for that.
+// copyStores stops all nodes, copies their stores, and starts the nodes again.
 func (i *installation) copyStores(ctx context.Context) error {
 	for _, n := range i.nodes {
 		n.terminate()
@@ -97,7 +100,7 @@ func (i *installation) copyStores(ctx context.Context) error {
 	return i.awaitWell(ctx)
 }
 
-// putBackStores kills all nodes and starts them on their copies.
+// putBackStores kills all nodes, replaces their stores by the copies, and starts the nodes.
 func (i *installation) putBackStores() error {
 	for _, n := range i.nodes {
 		n.kill()
@@ -110,7 +113,8 @@ func (i *installation) putBackStores() error {
 	return nil
 }
 
-// switchByEach switches a workflow off and on by each executor in turn, and returns what did not hold at once.
+// switchByEach switches a workflow off and on through each executor in turn, and returns what did
+// not take effect at once.
 func (i *installation) switchByEach(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
@@ -135,7 +139,8 @@ func (i *installation) awaitWell(ctx context.Context) error {
 	return i.awaitReady(ctx, recoverTimeout)
 }
 
-// deliverAll sends deliveries until each has a final answer, which it returns by delivery ID.
+// deliverAll sends deliveries until each has a final answer, and returns these answers by delivery
+// ID.
 func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer {
 	answers := map[string]answer{}
 	for n := range restoredDeliveries {
@@ -154,7 +159,8 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer
 	return answers
 }
 
-// agree says which ingress or executor sees a workflow in another way than status says.
+// agree returns an error that names the first ingress or executor whose view of a workflow differs
+// from status, or nil if all of them agree.
 func (i *installation) agree(ctx context.Context, s *senders, workflow, path string, status int) error {
 	for _, e := range i.ingresses {
 		a, err := s.request(ctx, &delivery{marker: "agree"}, e.url+path)
@@ -180,7 +186,8 @@ func (i *installation) agree(ctx context.Context, s *senders, workflow, path str
 	return nil
 }
 
-// checkRecords says what is wrong with the records after the store was restored.
+// checkRecords returns an error that tells what is wrong with the records after the store was
+// restored.
 func (i *installation) checkRecords(ctx context.Context, accepted map[string]answer) error {
 	records, err := readRecords(ctx, i.client())
 	if err != nil {

@@ -19,19 +19,20 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// The names under which the soak's binary starts itself to be one of the programs.
+// These are the names under which the soak's binary starts itself to act as one of the programs.
 const (
 	roleIngress  = "soak-ingress"
 	roleExecutor = "soak-executor"
 	roleNode     = "soak-nats"
 	roleRunner   = "soak-runner"
 
-	// On hosts of their own.
+	// These programs run on separate hosts.
 	roleServer     = "soak-nats-server"
 	roleHostRunner = "soak-host-runner"
 )
 
-// BeProgram makes this process the program under whose name it was started, and says whether it is one. main calls it before Run.
+// BeProgram makes this process act as the program under whose name it was started, and reports
+// whether the name is a program's. main calls it before Run.
 func BeProgram() bool {
 	switch filepath.Base(os.Args[0]) {
 	case roleIngress:
@@ -59,7 +60,7 @@ func endWith(err error) {
 	}
 }
 
-// runNode is a NATS server with the options in text, until SIGTERM.
+// runNode runs a NATS server with the options in text, until SIGTERM.
 func runNode(text string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -81,7 +82,7 @@ func runNode(text string) error {
 	return nil
 }
 
-// runServer is what the program nats-server does with these arguments.
+// runServer does what the program nats-server does with these arguments.
 func runServer(args []string) error {
 	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError), args, nil, nil, nil)
 	if err != nil {

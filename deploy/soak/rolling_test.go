@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// retryAfter is what the answer 503 says when the stream is away.
+// retryAfter is the Retry-After of a 503 when the stream is away.
 const retryAfter = 2 * time.Second
 
-// Every process is restarted by SIGTERM, one after another, under load: nothing is lost,
-// and a sender who tries once more gets a 200.
+// While every process is restarted with SIGTERM under load, one after another, nothing is lost, and
+// a sender that tries once more gets a 200.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	i := set(t, shape{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
@@ -23,7 +23,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	pace := time.After(0)
 	for _, node := range i.nodes {
-		<-pace // as slow as an operator is at least: not again before senders have tried again
+		<-pace // at least as slow as an operator: not again before senders have tried again
 		pace = time.After(retryAfter + time.Second/2)
 		node.terminate()
 		if err := node.start(); err != nil {

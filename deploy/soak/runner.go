@@ -19,10 +19,11 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner is a runner of the default queue until SIGTERM. Most of its reports come before the start is recorded, if executors
-// are slow.
+// runRunner runs a runner of the default queue until SIGTERM. Most of its reports come before the
+// start is recorded, if executors are slow.
 //
-// It adds a line to the file runs for each time that it is given an execution: the time in Unix nanoseconds, and the execution's ID.
+// It adds a line to the file runs for each time that it is given an execution: the time in Unix
+// nanoseconds, and the execution's ID.
 func runRunner(natsURL, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -39,7 +40,8 @@ func runRunner(natsURL, runs string) error {
 	return runner.Run(ctx, nc, runnerOptions(runnerGroup), handle)
 }
 
-// runHostRunner is runRunner with credentials, for the group that the shipped configuration knows.
+// runHostRunner does the same as runRunner with credentials, for the group that the shipped
+// configuration knows.
 func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -55,11 +57,12 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 	}
 	defer nc.Close()
 	options := runnerOptions(hostGroup)
-	options.AckWait = 0 // that of the consumer, which executors make
+	options.AckWait = 0 // the consumer, which executors make, has its own
 	return runner.Run(ctx, nc, options, handle)
 }
 
-// noting returns the handler of the runners. It notes in a file what it is given; the file lasts as long as the process.
+// noting returns the handler of the runners. The handler notes in a file what it is given; the file
+// stays open as long as the process runs.
 func noting(runs string) (func(context.Context, runner.Execution) (any, error), error) {
 	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a path of the caller's own
 	if err != nil {
@@ -73,7 +76,7 @@ func noting(runs string) (func(context.Context, runner.Execution) (any, error), 
 	}, nil
 }
 
-// runnerOptions let no execution fail, however often runners are killed.
+// runnerOptions returns options with which no execution fails, however often runners are killed.
 func runnerOptions(group string) runner.Options {
 	return runner.Options{Group: group, Concurrency: 50, Attempts: 1_000_000, AckWait: 5 * time.Second}
 }
@@ -94,7 +97,8 @@ const runnerGroup = "soak"
 // hostGroup is the group for which the shipped configuration of NATS has an account.
 const hostGroup = "main"
 
-// outcome is what becomes of an execution, however often it runs.
+// outcome returns the final status of an execution, which is the same however often the execution
+// runs.
 func outcome(id string) execution.Status {
 	if strings.HasSuffix(id, "f") {
 		return execution.Failed

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// lateAcknowledgement is how long after its end an execution may be given to a handler once more because its own acknowledgement was
-// lost: the consumer's patience, at most 15 s, twice, and the longest time that something is away.
+// lateAcknowledgement is how long after its end an execution may be given to a handler once more
+// because its own acknowledgement was lost: twice the acknowledgement timeout of the consumer,
+// which is at most 15 s, and the longest time that something is away.
 const lateAcknowledgement = time.Minute
 
 // run is one time that a runner was given an execution.
@@ -19,7 +20,8 @@ type run struct {
 	at time.Time
 }
 
-// ranAgain names the executions that a runner was given again after their end, and not for a lost acknowledgement of their own.
+// ranAgain names the executions that a runner was given again so long after their end that a lost
+// acknowledgement does not explain it.
 func (i *installation) ranAgain(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)

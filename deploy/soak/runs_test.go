@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An execution that is given to a runner long after its end ran again; one whose
-// acknowledgement was lost, and a last line that was cut short, are no such thing.
+// An execution that is given to a runner long after its end counts as run again. An execution whose
+// acknowledgement was lost does not count, nor does a last line that was cut short.
 func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")

@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// As code-hosting services and payment providers, with shorter pauses: ten seconds for an answer, then again under the same ID.
+// Senders behave like code-hosting services and payment providers, with shorter pauses: they wait
+// ten seconds for an answer, then try again under the same ID.
 const (
 	answerTimeout = 10 * time.Second
 	firstPause    = 200 * time.Millisecond
@@ -24,7 +25,8 @@ const (
 	maxAttempts   = 12
 )
 
-// How many of a hundred deliveries have no ID, are sent twice at the same time, and again after they were acknowledged.
+// These constants are the percentages of deliveries that have no ID, that are sent twice at the
+// same time, and that are sent again after they were acknowledged.
 const (
 	withoutID = 20
 	twins     = 4
@@ -34,8 +36,8 @@ const (
 // senders call the webhooks.
 type senders struct {
 	book   *book
-	urls   []string // of the ingresses
-	paths  []string // of the webhooks
+	urls   []string // URLs of the ingresses
+	paths  []string // paths of the webhooks
 	client *http.Client
 	run    string // makes delivery IDs differ from those of another run
 }
@@ -50,15 +52,15 @@ func newSenders(b *book, i *installation, run string) *senders {
 	return s
 }
 
-// post lets count senders make rate deliveries per second together until starting ends. It returns when all are done, or when ctx
-// ends.
+// post lets count senders make rate deliveries per second together until starting ends. It returns
+// when all senders are done, or when ctx ends.
 func (s *senders) post(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
 	for n := range count {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(n)))                 //nolint:gosec // not a secret
-			retry.Wait(starting, time.Duration(random.Int64N(int64(every)))) // else all send at the same time
+			retry.Wait(starting, time.Duration(random.Int64N(int64(every)))) // otherwise all senders would send at the same time
 			tick := time.NewTicker(every)
 			defer tick.Stop()
 			for number := 0; ; number++ {
@@ -103,7 +105,7 @@ func (s *senders) one(ctx context.Context, marker string, random *rand.Rand) {
 	}
 }
 
-// deliver sends until there is an answer that is final.
+// deliver sends a delivery until an answer is final, at most maxAttempts times.
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
 	pause := firstPause
 	for range maxAttempts {
@@ -118,7 +120,7 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 	}
 }
 
-// answer is what a sender gets.
+// answer is what a sender gets for a request.
 type answer struct {
 	Status       int    `json:"-"`
 	ExecutionID  string `json:"executionId"`
@@ -126,7 +128,8 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// attempt sends one request and notes the answer. final: a sender does not send it again.
+// attempt sends one request and notes the answer. final means that a sender does not send the
+// request again.
 func (s *senders) attempt(ctx context.Context, d *delivery, path, url string) (a answer, final bool) {
 	s.book.sends()
 	a, err := s.request(ctx, d, url+path)
@@ -152,7 +155,7 @@ func (s *senders) request(ctx context.Context, d *delivery, url string) (a answe
 	if err != nil {
 		return a, err
 	}
-	request.GetBody = nil // else Go would send it a second time by itself when a connection breaks
+	request.GetBody = nil // otherwise Go would send it a second time by itself when a connection breaks
 	request.Header.Set("Content-Type", "application/json")
 	if d.hasID {
 		request.Header.Set("X-GitHub-Delivery", d.marker)
@@ -170,7 +173,8 @@ func (s *senders) request(ctx context.Context, d *delivery, url string) (a answe
 	return a, json.Unmarshal(text, &a)
 }
 
-// connectionError says what happened; neverMade: no connection, so nothing arrived.
+// connectionError returns what happened to a connection. neverMade means that there was no
+// connection, so that nothing arrived.
 func connectionError(err error) (what string, neverMade bool) {
 	var operation *net.OpError
 	switch {

@@ -1,5 +1,5 @@
-// Package soak runs hookstart in the production shape, real processes on loopback, under load and faults, and compares what
-// senders were told with what is stored and recorded.
+// Package soak runs hookstart in the production shape, as real processes on loopback, under load
+// and faults. It compares what senders were told with what is stored and recorded.
 package soak
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Config is all that a soak can be told. The tags are the flags of the program.
+// Config is the configuration of a soak. The tags are the flags of the program.
 type Config struct {
 	Duration time.Duration `help:"How long there are load and faults." default:"10m"`
 	Seed     uint64        `help:"Which faults happen, and in which order. 0: another one each time; it is printed." default:"0"`
@@ -30,11 +30,12 @@ type Config struct {
 	Verbose  bool          `help:"Tell each fault when it is over."`
 	Keep     bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
 
-	// Out is where people read how it goes, and the ledger. nil: stdout.
+	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
 }
 
-// How long what comes after the load may take.
+// These durations bound how long the services may take to be ready, and how long recording may take
+// after the load.
 const (
 	readyTimeout  = time.Minute
 	recordTimeout = 2 * time.Minute
@@ -49,7 +50,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Run soaks. It is an error when something acknowledged is lost or there twice, and when the context ends before.
+// Run runs a soak. It returns an error when something acknowledged is lost or exists twice, and
+// when ctx ends before the soak does.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -133,7 +135,8 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	return r.err()
 }
 
-// loadAndBreak sends, causes faults, and shows how it goes, until the time is over and everything is recorded.
+// loadAndBreak sends, causes faults, and shows the progress, until the time is over and everything
+// is recorded.
 func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, f *faults, r *report) error {
 	began := time.Now()
 	if c.Verbose {
@@ -161,8 +164,9 @@ func (c *Config) loadAndBreak(ctx context.Context, i *installation, s *senders, 
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// compare reads what is stored, recorded and put aside, and compares it with what senders were told. The executions with an ID in
-// unreported were acknowledged without a report that can be read, and must have failed for that.
+// compare reads what is stored, recorded and in quarantine, and compares it with what senders were
+// told. The executions whose IDs are in unreported were acknowledged without a readable report, and
+// must have failed for that.
 func (r *report) compare(ctx context.Context, i *installation, b *book, incidents []incident, unreported map[string]time.Time) error {
 	streams, err := readStored(ctx, i.js)
 	if err != nil {
@@ -188,7 +192,7 @@ func (r *report) compare(ctx context.Context, i *installation, b *book, incident
 	return nil
 }
 
-// disks are those that can be full. Without the rights to mount them there are none.
+// disks returns the disks that can be full. Without the rights to mount them it returns an error.
 func disks() (node, database *disk, err error) {
 	if node, err = newDisk(); err != nil {
 		return nil, nil, err
@@ -206,7 +210,8 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// load returns when the time and the last fault are over, and every sender has its answer or has given up.
+// load returns when the time and the last fault are over, and every sender has an answer or has
+// given up. It returns the answers about the switched workflow that were untrue.
 func load(ctx context.Context, c Config, i *installation, s *senders, f *faults) (untrue []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// Who gets SIGTERM while still waiting for NATS ends well, too.
+// A program that gets SIGTERM while it still waits for NATS ends well, too.
 func TestTerminateWhileStarting(t *testing.T) {
 	t.Parallel()
 	nobody, err := freeport.Reserve()

@@ -18,10 +18,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// stored is what the streams hold.
+// stored holds the contents of the streams.
 type stored struct {
 	starts map[string]start
-	ends   map[string]execution.Status // what runners reported first of each execution's end
+	ends   map[string]execution.Status // first end that runners reported of each execution, by execution ID
 	ended  map[string]time.Time        // when that report was stored
 }
 
@@ -33,7 +33,8 @@ type start struct {
 
 // readStored reads every start and every report in the streams, by execution ID.
 func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
-	// Complete again after a failure: it is begun anew, and counts from the beginning.
+	// After a failure the reading begins anew and counts from the beginning, so that the result is
+	// complete.
 	var all stored
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
 		all = stored{map[string]start{}, map[string]execution.Status{}, map[string]time.Time{}}
@@ -48,7 +49,8 @@ func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 	return all, err
 }
 
-// streams are those on which executions travel. Reports may have one of their own.
+// streams returns the names of the streams on which executions travel. Reports may have a separate
+// stream.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	name, err := js.StreamNameBySubject(ctx, stream.ProgressSubject("*", "*", "*"))
 	if err != nil {
@@ -128,7 +130,7 @@ func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Du
 	return eventually(ctx, timeout, func(ctx context.Context) error { return behind(ctx, js) })
 }
 
-// behind says which consumer is.
+// behind returns an error that names a consumer that lags behind, or nil if there is none.
 func behind(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -154,7 +156,7 @@ func behind(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// record is what executors say of an execution.
+// record is what executors have recorded about an execution.
 type record struct {
 	count  int
 	status execution.Status
@@ -176,7 +178,7 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 	return records, nil
 }
 
-// items are those of a list whose pages are asked for until there is an answer.
+// items iterates over a list. It asks for each page until there is an answer.
 func items[T any](ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error)) iter.Seq2[T, error] {
 	return apiclient.Items(func(p apiclient.Page) (list api.List[T], err error) {
 		err = eventually(ctx, recoverTimeout, func(ctx context.Context) (err error) {
@@ -189,7 +191,8 @@ func items[T any](ctx context.Context, fetch func(context.Context, apiclient.Pag
 
 const startSubjects = "executions.start."
 
-// readAside names the starts that executors put aside, though all can be recorded.
+// readAside describes the starts that executors have put into quarantine, though all starts can be
+// recorded.
 func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range items(ctx, func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

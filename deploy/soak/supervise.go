@@ -9,16 +9,17 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// livenessPath is that of the liveness probe of NATS servers in deploy/nats/kubernetes.yaml.
+// livenessPath is the path of the liveness probe of NATS servers in deploy/nats/kubernetes.yaml.
 const livenessPath = "/healthz"
 
-// The deployment asks more rarely, and is more patient.
+// The deployment probes less often, and tolerates more failures.
 const (
 	probeEvery    = time.Second
 	failuresToEnd = 5
 )
 
-// fillNode leaves a node that much room. Afterwards it is supervised as in the deployment.
+// fillNode fills the disk of a node except for room bytes. After the disk is free again, the node
+// is supervised as in the deployment.
 func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
 	if err := n.disk.fill(room); err != nil {
 		return err
@@ -30,7 +31,8 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 	return n.supervise(ctx)
 }
 
-// supervise watches a node for a while, and restarts it when its probe fails too often.
+// supervise watches a node for a while, and restarts it when its probe has failed failuresToEnd
+// times in a row.
 func (n *node) supervise(ctx context.Context) error {
 	failures := 0
 	for range 2 * failuresToEnd {

@@ -13,14 +13,17 @@ import (
 
 const (
 	switchEvery = 300 * time.Millisecond
-	// switchTimeout is how long a call may take: longer than an executor is away without being ended.
+	// switchTimeout is the maximum time that a call may take. It is longer than an executor is away
+	// without being ended.
 	switchTimeout = time.Minute
-	// unsureFor is how long a call without an answer may still take effect: as long as a fault holds back what was sent.
+	// unsureFor is how long a call without an answer may still take effect: as long as a fault delays
+	// what was sent.
 	unsureFor = 2 * longestFreeze
 )
 
-// switching activates and deactivates a workflow until starting ends, each time by any executor without a fault, also one that
-// has just come back. Right after the answer it asks every ingress whether it agrees, and returns what did not hold.
+// switching activates and deactivates a workflow until starting ends, each time through any
+// executor without a fault, including one that has just come back. Right after the answer it asks
+// every ingress, and returns the answers that contradict the change.
 func (i *installation) switching(ctx, starting context.Context, s *senders, f *faults, seed uint64) (untrue []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}

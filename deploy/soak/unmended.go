@@ -18,19 +18,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// How far the database goes back.
+// These durations bound how far back in time the database is put.
 const (
 	shortestBack = 2 * time.Second
 	longestBack  = 15 * time.Second
 )
 
-// carelessRuns are how many executions are taken by a runner that does not report, or not so that it can be read.
+// carelessRuns is the number of executions that are taken by a runner that does not report, or
+// reports unreadably.
 const carelessRuns = 10
 
-// unreadableReport is no report.
+// unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addUnmended adds the faults that the programs are not made to survive yet.
+// addUnmended adds the faults that the programs are not yet made to survive.
 func (f *faults) addUnmended(add addFault) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestBack, longestBack, f.takeBackDatabase(true))
@@ -39,7 +40,7 @@ func (f *faults) addUnmended(add addFault) {
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
-// takeBackDatabase lets the database forget its last transactions.
+// takeBackDatabase returns an injection that makes the database lose its last transactions.
 func (f *faults) takeBackDatabase(promoted bool) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := f.database.Copy(ctx); err != nil {
@@ -52,8 +53,8 @@ func (f *faults) takeBackDatabase(promoted bool) injection {
 	}
 }
 
-// reportCarelessly takes executions from the runners' group as one of its members, and acknowledges each without a report, or after
-// one that cannot be read.
+// reportCarelessly takes executions from the runners' group as one of its members, and acknowledges
+// each without a report, or after an unreadable one.
 func (f *faults) reportCarelessly(ctx context.Context, _ time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
@@ -81,14 +82,15 @@ func (f *faults) reportCarelessly(ctx context.Context, _ time.Duration) error {
 	})
 }
 
-// acknowledgeCarelessly acknowledges the start of an execution.
+// acknowledgeCarelessly acknowledges the start of an execution. With report, it publishes an
+// unreadable report before.
 func (f *faults) acknowledgeCarelessly(ctx context.Context, msg jetstream.Msg, report bool) error {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
 		return err
 	}
 	start := event.Start
-	// Before: the acknowledgement may arrive though the answer does not.
+	// This is noted before the acknowledgement, which may arrive even if its answer does not.
 	f.mu.Lock()
 	f.careless[start.ID] = time.Now()
 	f.mu.Unlock()
@@ -101,14 +103,14 @@ func (f *faults) acknowledgeCarelessly(ctx context.Context, msg jetstream.Msg, r
 	return msg.DoubleAck(ctx)
 }
 
-// unreported are the executions that were acknowledged without a report that can be read, and when.
+// unreported returns the executions that were acknowledged without a readable report, and when.
 func (f *faults) unreported() map[string]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.careless)
 }
 
-// deleteRegistry deletes the bucket of the registry, and waits until everybody is ready again.
+// deleteRegistry deletes the bucket of the registry, and waits until all services are ready again.
 func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 	if err := f.installation.js.DeleteStream(ctx, registry.Stream); err != nil {
 		return err
@@ -121,11 +123,12 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 	return nil
 }
 
-// loseStore deletes the stores of all nodes. It returns what does not hold after that:
+// loseStore deletes the stores of all nodes. It returns which of the following does not hold after
+// that:
 //
-//   - until the registry is back, nobody who calls an active workflow is refused for good;
-//   - the same URLs work again, and the workflow that is switched off stays so;
-//   - the records are still there, and what is accepted from then on is recorded and ends.
+//   - Until the registry is back, no call of an active workflow is refused for good.
+//   - The same URLs work again, and the workflow that is switched off stays so.
+//   - The records still exist, and what is accepted from then on is recorded and ends.
 func (i *installation) loseStore(ctx context.Context, s *senders, out io.Writer) (broken []string, err error) {
 	if err := switchTo(ctx, i.client(), false); err != nil {
 		return nil, err

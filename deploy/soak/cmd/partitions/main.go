@@ -19,7 +19,7 @@ func main() {
 	program.Main("partitions", "Three hosts in network namespaces, whose network is broken under load; then a ledger. It needs Linux and root's rights.", run)
 }
 
-// run ends well where there can be no hosts, and says why.
+// run ends without an error if the machine cannot make hosts, and prints why.
 func run(ctx context.Context, c soak.Partitions) error {
 	err := soak.RunPartitions(ctx, c)
 	if errors.Is(err, errors.ErrUnsupported) {
