@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// maxOIDCSession is the length of all other sessions of the console.
+// maxOIDCSession is the maximum lifetime of a console session that began at an identity provider.
 const maxOIDCSession = 12 * time.Hour
 
-// oidc is the identity provider with which people sign in; nil: there is none.
+// oidc returns the identity provider at which people sign in, or nil if none is configured.
 func (c *Config) oidc() (*signin.OIDC, error) {
 	if c.OIDCIssuer == "" {
 		if c.OIDCClientID != "" || c.OIDCClientSecretFile != "" || len(c.OIDCRole) > 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// checks are the conditions of readiness: without any of them an executor cannot record, or answer operators. The recorder
-// itself reports a lost consumer or a failing transaction.
+// checks returns the conditions of readiness: if one of them fails, an executor cannot record, or
+// cannot answer operators. The recorder itself reports a lost consumer or a failing transaction.
 func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, copied *home.Home, records store.Store, c Config, log logrus.FieldLogger) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]reached{}}
 	return []ops.Check{
@@ -33,7 +33,7 @@ func checks(nc *nats.Conn, js jetstream.JetStream, follower *agree.Follower, cop
 	}
 }
 
-// knownStreams are the streams as they were when they were last looked at. One goroutine uses it.
+// knownStreams holds the state of the streams at the last check. Only one goroutine uses it.
 type knownStreams struct {
 	js      jetstream.JetStream
 	config  Config
@@ -41,14 +41,14 @@ type knownStreams struct {
 	reached map[string]reached // by stream
 }
 
-// reached is how far a stream was.
+// reached is the position that a stream had reached.
 type reached struct {
-	last     uint64 // the newest message
-	recorded uint64 // the last message of those that are all recorded
+	last     uint64 // sequence of the newest message
+	recorded uint64 // every message up to this one is recorded
 }
 
-// keep recreates a deleted stream. Its messages are lost, but no process has to be restarted. What may have been accepted and
-// is not recorded is named in the log.
+// keep recreates a deleted stream. Its messages are lost, but no process has to be restarted. The
+// log names the messages that may have been accepted and are not recorded.
 func (k *knownStreams) keep(ctx context.Context) error {
 	for _, name := range streams {
 		s, err := k.js.Stream(ctx, name)
@@ -72,7 +72,7 @@ func (k *knownStreams) keep(ctx context.Context) error {
 	return nil
 }
 
-// look notes how far a stream is.
+// look stores the position that a stream has reached.
 func (k *knownStreams) look(ctx context.Context, name string, last uint64) error {
 	now := reached{last: last}
 	consumer, err := k.js.Consumer(ctx, name, recorder.Durable)
@@ -91,7 +91,7 @@ func (k *knownStreams) look(ctx context.Context, name string, last uint64) error
 	return nil
 }
 
-// tell logs what a stream that was lost may have held and is not recorded.
+// tell logs which messages a lost stream may have held that are not recorded.
 func (k *knownStreams) tell(name string) {
 	was, known := k.reached[name]
 	if !known {
@@ -108,8 +108,9 @@ func (k *knownStreams) tell(name string) {
 		"last second may not be")
 }
 
-// hasConsumer asks for the recorder's consumers. The recorder makes a lost one anew, and may fail to: a NATS server refuses a
-// consumer whose state a power cut has damaged. A paused one delivers nothing.
+// hasConsumer checks that the recorder's consumers exist and are not paused. The recorder creates a
+// lost consumer again, but may fail: a NATS server refuses a consumer with a state that a power cut
+// has damaged. A paused consumer delivers nothing.
 func hasConsumer(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, recorder.Durable)

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Without either of its consumers a recorder records nothing, or no report.
+// Without one of its consumers, a recorder records either nothing or no reports, and is not ready.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -64,7 +64,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	}
 }
 
-// A stream that is edited while an executor runs is noticed, in the metric and once in the log.
+// A stream that is edited while an executor runs is reported in the metric, and once in the log.
 func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -124,7 +124,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	}
 }
 
-// A stream is deleted while messages in it are not recorded: the log says which.
+// If a stream is deleted while messages in it are not recorded, the log says which ones.
 func TestALostStreamIsNamed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

@@ -19,8 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures an executor. The struct tags define the program's flags and their defaults, which program.Parse fills in: a
-// zero Config is not valid, because 0 has a meaning for several flags.
+// Config configures an executor. The struct tags define the program's flags and their defaults,
+// which program.Parse fills in. A zero Config is not valid, because 0 has a meaning for several
+// flags.
 type Config struct {
 	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`
@@ -37,8 +38,8 @@ type Config struct {
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
-	// The console signs people in at an identity provider, too. Its redirect URI there is the console's address and
-	// /sign-in/callback.
+	// The console also lets people sign in at an identity provider. The redirect URI to register there
+	// is the console's address and /sign-in/callback.
 	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
 	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
 	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
@@ -55,7 +56,7 @@ type Config struct {
 	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
 	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
-	// ProgressMaxBytes counts when the stream of reports is made.
+	// ProgressMaxBytes is used only when the stream of reports is created.
 	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 	DedupWindow      time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
 	RegistryCopy     string        `help:"API prefix of the NATS account that holds a copy of the registry, for ingresses that may not read the original: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
@@ -66,43 +67,52 @@ type Config struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
-	// Publishing counts the requests whose messages an ingress in this process is storing: a burst of them is answered first, and
-	// recorded right after. nil: there is no ingress in this process.
+	// Publishing is the number of requests whose messages an ingress in this process is storing: a
+	// burst of requests is answered first, and recorded right after. nil means that this process has
+	// no ingress.
 	Publishing *atomic.Int64 `kong:"-"`
-	// FreshNATS says that the caller has just started the NATS servers, so that no ingress can rely on an
-	// earlier registry. Without it the changes of the first 3 s are answered when those have passed.
+	// FreshNATS means that the caller has just started the NATS servers, so that no ingress can rely
+	// on an earlier registry. If it is false, changes in the first 3 s are answered only after these
+	// have passed.
 	FreshNATS bool `kong:"-"`
-	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began after the last message:
-	// runners are given again what they passed over, then GivenAgain is called. nil: there are none.
+	// PassedOver returns the consumers of runners whose state NATS had lost, so that they began after
+	// the last message. The runners receive again what they skipped, then GivenAgain is called. nil
+	// means that there are no such consumers.
 	PassedOver func() (consumers []string, err error) `kong:"-"`
-	// GivenAgain ends that a consumer is among those of PassedOver. It is set if that is.
+	// GivenAgain removes a consumer from those that PassedOver returns. It is set if PassedOver is
+	// set.
 	GivenAgain func(consumer string) error `kong:"-"`
-	// OpenPostgres opens a database at a postgres:// URL, and waits until starting ends for one that is away. A program that never has one leaves it nil: so hookstart-local is
-	// linked without the driver.
+	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it waits for
+	// it until starting ends. A program that never uses PostgreSQL leaves the field nil, so that
+	// hookstart-local is linked without the driver.
 	OpenPostgres func(ctx, starting context.Context, url string, log logrus.FieldLogger) (store.Store, error) `kong:"-"`
-	// NATSOptions are added to the connection: hookstart-local connects in process.
+	// NATSOptions are added to the options of the connection: hookstart-local connects within the
+	// process.
 	NATSOptions []nats.Option `kong:"-"`
-	// Listener is listened on instead of Addr.
+	// Listener is used in place of a listener on Addr. nil means that the executor listens on Addr.
 	Listener net.Listener `kong:"-"`
-	// Log replaces the program's own log. Its level wins over LogLevel.
+	// Log replaces the program's own log, and its level takes precedence over LogLevel. nil means the
+	// program's own log.
 	Log *logrus.Logger `kong:"-"`
-	// Ops is shared with other services of this process, which serves it. With it, the executor
-	// has no ops listener of its own.
+	// Ops is shared with other services of this process, and the process serves it. nil means that the
+	// executor has its own ops listener.
 	Ops *ops.Ops `kong:"-"`
 	// SignInOnce is the secret of a link that signs in to the console without the admin token, once
-	// and within ten minutes. The link is printed when the process starts. Empty: no such link.
+	// and within ten minutes. The link is printed when the process starts. "" means that there is no
+	// such link.
 	SignInOnce string `kong:"-"`
-	// DemoQueue is the queue of this process's demo runner, which the console shows on workflows
-	// of that queue. Empty: no demo runner.
+	// DemoQueue is the queue of this process's demo runner, which the console shows on workflows of
+	// that queue. "" means that there is no demo runner.
 	DemoQueue string `kong:"-"`
 	// OnReady is called once, when the API answers and the recorder runs. It may be nil.
 	OnReady func(Listening) `kong:"-"`
 }
 
-// Listening says where an executor listens: with port 0 only it knows.
+// Listening holds the addresses on which an executor listens. With port 0, only the executor knows
+// the port.
 type Listening struct {
-	Addr    string // of the operators' API and the console
-	OpsAddr string // empty: Ops is shared
+	Addr    string // address of the operators' API and the console
+	OpsAddr string // "" means that Ops is shared
 }
 
 func (c *Config) streamSettings() stream.Settings {

@@ -12,11 +12,12 @@ import (
 
 const (
 	countLetters = 15 * time.Second
-	// maxLetters bounds what counting them costs.
+	// maxLetters is the maximum number of dead letters that are counted. It bounds the cost of
+	// counting.
 	maxLetters = 100_000
 )
 
-// deadLetters is the metric of their number.
+// deadLetters is the metric with the number of dead letters.
 type deadLetters struct{ number prometheus.Gauge }
 
 func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
@@ -27,7 +28,7 @@ func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
 	return d
 }
 
-// watch counts now and then, until the context ends.
+// watch counts the dead letters regularly, until the context ends.
 func (d *deadLetters) watch(ctx context.Context, records store.Store) {
 	retry.Every(ctx, countLetters, func() {
 		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ensure creates the streams and buckets, and retries until the context ends: a cluster that has just started has no
-// leader yet. Settings that conflict with existing ones are a permanent error.
+// ensure creates the streams and buckets, and retries until the context ends, because a cluster
+// that has just started has no leader yet. Settings that conflict with existing ones are a
+// permanent error.
 func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	var err error
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
@@ -39,7 +40,7 @@ func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Con
 	return ensureRegistry(ctx, nc, js, c)
 }
 
-// ensureRegistry creates the registry's buckets, and its copy if there is to be one.
+// ensureRegistry creates the registry's buckets, and its copy if the configuration asks for one.
 func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	if err := edit.EnsureBuckets(ctx, js, c.Replicas); err != nil {
 		return err
@@ -56,12 +57,13 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 	return nil
 }
 
-// streams are the names of those that ensureStreams creates.
+// streams are the names of the streams that ensureStreams creates.
 var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
-// ensureStreams creates the streams, and the consumers that are the executor's to create.
+// ensureStreams creates the streams, and the consumers that the executor has to create.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
-	// EXECUTIONS first, because its size is fixed; that of PROGRESS depends on the room that is left.
+	// EXECUTIONS is created first, because its size is fixed, whereas the size of PROGRESS depends on
+	// the remaining space.
 	if err := stream.EnsureReports(ctx, js, c.Replicas); err != nil {
 		return err
 	}

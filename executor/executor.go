@@ -1,5 +1,5 @@
-// Package executor consumes the stream and records executions; it serves the
-// operators' API and the console.
+// Package executor receives the stream's messages and records executions. It serves the operators'
+// API and the console.
 package executor
 
 import (
@@ -34,8 +34,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// Run records and serves until the context ends, then drains the requests in flight and
-// returns nil. Its errors are for people: one line that says what to do.
+// Run records and serves until the context ends, then drains the requests in flight and returns
+// nil. Its errors are written for people: one line that says what to do.
 func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -64,7 +64,8 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is an executor as a service. Run calls its methods in the order in which they stand here.
+// executor is an executor as a service. Run calls its methods in the order in which they are
+// declared.
 type executor struct {
 	*service.Service
 	config    Config
@@ -110,7 +111,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Background parts stop before the resources that they use are closed.
+	// Background tasks end before the resources that they use are closed.
 	e.record(ctx)
 	e.maintain(ctx)
 	e.prune(ctx)
@@ -140,7 +141,8 @@ func (e *executor) connect(ctx, starting context.Context) error {
 	return nil
 }
 
-// followRegistry loads the registry and joins the barrier: from then on changes of the registry wait for this process.
+// followRegistry loads the registry and joins the barrier: from then on, changes of the registry
+// wait for this process.
 func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	if e.follower, err = agree.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -188,7 +190,8 @@ func (e *executor) edits(starting context.Context) (err error) {
 	return nil
 }
 
-// putPlans puts the plan catalog in force. While a backup is being restored, keepPlans does so later.
+// putPlans stores the plan catalog in the registry. While a backup is being restored, keepPlans
+// does so later.
 func (e *executor) putPlans(ctx context.Context) error {
 	if e.home.Trouble() != nil {
 		return nil
@@ -206,7 +209,8 @@ func (e *executor) watch(starting context.Context) (err error) {
 		return err
 	}
 	e.Add(e.changed.Stop)
-	// Without it, who comes back to an event stream is told that something may be missing.
+	// Without this stream, a client that reconnects to an event stream is told that something may be
+	// missing.
 	err = changes.Ensure(starting, e.JetStream, e.config.Replicas)
 	if err == nil {
 		err = e.changed.Load(starting, e.JetStream)
@@ -222,7 +226,7 @@ func (e *executor) watch(starting context.Context) (err error) {
 	return nil
 }
 
-// handler makes the HTTP handler of the API and the console. Event streams end with ctx.
+// handler returns the HTTP handler of the API and the console. Event streams end with ctx.
 func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	c := e.config
 	identities, err := c.oidc()
@@ -243,7 +247,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	return apiAnd(api, pages), nil
 }
 
-// record begins to record executions.
+// record starts to record executions.
 func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
 	audit := auditor.New(e.JetStream, e.records, e.Log)
@@ -274,13 +278,13 @@ func (e *executor) maintain(ctx context.Context) {
 			if e.home.Trouble() != nil || e.directory.Plans().Record != nil {
 				return nil
 			}
-			return putPlans(ctx, e.editor, e.plans) // a backup was restored
+			return putPlans(ctx, e.editor, e.plans) // after a backup was restored
 		})
 	})
 }
 
-// checkKeys fails if the keys open nothing of what is sealed. Without a key file it does not: who has lost the keys must be able
-// to set everything anew.
+// checkKeys returns an error if the keys open none of the sealed records. Without a key file it
+// returns nil, because an operator who has lost the keys must be able to set everything anew.
 func (e *executor) checkKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
@@ -292,7 +296,7 @@ func (e *executor) checkKeys(ctx context.Context) error {
 	return found.Err(e.keys)
 }
 
-// warnOfMissingKeys says which keys are missing.
+// warnOfMissingKeys logs which keys are missing.
 func (e *executor) warnOfMissingKeys(ctx context.Context) {
 	found, err := e.editor.Survey(ctx, func(registry.Survey) bool { return false })
 	switch warning := found.Warning(); {
@@ -304,19 +308,19 @@ func (e *executor) warnOfMissingKeys(ctx context.Context) {
 	}
 }
 
-// server is the HTTP server, with the limits of a connection.
+// server returns the HTTP server, with the limits of a connection.
 func (e *executor) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout:   time.Minute, // event streams set their own for each write
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 28 << 10, ErrorLog: ops.ServerLog(e.Log),
-		DisableGeneralOptionsHandler: true, // else anybody gets a 200 for OPTIONS *
+		DisableGeneralOptionsHandler: true, // otherwise any client would get a 200 for OPTIONS *
 	}
 }
 
-// minAdminToken is the recommended length of an admin token. A shorter one causes only a warning: existing installations
-// may have one.
+// minAdminToken is the recommended minimum length of an admin token. A shorter token causes only a
+// warning, because existing installations may have one.
 const minAdminToken = 16
 
 // apiAnd serves the API below /api/, and pages elsewhere. It is not a ServeMux, because that redirects paths that it
@@ -337,8 +341,8 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. A PostgreSQL server is waited for until starting ends; to carry records over takes as long as
-// it takes.
+// openStore opens the database. It waits for a PostgreSQL server until starting ends. The migration
+// of records has no time limit.
 func (c *Config) openStore(ctx, starting context.Context, log logrus.FieldLogger) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
 	if !isSQLite {

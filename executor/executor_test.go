@@ -32,7 +32,7 @@ func config(t *testing.T, natsURL string) executor.Config {
 	}
 }
 
-// run runs an executor until it is ready, then ends it.
+// run starts an executor, waits until it is ready, and ends it.
 func run(t *testing.T, c executor.Config) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +86,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A catalog that lacks a plan which accounts have is in force, and is told of.
+// A catalog that lacks a plan of some accounts is used, and the log warns about it.
 func TestPlansThatTheCatalogLacks(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -106,7 +106,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 		if err := os.WriteFile(c.Plans, []byte(catalog), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var logged logtest.Buffer // a follower of the registry may still say that it ends
+		var logged logtest.Buffer // a follower of the registry may still log that it ends
 		c.Log = &logrus.Logger{Out: &logged, Formatter: &logrus.JSONFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.WarnLevel}
 		if err := run(t, c); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestRunTwice(t *testing.T) {
 	}
 }
 
-// net/http itself answers OPTIONS * with 200 unless it is told not to.
+// net/http itself answers OPTIONS * with 200, unless it is configured not to.
 func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
@@ -164,7 +164,8 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	}
 }
 
-// The store of NATS is lost while an executor runs: it makes everything anew, and works.
+// If NATS loses its storage while an executor runs, the executor creates everything again, and
+// works.
 func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// readPlans reads the catalog, which must have the default plan if there is one.
+// readPlans reads the plan catalog, which must contain the default plan if one is configured.
 func readPlans(path, defaultPlan string) (registry.Plans, error) {
 	catalog := edit.DefaultPlans
 	if path != "" {
@@ -33,10 +33,11 @@ func readPlans(path, defaultPlan string) (registry.Plans, error) {
 	return plans, nil
 }
 
-// planTimeout is how long one attempt to put the plan catalog in force may take.
+// planTimeout is the maximum duration of one attempt to store the plan catalog.
 const planTimeout = 5 * time.Second
 
-// putPlans stores the catalog, and retries until the context ends: NATS may be unavailable for a moment.
+// putPlans stores the catalog, and retries until the context ends, because NATS may be unavailable
+// for a moment.
 func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (err error) {
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
@@ -50,8 +51,8 @@ func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (e
 	return nil
 }
 
-// warnOfLostPlans logs how many accounts have a plan that is not in the catalog: an operator who left one out would not
-// notice otherwise.
+// warnOfLostPlans logs how many accounts have a plan that is not in the catalog: otherwise an
+// operator who left out a plan would not notice.
 func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {

@@ -12,15 +12,17 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// A batch has from pruneLeast to pruneBatch rows, fewer when one took longer than pruneTakes: a database with a single
-	// writer can record only between two batches.
+	// A batch has from pruneLeast to pruneBatch rows, and fewer rows after a batch that took longer
+	// than pruneTakes: in a database with a single writer, records can be written only between two
+	// batches.
 	pruneBatch = 500
 	pruneLeast = 20
 	pruneTakes = 25 * time.Millisecond
 	prunePause = 20 * time.Millisecond
 )
 
-// nextLimit is the number of rows of the next batch, from the size and the duration of the last one.
+// nextLimit returns the number of rows of the next batch, from the size and the duration of the
+// last batch.
 func nextLimit(limit int, took time.Duration) int {
 	switch {
 	case took > pruneTakes:
@@ -32,17 +34,17 @@ func nextLimit(limit int, took time.Duration) int {
 	}
 }
 
-// countsRetention is how long counts per minute are kept, and the IDs of applied reports. A report stays in its stream for
-// a day, so its ID must be kept longer.
+// countsRetention is the time for which counts per minute and the IDs of applied reports are kept.
+// A report stays in its stream for a day, so its ID must be kept longer.
 const countsRetention = 7 * 24 * time.Hour
 
-// prune starts to delete everything past its retention.
+// prune starts the tasks that delete everything past its retention.
 func (e *executor) prune(ctx context.Context) {
 	records, c := e.records, e.config
 	e.pruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return records.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
-	// Reports whose starts have expired without being recorded.
+	// These are reports with starts that have expired without being recorded.
 	e.pruning(ctx, "reports of unknown executions", func(ctx context.Context, _ int) (int, error) {
 		return records.PruneEarly(ctx, time.Now().Add(-c.StreamMaxAge))
 	})
@@ -56,14 +58,14 @@ func (e *executor) prune(ctx context.Context) {
 	}
 }
 
-// pruning starts a goroutine that deletes in batches, regularly.
+// pruning starts a goroutine that deletes in batches at regular intervals.
 func (e *executor) pruning(ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error)) {
 	e.Go(ctx, func(ctx context.Context) {
 		pruning(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
 	})
 }
 
-// pruning deletes in batches, regularly, until the context ends.
+// pruning deletes in batches at regular intervals, until the context ends.
 func pruning(ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error)) {
 	limit := pruneBatch
 	retry.Every(ctx, pruneEvery, func() {

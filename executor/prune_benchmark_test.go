@@ -20,8 +20,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// BenchmarkApplyBesidePruning records a batch of 250 every 50 ms while 1,000,000 old records are deleted, and as many
-// batches after that: how much longer does a batch take beside pruning? With -short there are 50,000 old records.
+// BenchmarkApplyBesidePruning records a batch of 250 every 50 ms while 1,000,000 old records are
+// deleted, and as many batches after that. It measures how much longer a batch takes beside
+// pruning. With -short there are 50,000 old records.
 func BenchmarkApplyBesidePruning(b *testing.B) {
 	for _, database := range []struct {
 		name string
@@ -62,7 +63,7 @@ func BenchmarkApplyBesidePruning(b *testing.B) {
 	}
 }
 
-// besidePruning deletes the old records, and returns the times of the batches meanwhile.
+// besidePruning deletes the old records, and returns the durations of the batches meanwhile.
 func besidePruning(b *testing.B, records store.Store, old int) (batches []time.Duration, took time.Duration) {
 	b.Helper()
 	log := logrus.New()
@@ -87,7 +88,8 @@ func besidePruning(b *testing.B, records store.Store, old int) (batches []time.D
 	return batches, time.Since(began)
 }
 
-// appliedUntil records batches until the channel closes, and a number of them at least. It returns how long each took.
+// appliedUntil records batches until the channel closes, but at least a number of them. It returns
+// the duration of each batch.
 func appliedUntil(b *testing.B, records store.Store, least int, done <-chan struct{}) (took []time.Duration) {
 	b.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -110,7 +112,7 @@ func appliedUntil(b *testing.B, records store.Store, least int, done <-chan stru
 	}
 }
 
-// freshBatch is 250 executions that have just been accepted.
+// freshBatch returns a batch of 250 executions that have just been accepted.
 func freshBatch() (batch store.Batch) {
 	for range 250 {
 		delivery := uuid.NewString()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What is recorded waits for one batch that is deleted: on a slow machine that is a small one.
+// New records wait for one batch of deletions, so a slow machine gets small batches.
 func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	perRow := func(row time.Duration) (limit int, took time.Duration) {
 		limit = pruneBatch

@@ -14,10 +14,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// settingsEvery is how often the streams' settings are compared with what is configured.
+// settingsEvery is the interval at which the streams' settings are compared with the configuration.
 const settingsEvery = 20 * time.Second
 
-// streamSettings notices streams that were edited while everything runs: Ensure compares them at the start only.
+// streamSettings detects streams that were edited while everything runs, because Ensure compares
+// them only at the start.
 type streamSettings struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec

@@ -1,41 +1,49 @@
-// Package home is the registry's second home: the database keeps a copy of every record of the registry, sealed as NATS has
-// it, and the installation's identity. When NATS has lost the registry, or has an older one, an executor restores it from
-// there.
+// Package home keeps a second copy of the registry: the database has a copy of every record of the
+// registry, sealed as in NATS, and the installation's identity. When NATS has lost the registry, or
+// has an older one, an executor restores the registry from this copy.
 //
-// # Nothing confirmed is lost
+// # No confirmed change is lost
 //
-// Every executor follows both buckets and writes their revisions into the database, in order, with their entries of the audit:
-// see mirror. The copy's position is how far it has all of them. An Editor confirms a change when the position has reached the
-// revisions that the change has stored: see Kept. So the copy has every change that was confirmed, whichever executor is killed
-// at whatever time: a change that an executor has stored and not confirmed is in NATS, and the mirror of any executor takes it
-// from there. If it is lost with NATS before, nobody was told that it holds.
+// Every executor follows both buckets and writes their revisions into the database, in order, with
+// their audit entries: see mirror. The copy's position is the revision up to which it has all of
+// them. An Editor confirms a change when the position has reached the revisions that the change has
+// stored: see Kept. So the copy has every change that was confirmed, whichever executor is killed
+// at whatever time. A change that an executor has stored and not confirmed is in NATS, and the
+// mirror of any executor takes it from there. If it is lost with NATS before that, no client was
+// told that the change was made.
 //
-// The revisions of a bucket only grow, also when it was lost: a bucket that is restored begins after the copy's position
-// (edit.Lift). So of two revisions of a record the higher one is always the newer one, and the copy replaces no record by an
-// earlier one, whatever comes twice or late. The copy keeps deletions: a deleted record stays deleted.
+// The revisions of a bucket only grow, also when the bucket was lost: a bucket that is restored
+// begins after the copy's position (edit.Lift). So of two revisions of a record, the higher one is
+// always the newer one, and the copy replaces no record by an earlier one, even if revisions are
+// delivered twice or late. The copy keeps deletions: a deleted record stays deleted.
 //
-// # Nothing is answered meanwhile
+// # No requests are answered during a restore
 //
-// The registry's identity is a record of the registry, and the last that is restored. No process has a lease while there is
-// none (package agree), so ingresses answer 503 until then. Restoring begins by deleting what is older, the identity with it.
-// A process that was running sees that the registry has gone back: it waits until an executor has compared the registry with
-// the copy, and has written the identity with another stamp. One case is left: an ingress that starts with an older registry
-// cannot know it until an executor has looked.
+// The registry's identity is a record of the registry, and the last one to be restored. No process
+// has a lease while there is no identity (package agree), so ingresses answer 503 until then. A
+// restore begins by deleting everything that is older, including the identity. A running process
+// notices that the registry has gone back: it waits until an executor has compared the registry
+// with the copy, and has written the identity with another stamp. One case remains: an ingress that
+// starts with an older registry cannot know this until an executor has compared it.
 //
-// # When it is restored
+// # When the registry is restored
 //
-// The registry is lost, or older, when a bucket ends before the copy's position. A cluster may report that for a moment while
-// it elects a leader: there it must be so for settle. Without an identity the registry is
-// incomplete: an executor was killed while it restored, or somebody has emptied the bucket. What is missing is filled in.
-// An identity that says Restoring belongs to a backup that is being restored: the executors leave it alone, and only follow.
+// The registry is lost, or older, when a bucket ends before the copy's position. A cluster may
+// report such a state for a moment while it elects a leader, so in a cluster the state must last
+// for the time settle. Without an identity, the registry is incomplete: an executor was killed
+// while it restored the registry, or the bucket was emptied. The missing records are filled in. An
+// identity with Restoring set belongs to a backup that is being restored: the executors do not
+// change such a registry, and only follow it.
 //
-// Two executors that restore at once do the same: Lift deletes nothing that was stored after the first one, Fill stores no
-// record that is there, from the same copy, and the identity is written over the revision that was read. An executor that was
-// frozen meanwhile and resumes changes nothing any more, for the same reasons.
+// Two executors that restore at the same time do the same: Lift deletes nothing that was stored
+// after the first one, Fill stores no record that exists, and both use the same copy. The identity
+// is written over the revision that was read. An executor that was frozen meanwhile and resumes
+// changes nothing any more, for the same reasons.
 //
-// # Whose registry it is
+// # The identity of the registry
 //
-// The identity is made when neither the registry nor the database has one: in the database first, where one of several
-// executors wins, and then in the registry, over nothing. An executor does not start with a registry that has another identity
-// than its database, or with an empty database beside a registry that has one.
+// The identity is created when neither the registry nor the database has one: first in the
+// database, where one of several executors wins, and then in the registry, where it overwrites
+// nothing. An executor does not start if the registry's identity differs from its database's, or if
+// the database is empty and the registry has an identity.
 package home

@@ -19,51 +19,53 @@ import (
 )
 
 const (
-	// checkEvery is the interval in which the registry is compared with the copy.
+	// checkEvery is the interval at which the registry is compared with the copy.
 	checkEvery = time.Second
-	// settle is how long a cluster must report an older registry until it is restored.
+	// settle is the time for which a cluster must report an older registry before the registry is
+	// restored.
 	settle = 3 * time.Second
-	// askTimeout bounds one comparison.
+	// askTimeout is the maximum duration of one comparison.
 	askTimeout = 5 * time.Second
 	// page is the number of records that are read from the copy at once.
 	page = 1000
-	// pageTimeout bounds the restoring of one page.
+	// pageTimeout is the maximum duration of restoring one page.
 	pageTimeout = 30 * time.Second
-	// pollEvery is the interval in which a waiting change asks the database how far other executors have come.
+	// pollEvery is the interval at which a waiting change asks the database how far other executors
+	// have come.
 	pollEvery = 50 * time.Millisecond
 )
 
-// buckets are the registry's buckets, in the order in which they are restored.
+// buckets returns the registry's buckets, in the order in which they are restored.
 func buckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
 
-// Config has the parts that a Home uses, and does not own.
+// Config holds the parts that a Home uses, but does not own.
 type Config struct {
 	JetStream jetstream.JetStream
 	Store     store.Store
 	Follower  *agree.Follower
-	// Ensure creates the registry's buckets if they are not there.
+	// Ensure creates the registry's buckets if they do not exist.
 	Ensure func(context.Context) error
-	// AdoptDatabase lets an empty database join a registry that has an identity.
+	// AdoptDatabase allows an empty database to join a registry that has an identity.
 	AdoptDatabase bool
 	Log           logrus.FieldLogger
 }
 
-// Home keeps the copy. It is safe for concurrent use.
+// Home maintains the copy. It is safe for concurrent use.
 type Home struct {
 	Config
 
 	mu      sync.Mutex
-	id      string            // the installation's
-	reached map[string]uint64 // up to which revision the copy has each bucket, as far as is known here
+	id      string            // the installation's identity
+	reached map[string]uint64 // by bucket: the revision up to which the copy is complete, as far as this process knows
 	moved   chan struct{}     // closed and replaced when reached changes
-	restart map[string]func() // makes the mirror of a bucket begin anew
-	trouble error             // of the last comparison; nil: the registry is as it must be
+	restart map[string]func() // by bucket: restarts its mirror
+	trouble error             // error of the last comparison; nil means that the registry is in order
 
-	older   time.Time // since when a cluster reports an older registry; zero: it does not
+	older   time.Time // time since when a cluster reports an older registry; zero means that it does not
 	stamped bool      // this process has written the identity's stamp
 }
 
-// New makes a home. Begin comes before all other calls.
+// New returns a Home. Begin must be called before all other methods.
 func New(c Config) *Home {
 	return &Home{Config: c, reached: map[string]uint64{}, moved: make(chan struct{}), restart: map[string]func(){}}
 }
@@ -73,11 +75,12 @@ type ForeignError struct{ problem string }
 
 func (e *ForeignError) Error() string { return e.problem }
 
-// errRestoring means that a backup is being restored.
+// errRestoring is returned while a backup is being restored.
 var errRestoring = errors.New("a backup is being restored into it; until that is complete, every webhook is answered 503")
 
-// Begin compares the registry with the database, gives a new installation its identity, and restores a registry that is lost. It
-// tries again until ctx ends. It fails at once with a ForeignError.
+// Begin compares the registry with the database, gives a new installation its identity, and
+// restores a registry that is lost. It retries until ctx ends. It fails at once with a
+// ForeignError.
 func (h *Home) Begin(ctx context.Context) (err error) {
 	var foreign *ForeignError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
@@ -129,7 +132,7 @@ func (h *Home) adopt(ctx context.Context, theirs registry.Installation) (string,
 	return h.Store.AdoptInstallation(ctx, theirs.ID)
 }
 
-// Run keeps the copy, and restores the registry when it is lost, until the context ends.
+// Run maintains the copy, and restores the registry when it is lost, until the context ends.
 func (h *Home) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
 	for _, bucket := range buckets() {
@@ -148,14 +151,16 @@ func (h *Home) Run(ctx context.Context) {
 	mirrors.Wait()
 }
 
-// Trouble is why the registry must not be answered from; nil: there is no reason.
+// Trouble returns the reason why the registry must not be used for answers, or nil if there is
+// none.
 func (h *Home) Trouble() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.trouble
 }
 
-// check compares the registry with the copy, and restores it if it is lost, incomplete or older.
+// check compares the registry with the copy, and restores the registry if it is lost, incomplete or
+// older.
 func (h *Home) check(ctx context.Context) error {
 	err := h.compare(ctx)
 	h.mu.Lock()
@@ -200,7 +205,8 @@ func (h *Home) compare(ctx context.Context) error {
 	if h.stamped && !h.Follower.Distrusts() {
 		return nil
 	}
-	// Processes that saw the registry go back wait for this. A concurrent executor's stamp is as good.
+	// Processes that noticed that the registry went back wait for this stamp. A concurrent executor's
+	// stamp has the same effect.
 	if _, err = edit.WriteInstallation(asking, h.JetStream, identity, over); err != nil && !errors.Is(err, edit.ErrConcurrent) {
 		return err
 	}
@@ -208,7 +214,7 @@ func (h *Home) compare(ctx context.Context) error {
 	return nil
 }
 
-// olderFor returns for how long a cluster has reported an older registry.
+// olderFor returns the time for which a cluster has reported an older registry.
 func (h *Home) olderFor() time.Duration {
 	if h.older.IsZero() {
 		h.older = time.Now()
@@ -216,7 +222,7 @@ func (h *Home) olderFor() time.Duration {
 	return time.Since(h.older)
 }
 
-// olderBuckets returns the buckets that end before the copy's position, and that position.
+// olderBuckets returns the buckets that end before the copy's position, with that position.
 func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clustered bool, err error) {
 	older = map[string]uint64{}
 	for _, bucket := range buckets() {
@@ -227,7 +233,7 @@ func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clust
 		if err != nil {
 			return nil, false, err
 		}
-		if at.Revision < reached && restart != nil { // the database was put back: its copy is to go on from there
+		if at.Revision < reached && restart != nil { // the database was replaced by an older copy, which has to continue from its own position
 			restart()
 		}
 		s, err := h.JetStream.Stream(ctx, "KV_"+bucket)
@@ -246,7 +252,7 @@ func (h *Home) olderBuckets(ctx context.Context) (older map[string]uint64, clust
 	return older, clustered, nil
 }
 
-// restore makes the registry what the copy says.
+// restore restores the registry from the copy.
 func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	for bucket, position := range older {
 		if err := edit.Lift(ctx, h.JetStream, bucket, position); err != nil {
@@ -266,7 +272,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 		life = uuid.NewString()
 	}
 	if identity.ID == "" && kept.ID != "" {
-		// Processes that have the earlier one in memory stop to rely on it.
+		// Processes that have the earlier registry in memory stop using it.
 		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{}, over); err != nil {
 			return err
 		}
@@ -299,7 +305,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	return nil
 }
 
-// keptIdentity returns the identity's record in the copy; zero: there is none.
+// keptIdentity returns the identity's record in the copy, or the zero value if there is none.
 func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
@@ -313,7 +319,7 @@ func (h *Home) keptIdentity(ctx context.Context) (i registry.Installation, err e
 	return *read, nil
 }
 
-// fill stores what a bucket lacks of its copy.
+// fill stores the records of a bucket that are in the copy and missing in the bucket.
 func (h *Home) fill(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
@@ -323,7 +329,8 @@ func (h *Home) fill(ctx context.Context, bucket string) (stored int, err error) 
 	return stored, err
 }
 
-// fillPage stores what a bucket lacks of a page of its copy. It returns where the next page begins, if there is one.
+// fillPage does what fill does for one page of the copy. It returns where the next page begins, and
+// whether there is one.
 func (h *Home) fillPage(ctx context.Context, bucket, after string) (stored int, last string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -339,7 +346,7 @@ func (h *Home) fillPage(ctx context.Context, bucket, after string) (stored int, 
 	return stored, records[len(records)-1].Key, true, err
 }
 
-// Kept implements edit.Home.
+// Kept waits until the copy has a revision. It implements edit.Home.
 func (h *Home) Kept(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		h.mu.Lock()
@@ -355,7 +362,7 @@ func (h *Home) Kept(ctx context.Context, bucket string, revision uint64) error {
 			poll.Stop()
 			return ctx.Err()
 		case <-poll.C:
-			// Another executor may have written it.
+			// Another executor may have written the revision.
 			if at, err := h.Store.RegistryPosition(ctx, bucket); err == nil && at.Revision >= revision {
 				return nil
 			}

@@ -40,7 +40,7 @@ func openStore(t *testing.T) store.Store {
 	return s
 }
 
-// process is an executor, as far as it has to do with the registry.
+// process is an executor, reduced to its work with the registry.
 type process struct {
 	*edit.Editor
 	directory *edit.Directory
@@ -49,7 +49,7 @@ type process struct {
 	stop      func()
 }
 
-// start starts an executor with a database. Its mirror runs if keeps is set.
+// start starts an executor with a database. The executor's mirror runs if keeps is set.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,7 +134,7 @@ func (p *process) token(t *testing.T, id string) string {
 	return node.Tokens[0].Token
 }
 
-// ingress answers from the registry while its lease is valid.
+// ingress answers requests from the registry while its lease is valid.
 type ingress struct {
 	*registry.Snapshot
 	lease *agree.Lease
@@ -156,7 +156,8 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	return i
 }
 
-// awaitUnavailable waits until the ingress has no lease. It must know every workflow as long as it has one.
+// awaitUnavailable waits until the ingress has no lease. The ingress must know every workflow as
+// long as it has a lease.
 func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	t.Helper()
 	for i.lease.Holds(time.Now()) {
@@ -165,7 +166,8 @@ func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	}
 }
 
-// awaitAvailable waits until the ingress has a lease, and returns how long that took. It must know every workflow then.
+// awaitAvailable waits until the ingress has a lease, and returns how long that took. The ingress
+// must know every workflow then.
 func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -183,7 +185,7 @@ func (i *ingress) knows(t *testing.T, active ...string) {
 	t.Helper()
 	for _, id := range active {
 		view, found := i.Lookup(id)
-		// A lease that has run out meanwhile says nothing.
+		// The result has no meaning if the lease has run out meanwhile.
 		if (!found || !view.Workflow.Active || !view.WithinPlan) && i.lease.Holds(time.Now()) {
 			t.Fatalf("workflow %s: found %t, while the registry is relied on", id, found)
 		}
@@ -197,13 +199,14 @@ func ids(n int) (list []string) {
 	return list
 }
 
-// losses is how often the store is deleted, and workflows how many there are.
+// losses is the number of times that the storage is deleted, and workflows is the number of
+// workflows.
 var (
 	losses    = flag.Int("losses", 2, "how often TestALostRegistryIsRestored deletes the store of NATS")
 	workflows = flag.Int("workflows", 20, "how many workflows TestALostRegistryIsRestored makes")
 )
 
-// The whole store of NATS is deleted under running programs.
+// When the whole storage of NATS is deleted while programs run, the registry is restored.
 func TestALostRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -244,13 +247,14 @@ func TestALostRegistryIsRestored(t *testing.T) {
 			}
 		}
 		later := fmt.Sprint("later", n)
-		tokens[later] = p.workflow(t, later) // a change holds as ever
+		tokens[later] = p.workflow(t, later) // changes are still confirmed
 		all = append(all, later)
 		in.knows(t, all...)
 	}
 }
 
-// The store is put back to an earlier copy under running programs, and a new ingress starts.
+// When the storage is replaced by an earlier copy while programs run, and a new ingress starts, the
+// registry is restored.
 func TestAnOlderRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -286,7 +290,7 @@ func TestAnOlderRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// inForce makes a call, as often as it takes an editor to know the registry again.
+// inForce repeats a call until an editor knows the registry again.
 func inForce(t *testing.T, call func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -303,7 +307,8 @@ func inForce(t *testing.T, call func(context.Context) error) {
 	}
 }
 
-// Two executors with one database restore the registry at once; a third one is started with nothing in NATS.
+// Two executors with one database restore the registry at the same time, and a third one starts
+// with nothing in NATS.
 func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -331,7 +336,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	in.knows(t, append(all, "later")...)
 }
 
-// A second executor with a database of its own would record one half of everything.
+// A second executor with a database of its own is refused, because each database would have one
+// half of the records.
 func TestAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -352,7 +358,7 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 	mustStart(t, server.Connect(t), s)
 }
 
-// A registry and a database from before there were identities get one.
+// A registry and a database of a version without identities get an identity.
 func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -372,7 +378,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	if node, err := p.Trigger(t.Context(), "old", "node"); err != nil || node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
-	// What was there before is in the copy, too.
+	// The records that existed before are in the copy, too.
 	p.workflow(t, "new")
 	server.Stop()
 	fatal(t, os.RemoveAll(server.StoreDir()))
@@ -394,7 +400,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
 		t.Errorf("it is confirmed, and nothing copies it: %v", err)
 	}
-	mustStart(t, server.Connect(t), s) // another executor's mirror does
+	mustStart(t, server.Connect(t), s) // another executor's mirror writes it
 	_, _, err = p.PutAccount(t.Context(), "acme", "", "ultra")
 	fatal(t, err)
 	if entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10); err != nil || len(entries) != 1 {
@@ -402,7 +408,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	}
 }
 
-// While a backup is being restored, nothing is answered, and no executor interferes.
+// While a backup is being restored, no request is answered, and no executor interferes.
 func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

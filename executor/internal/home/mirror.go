@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// together is the number of revisions that one transaction keeps.
+	// together is the maximum number of revisions that one transaction writes.
 	together = 500
-	// again is when a mirror that failed begins anew.
+	// again is the delay before a mirror that failed begins anew.
 	again = 500 * time.Millisecond
 )
 
-// mirror writes the revisions of a bucket into the copy, through faults of NATS and of the database. It goes on where the copy
-// ends, not where this process has been: the database may have been put back.
+// mirror writes the revisions of a bucket into the copy, and survives failures of NATS and of the
+// database. It continues at the end of the copy, not where this process was, because the database
+// may have been replaced by an older copy.
 func (h *Home) mirror(ctx context.Context, bucket string) {
 	for said := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
@@ -63,7 +64,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 		return err
 	}
 	h.hasReached(bucket, at.Revision, true)
-	// Nothing is taken from another installation's registry, or from one that is being restored from the copy.
+	// Nothing is read from another installation's registry, or from a registry that is being restored
+	// from the copy.
 	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
 	if err != nil {
 		return err
@@ -104,7 +106,7 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	return h.take(ctx, bucket, at.Revision, messages)
 }
 
-// take keeps messages until they end. All up to a revision are kept already.
+// take writes messages to the copy until they end. The copy already has every message up to after.
 func (h *Home) take(ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext) error {
 	var delivered uint64
 	for {
@@ -135,7 +137,7 @@ func (h *Home) take(ctx context.Context, bucket string, after uint64, messages j
 	}
 }
 
-// batch is what one transaction keeps.
+// batch is the content of one transaction.
 type batch struct {
 	records []store.RegistryRecord
 	entries []store.AuditEntry
@@ -152,13 +154,14 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	b.records = append(b.records, r)
 	b.upTo = store.RegistryPosition{Revision: meta.Sequence.Stream, At: meta.Timestamp}
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
-	if err == nil && exists { // the auditor says what cannot be read
+	if err == nil && exists { // the auditor reports records that cannot be read
 		entry.At = meta.Timestamp
 		b.entries = append(b.entries, auditor.Stored(entry))
 	}
 }
 
-// hasReached notes how far the copy has a bucket. It goes back only when the mirror begins anew.
+// hasReached stores how far the copy has a bucket. The position goes back only when the mirror
+// begins anew.
 func (h *Home) hasReached(bucket string, revision uint64, anew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

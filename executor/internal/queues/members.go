@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// forgetMember is the time after which a silent runner is taken for gone: a killed one sends
-	// nothing.
+	// forgetMember is the time after which a silent runner counts as gone, because a killed runner
+	// sends nothing.
 	forgetMember = 4 * stream.RunnerHeartbeat
-	// maxMembers bounds the members of a group, maxGroups the number of groups: a program on NATS can
-	// invent names.
+	// maxMembers is the maximum number of members of a group, and maxGroups is the maximum number of
+	// groups. They are bounded because a program on NATS can invent names.
 	maxMembers = 1_000
 	maxGroups  = 10_000
 )
 
-// members remembers which runners have announced themselves.
+// members holds the runners that have announced themselves.
 type members struct {
 	mu     sync.Mutex
 	groups map[stream.RunnerGroup]*heard
 }
 
 type heard struct {
-	last    time.Time // that one of them was
+	last    time.Time // time of the last announcement of a member
 	members map[string]time.Time
 }
 
@@ -57,8 +57,8 @@ func (m *members) hear(msg *nats.Msg) {
 	}
 }
 
-// of returns the number of members of a group and the time of the last announcement, or zero if
-// there was none.
+// of returns the number of members of a group and the time of the last announcement, which is zero
+// if there was none.
 func (m *members) of(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

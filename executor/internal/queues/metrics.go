@@ -12,8 +12,8 @@ import (
 
 const (
 	lookEvery = 5 * time.Second
-	// maxSeries bounds the number of queues with metrics, because every caller who may change a
-	// workflow can invent a queue.
+	// maxSeries is the maximum number of queues with metrics. It is bounded because every caller who
+	// may change a workflow can invent a queue.
 	maxSeries = 1_000
 )
 

@@ -1,4 +1,4 @@
-// Package queues says what waits in each queue, and which runners take it.
+// Package queues determines how many executions wait in each queue, and which runners take them.
 package queues
 
 import (
@@ -64,11 +64,11 @@ func (q Queue) Unattended(now time.Time) time.Duration {
 	return max(now.Sub(since), time.Millisecond)
 }
 
-// Config is what a Watch needs. It owns none of it.
+// Recorder is the name of the recorder's consumer, which takes no work.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Named are the queues that workflows name.
+	// Watch determines the state of the queues. It is safe for concurrent use.
 	Named func() []string
 	// Settings are those of all queues that have some. nil: there are none.
 	Settings func() []*registry.Queue
@@ -178,7 +178,7 @@ func groupName(queue string, c *jetstream.ConsumerInfo) string {
 	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 }
 
-// settings are those of the queues that have some, by name.
+// takes reports whether a consumer receives the starts of a queue.
 func (w *Watch) settings() map[string]*registry.Queue {
 	all := map[string]*registry.Queue{}
 	if w.config.Settings != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// rig watches the queues that it names.
+// rig watches the queues in its list.
 type rig struct {
 	t       *testing.T
 	nats    *natstest.Node
@@ -47,7 +47,7 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until looks until what it finds is as wanted: one line for each queue.
+// until calls Look until the result is as wanted: one line for each queue.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -109,7 +109,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		t.Errorf("unattended for %v", d)
 	}
 
-	// Two members of one group, one of which works; another group is there, and does nothing.
+	// Two members of one group, one of which works; another group exists, and does nothing.
 	release := make(chan struct{})
 	handle := func(ctx context.Context, _ runner.Execution) (any, error) {
 		select {
@@ -124,7 +124,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	for range 3 {
 		r.ingress.Start(t, runnertest.Post{Queue: "a"})
 	}
-	// Both are busy, and ask for nothing: they are there all the same.
+	// Both members are busy, and request nothing, but still count as present.
 	found = r.until("a: 3 wait, main has 2 and 3; b: 0 wait")
 	if found[0].Unattended(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
 		t.Errorf("%+v", found[0])
@@ -132,7 +132,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	close(release)
 	r.until("a: 0 wait, main has 2 and 0; b: 0 wait")
 
-	// One that ends says so.
+	// A member that ends announces that.
 	stopOne()
 	r.until("a: 0 wait, main has 1 and 0; b: 0 wait")
 	stopTwo()
@@ -140,7 +140,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The group that is furthest ahead counts.
+	// The number of the most advanced group counts.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{Queue: "a", Group: "other"}.ConsumerConfig(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	r.until("a: 1 wait, main has 0 and 1, other has 0 and 6; b: 0 wait")
 }
 
-// A runner that was killed is missed after a few seconds, and what it had begun waits.
+// A runner that was killed is missed after a few seconds, and the executions that it had begun
+// wait.
 func TestAKilledRunnerIsMissed(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -177,7 +178,7 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	}
 }
 
-// Runners that do not say that they are there are counted by what they ask for.
+// Runners that send no heartbeats are counted by their requests.
 func TestOtherRunners(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a", "b")
@@ -222,7 +223,8 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
 }
 
-// A queue that a workflow has just named is in what is found from then on, however short ago the last look was.
+// A queue that a workflow has just named is in the result from then on, however recent the last
+// look was.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
