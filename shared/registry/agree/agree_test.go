@@ -76,7 +76,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.Workflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // the change is stored within that
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // the change is stored within that time
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
 	var lagging *agree.LaggingError
@@ -99,7 +99,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 }
 
-// It may take an ingress long to catch up; changes wait for it from the beginning.
+// An ingress may take long to catch up. Changes wait for it from the moment when it announces
+// itself.
 func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -164,8 +165,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	}
 }
 
-// Somebody may have announced himself who is not heard yet: who hears nothing confirms
-// nothing.
+// A roll that receives nothing confirms nothing: a process may have announced itself unheard.
 func TestARollThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -235,7 +235,8 @@ func TestFollowingGoesOnAfterTheServerWasAway(t *testing.T) {
 	}
 }
 
-// A process that is cut from NATS must not rely on what it knew.
+// A process that is cut off from NATS loses its lease, because its copy may be stale, and regains
+// it after the connection is back.
 func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -255,8 +256,8 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	}
 }
 
-// What the server has sent into a dead connection counts as delivered, and must be asked for
-// again, rather than waited for until heartbeats are missed.
+// A follower asks again for messages that the server has sent into a dead connection, which count
+// as delivered. It does so as soon as the connection is back, before heartbeats are missed.
 func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -279,7 +280,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	link.Silence()
 	_, err = r.Activate(t.Context(), "wf")
 	fatal(t, err)
-	for lease.Age(time.Now()) < 7*time.Second { // until heartbeats are missed, too
+	for lease.Age(time.Now()) < 7*time.Second { // also until heartbeats are missed
 		<-time.After(10 * time.Millisecond)
 	}
 	link.Replace()

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A server that restarts while a process starts must not end that process.
+// A process that starts while the server restarts does not fail: Announce waits for NATS.
 func TestAnnounceWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -41,7 +41,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		a, err = agree.Announce(ctx, nc, f, agree.RoleIngress, nil, agree.About{}, logtest.Quiet())
 		announced <- err
 	}()
-	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // it waits for the frozen server to confirm
+	for nc.Stats().OutMsgs == before && ctx.Err() == nil { // Announce waits for the frozen server to confirm
 		runtime.Gosched()
 	}
 	server.Kill()
@@ -50,7 +50,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Stop()
-	// Whoever changes the registry from here on waits for it.
+	// From here on, changes of the registry wait for this process.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	var lagging *agree.LaggingError

@@ -2,8 +2,9 @@ package agree
 
 import "slices"
 
-// Capability is a setting of the registry that ingresses of earlier versions cannot enforce. An ingress announces all
-// capabilities of its version. An executor sets none that a live ingress lacks: see Roll.Lacking.
+// Capability is the ability of an ingress to enforce a setting of the registry that ingresses of
+// earlier versions cannot enforce. An ingress announces all capabilities of its version. An
+// executor stores no setting whose capability a live ingress lacks: see Roll.Lacking.
 type Capability string
 
 // Senders is the capability to verify the requests of a trigger node by its sender.
@@ -12,7 +13,7 @@ const Senders Capability = "senders"
 // Capabilities returns the capabilities of an ingress of this version.
 func Capabilities() []Capability { return []Capability{Senders} }
 
-// namesOf returns the names of capabilities, as they are announced.
+// namesOf returns the names of capabilities in the form in which they are announced.
 func namesOf(capabilities []Capability) []string {
 	names := make([]string, len(capabilities))
 	for i, c := range capabilities {

@@ -25,7 +25,8 @@ func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Li
 	return nc, link
 }
 
-// newcomer is a process behind a link of its own, which has just announced itself.
+// newcomer returns the lease of a process that has just announced itself, and the process's own
+// link.
 func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
@@ -42,7 +43,8 @@ func newcomer(t *testing.T, server *natstest.Node) (*agree.Lease, natstest.Link)
 	return lease, link
 }
 
-// holdsAfterChange makes a change that the roll confirms, and says whether the lease holds when it has returned.
+// holdsAfterChange makes a change that the roll confirms, and reports whether the lease holds when
+// the change has returned.
 func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Roll, lease *agree.Lease) bool {
 	t.Helper()
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
@@ -55,8 +57,8 @@ func holdsAfterChange(t *testing.T, r *registrytest.Registry, roll *agree.Roll, 
 	return lease.Holds(time.Now())
 }
 
-// whileItsLeaseHolds calls try until the process that it cut off still had its lease when the change was made: a busy
-// machine may take longer than a lease to get that far.
+// whileItsLeaseHolds calls try until the process that try cut off still had its lease when the
+// change was made: a busy machine may take longer than a lease to get that far.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {
@@ -67,7 +69,8 @@ func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Fatal("the lease had always run out before the change")
 }
 
-// An executor starts while an ingress that relies on its lease has just been cut from NATS.
+// An executor that starts waits for the lease of an ingress that has just been cut off from NATS
+// and that it never heard.
 func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -86,7 +89,8 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	})
 }
 
-// An ingress starts while the executor's connection is lost, and is cut from NATS when it is back.
+// An executor whose connection was lost waits for the lease of an ingress that started meanwhile
+// and is cut off from NATS when the connection is back.
 func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -112,7 +116,8 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	})
 }
 
-// Two servers do not reach each other, and both reach the leader: an ingress is not heard, and renews its lease.
+// Two servers do not reach each other, and both reach the leader. A change waits for the lease of
+// an ingress that is not heard and still renews it.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)
@@ -133,10 +138,10 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Cleanup(lease.Stop)
 
 	presence.Silence()
-	for len(r.Roll.Ingress()) > 0 { // until it is presumed dead
+	for len(r.Roll.Ingress()) > 0 { // until the ingress is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
-	for !lease.Holds(time.Now()) { // it renews it all the time
+	for !lease.Holds(time.Now()) { // the ingress renews its lease all the time
 		<-time.After(10 * time.Millisecond)
 	}
 	slow.Hold.Lock() // the change does not arrive

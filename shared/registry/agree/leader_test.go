@@ -17,8 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// Three servers: the one that leads the registry does not reach the others, who may elect another one and store changes. It
-// goes on answering (nats-server 2.15.2: for more than ten minutes).
+// A lease ends before the leader of the registry is given up. Of three servers, the leader does not
+// reach the others, which may elect another leader and store changes. The old leader goes on
+// answering (nats-server 2.15.2: for more than ten minutes).
 func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)
@@ -39,7 +40,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	fatal(t, follower.CatchUp(t.Context()))
 	lease := agree.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); { // until it is renewed: the three reach each other
+	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); { // until the lease is renewed: the three servers reach each other
 		<-time.After(10 * time.Millisecond)
 	}
 

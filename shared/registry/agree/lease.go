@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Lease says whether a follower's copy of the registry is current: whether it was complete less than relyFor ago. The
-// lease of a process that was frozen, or disconnected from NATS, expires, so that the process does not answer from a
-// stale copy.
+// Lease reports whether a follower's copy of the registry is current, that is whether it was
+// complete less than relyFor ago. The lease of a process that was frozen, or disconnected from
+// NATS, expires, so that the process does not answer from a stale copy.
 type Lease struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -20,14 +20,14 @@ type Lease struct {
 
 	mu      sync.Mutex
 	renewed chan struct{} // closed and replaced at each renewal
-	failed  error         // of the last renewal; nil: it was renewed
+	failed  error         // error of the last renewal; nil means that it succeeded
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// NewLease starts a lease and renews it until Stop. The follower must have caught up; the lease holds from the beginning if
-// the registry has an identity.
+// NewLease starts a lease and renews it until Stop. The follower must have caught up. The lease
+// holds from the beginning if the registry has an identity.
 func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Lease{nc: nc, follower: f, origin: time.Now(), renewed: make(chan struct{}), stop: stop, done: make(chan struct{})}
@@ -38,7 +38,7 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	return l
 }
 
-// Stop ends renewing.
+// Stop ends the renewal of the lease.
 func (l *Lease) Stop() {
 	l.stop()
 	<-l.done
@@ -47,7 +47,8 @@ func (l *Lease) Stop() {
 // Holds reports whether the lease is valid now. It does not wait.
 func (l *Lease) Holds(now time.Time) bool { return int64(now.Sub(l.origin)) < l.until.Load() }
 
-// Valid is Holds, but it waits a little for the renewal of an expired lease, unless the connection to NATS is lost.
+// Valid reports whether the lease is valid, as Holds does, but waits a little for the renewal of an
+// expired lease, unless the connection to NATS is lost.
 func (l *Lease) Valid(now time.Time) bool {
 	if l.Holds(now) {
 		return true
@@ -70,14 +71,15 @@ func (l *Lease) Valid(now time.Time) bool {
 	return false
 }
 
-// Failure is why the lease was not renewed when that was tried last; nil: it was.
+// Failure returns the reason why the last attempt to renew the lease failed, or nil if it
+// succeeded.
 func (l *Lease) Failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
-// Age is the time since the follower was last known to be complete.
+// Age returns the time since the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
 	return now.Sub(l.origin) - time.Duration(l.until.Load()) + relyFor
 }
@@ -101,8 +103,9 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// renew asks NATS for the newest revision. The lease begins when the question is sent. renew reports whether to ask again
-// at once: the connection was lost, perhaps with the answer, and is back.
+// renew asks NATS for the newest revision. The lease begins when the question is sent. renew
+// reports whether to ask again at once, because the connection was lost, perhaps with the answer,
+// and is back.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)

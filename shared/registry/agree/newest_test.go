@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// The bucket has lost its newest message, as after a power cut, but not its last sequence: nobody waits for that.
+// Processes do not wait for a newest message that the bucket has lost, as after a power cut, while
+// the bucket still has its last sequence.
 func TestTheNewestMessageIsGone(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -12,16 +12,18 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// presenceSubject is where every process that follows the registry announces the revision that it has applied.
+// presenceSubject is the subject on which every process that follows the registry announces the
+// revision that it has applied.
 const presenceSubject = "hookstart.presence"
 
-// The roles of processes that announce themselves.
+// These are the roles of processes that announce themselves.
 const (
 	RoleIngress  = "ingress"
 	RoleExecutor = "executor"
 )
 
-// Announcer tells the other processes that this one is alive, and which revision of the registry it has applied.
+// Announcer announces to the other processes that this process is alive, and which revision of the
+// registry it has applied.
 type Announcer struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -32,11 +34,12 @@ type Announcer struct {
 	done chan struct{}
 }
 
-// Announce makes this process part of the barrier: changes wait for it. It returns when the follower's copy is current;
-// then the process may answer from it. settings is for an ingress, and nil otherwise; about may be zero.
+// Announce adds this process to the barrier, so that changes wait for it. It returns when the
+// follower's copy is current; then the process may answer requests from it. settings is for an
+// ingress, and nil otherwise; about may be zero.
 //
-// The order matters. A change that was stored before the announcement is in the registry that is read after it, and
-// the barrier of a later change includes this process.
+// The order matters. A change that was stored before the announcement is in the registry that is
+// read after it, and the barrier of a later change includes this process.
 func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings, about About, log logrus.FieldLogger) (*Announcer, error) {
 	if err := f.waitLoaded(ctx); err != nil {
 		return nil, err
@@ -46,7 +49,8 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
 		self: presence{instance: uuid.NewString(), role: role, serving: true, settings: settings, about: about},
 	}
-	// A server that restarts loses the announcement, so it is repeated until it surely was delivered.
+	// A server that restarts loses the announcement, so the announcement is repeated until it was
+	// certainly delivered.
 	heard := func(ctx context.Context) error {
 		if err := a.say(); err != nil {
 			return err
@@ -54,7 +58,7 @@ func Announce(ctx context.Context, nc *nats.Conn, f *Follower, role string, sett
 		return nc.FlushWithContext(ctx)
 	}
 	err := retry.Ask(ctx, heard)
-	go a.run(running) // heartbeats begin now: catching up may take longer than lifetime
+	go a.run(running) // heartbeats begin now, because catching up may take longer than lifetime
 	if err == nil {
 		err = retry.Ask(ctx, f.CatchUpUnidentified)
 	}
@@ -99,7 +103,7 @@ func (a *Announcer) say() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// sayAgain is say, but ignores an error: the next heartbeat makes up for it.
+// sayAgain calls say and ignores an error: the next heartbeat makes up for it.
 func (a *Announcer) sayAgain() {
 	if err := a.say(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// process is one that follows the registry and has a lease.
+// process is a process that follows the registry and has a lease.
 type process struct {
 	*registry.Snapshot
 	lease *agree.Lease
@@ -40,14 +40,14 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	return p
 }
 
-// noLongerValid waits until the lease has run out.
+// noLongerValid waits until the lease has expired.
 func (p process) noLongerValid() {
 	for p.lease.Valid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 }
 
-// neverValid fails if the lease holds within a time.
+// neverValid fails the test if the lease holds at any time within a duration.
 func (p process) neverValid(t *testing.T, within time.Duration) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < within; {
@@ -70,7 +70,7 @@ func (p process) validAgain(t *testing.T) {
 	}
 }
 
-// inForce changes the registry, as often as it takes an editor to know it again.
+// inForce changes the registry, and repeats the change until the editor's copy is current again.
 func inForce(t *testing.T, change func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -87,8 +87,8 @@ func inForce(t *testing.T, change func(context.Context) error) {
 	}
 }
 
-// The store is put back to an earlier copy while the processes run. What was changed since
-// is not in force any more, and what is changed next is.
+// The store is reset to an earlier copy while the processes run. Changes that were made after the
+// copy are no longer in force, and later changes are.
 func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -109,7 +109,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
 	server.Restart()
-	p.neverValid(t, 3*time.Second) // no executor has looked at it: it may be older than what was confirmed
+	p.neverValid(t, 3*time.Second) // no executor has checked the registry: it may be older than the confirmed state
 	registrytest.Identify(t, r.JetStream)
 	p.validAgain(t)
 	if _, found := p.Lookup("later"); found {
@@ -132,7 +132,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	}
 }
 
-// The bucket is deleted and created anew while the processes run.
+// The bucket is deleted and recreated while the processes run. They load the new one.
 func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Roll knows which processes follow the registry, and which revision each has applied.
+// Roll is the membership of an installation: the processes that follow the registry, and the
+// revision that each of them has applied.
 type Roll struct {
 	nc   *nats.Conn
 	self string
@@ -20,11 +21,11 @@ type Roll struct {
 
 	mu         sync.Mutex
 	members    map[string]member
-	echo       uint64 // the last number received back
-	asked      uint64 // the last number sent
+	echo       uint64 // the last number that was received back
+	asked      uint64 // the last number that was sent
 	changed    chan struct{}
-	since      time.Time // subscribed without a gap since then
-	reconnects uint64    // of nc, when since was set
+	since      time.Time // the subscription has had no gap since then
+	reconnects uint64    // the number of reconnects of nc when since was set
 	clustered  bool      // NATS has been a cluster at some time
 }
 
@@ -33,16 +34,18 @@ type member struct {
 	heard time.Time
 }
 
-// lives reports whether the process was heard less than a lifetime ago.
+// lives reports whether the process was heard less than lifetime ago.
 func (m member) lives() bool { return time.Since(m.heard) < lifetime }
 
-// CallRoll subscribes to the announcements, and returns when every connected process has had time to announce itself.
+// CallRoll subscribes to the announcements. It returns when every connected process has had time to
+// announce itself.
 func CallRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
 	return callRoll(ctx, nc, time.Now())
 }
 
-// CallFirstRoll is CallRoll for a caller that has just started NATS itself, so that no process can have followed the
-// registry in the last 3 s. Its first change need not wait for disconnected processes.
+// CallFirstRoll works like CallRoll, for a caller that has just started NATS itself, so that no
+// process can have followed the registry in the last 3 s. Its first change need not wait for
+// disconnected processes.
 func CallFirstRoll(ctx context.Context, nc *nats.Conn) (*Roll, error) {
 	return callRoll(ctx, nc, time.Time{})
 }
@@ -66,7 +69,7 @@ func callRoll(ctx context.Context, nc *nats.Conn, since time.Time) (*Roll, error
 	}
 }
 
-// Stop ends listening.
+// Stop ends the subscription.
 func (r *Roll) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Roll) hear(msg *nats.Msg) {
@@ -90,22 +93,24 @@ func (r *Roll) hear(msg *nats.Msg) {
 	r.changed = make(chan struct{})
 }
 
-// LaggingError means that a change is stored, but not every live process has announced in time that it has applied it.
+// LaggingError means that a change is stored, but not every live process has announced in time that
+// it has applied the change.
 type LaggingError struct {
 	Revision uint64
-	Behind   []string // role and instance ID
+	Behind   []string // role and instance ID of each process
 }
 
 func (e *LaggingError) Error() string {
 	return fmt.Sprintf("the change is stored (revision %d) but not confirmed by %s", e.Revision, strings.Join(e.Behind, ", "))
 }
 
-// Wait waits until every process that may answer requests has applied a revision. If the roll started, or reconnected, less
-// than lifetime ago, Wait first waits for the rest of that time: until then the lease of a process that the roll has not
-// heard may still be valid. When the context ends before that, Wait returns a *LaggingError.
+// Wait waits until every process that may answer requests has applied a revision. If the roll
+// started or reconnected less than lifetime ago, Wait first waits for the rest of that time: until
+// then the lease of a process that the roll has not heard may still be valid. When the context ends
+// before that, Wait returns a *LaggingError.
 func (r *Roll) Wait(ctx context.Context, revision uint64) error {
-	// An announcement that was made before the change may not have arrived yet. Our own message, sent now, arrives
-	// after it.
+	// An announcement that was made before the change may not have arrived yet. This roll's own
+	// message, sent now, arrives after it.
 	r.mu.Lock()
 	r.asked++
 	number := r.asked
@@ -118,7 +123,7 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 		return &LaggingError{Revision: revision, Behind: []string{"anybody: NATS is away"}}
 	}
 
-	stored := time.Now() // or before
+	stored := time.Now() // the change was stored at this time or before
 	for {
 		r.mu.Lock()
 		heard, changed := r.echo >= number, r.changed
@@ -127,7 +132,7 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 		if heard && len(behind) == 0 {
 			return nil
 		}
-		// Also wake up when the first process that lags behind is presumed dead.
+		// The timer also wakes this loop when the first process that lags behind is presumed dead.
 		timer := time.NewTimer(max(next, time.Millisecond))
 		select {
 		case <-ctx.Done():
@@ -143,8 +148,8 @@ func (r *Roll) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// behind lists the processes that may answer requests and have not applied a revision, and the longest time that the
-// first of them can stay in the list. It removes dead ones.
+// behind returns the processes that may answer requests and have not applied a revision, and the
+// longest time that the first of them can stay in the list. It removes dead processes.
 func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {
 		r.since, r.reconnects = now, n
@@ -156,7 +161,7 @@ func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, ne
 	}
 	for id, m := range r.members {
 		left := lifetime - now.Sub(m.heard)
-		if r.clustered { // it may be cut from this process only, and renew its lease
+		if r.clustered { // the process may be cut off from this one only, and renew its lease
 			left = max(left, relyFor-now.Sub(stored))
 		}
 		switch {
@@ -171,7 +176,7 @@ func (r *Roll) behind(revision uint64, stored, now time.Time) (list []string, ne
 	return list, next
 }
 
-// Ingress returns the settings of the live ingresses, in no order.
+// Ingress returns the settings of the live ingresses, in no particular order.
 func (r *Roll) Ingress() []*IngressSettings {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,11 +193,11 @@ func (r *Roll) Ingress() []*IngressSettings {
 type Member struct {
 	Instance string // a random UUID
 	Role     string
-	Revision uint64 // of the registry: what it has applied
+	Revision uint64 // the registry's revision that the process has applied
 	About    About
 }
 
-// Members returns the live processes, by role and instance.
+// Members returns the live processes, sorted by role and instance.
 func (r *Roll) Members() []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()

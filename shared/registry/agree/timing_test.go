@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// The argument in doc.go rests on these.
+// The argument in doc.go relies on these inequalities.
 func TestTimings(t *testing.T) {
 	t.Parallel()
 	const lostInARow = 3
@@ -22,7 +22,8 @@ func TestTimings(t *testing.T) {
 	if listenFor <= heartbeat {
 		t.Errorf("a new roll listens for %s, and heartbeats come every %s", listenFor, heartbeat)
 	}
-	// Not for the argument, but so that a lease does not run out while nothing is wrong.
+	// This is not needed for the argument. It prevents a lease from expiring while nothing is
+	// wrong.
 	if renewEvery+renewWithin >= relyFor {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long", renewEvery, renewWithin, relyFor)
 	}
@@ -31,8 +32,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// A process that was killed holds changes up until it is presumed dead, and then no more: with one server, nobody can be silent
-// and renew its lease. TestAChangeWaitsForTheLeaseOfASilentProcess has a cluster.
+// Changes wait for a process that was killed until it is presumed dead, and no longer: with one
+// server, no process can be silent and renew its lease. TestAChangeWaitsForTheLeaseOfASilentProcess
+// uses a cluster.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -15,33 +15,35 @@ type presence struct {
 	revision uint64
 	serving  bool
 	leaving  bool
-	echo     uint64           // not 0: the instance waits for its own message
-	settings *IngressSettings // of an ingress
+	echo     uint64           // if it is not 0, the instance waits for its own message
+	settings *IngressSettings // settings of an ingress; nil for other processes
 	about    About
 }
 
-// About is what operators want to know of a process before they upgrade or restore something.
+// About holds the facts about a process that operators want to know before they upgrade or restore
+// something.
 type About struct {
-	// Version is the program's version. Empty: it is of a version that does not announce this.
+	// Version is the version of the program. "" means that the version does not announce it.
 	Version string
-	// KeyIDs are the IDs of the keys that the process can open secrets with.
+	// KeyIDs are the IDs of the keys with which the process can open secrets.
 	KeyIDs []string
-	// Schema is the version of the database's tables that an executor works with; 0: it is no
-	// executor, or one that does not announce this.
+	// Schema is the version of the database's tables that an executor works with. 0 means that the
+	// process is not an executor, or does not announce it.
 	Schema int64
-	// Can are the capabilities of an ingress.
+	// Can holds the capabilities of an ingress.
 	Can []Capability
 }
 
-// IngressSettings are the settings of an ingress that executors tell operators.
+// IngressSettings are the settings of an ingress that executors show to operators.
 type IngressSettings struct {
-	PublicURL         string // empty: not configured
+	PublicURL         string // "" means not configured
 	MaxBodyBytes      int64
 	DeliveryIDHeaders []string
-	ProbeKey          []byte // see package probe; empty: the ingress is of a version without probes
+	ProbeKey          []byte // see package probe; empty means that the ingress has a version without probes
 }
 
-// The encoding of presence in NATS. No other file of this package knows it.
+// The following functions encode presence for NATS. No other file of this package knows the
+// encoding.
 
 func (p presence) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
