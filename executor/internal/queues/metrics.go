@@ -32,7 +32,7 @@ var (
 
 // Run inspects the queues every few seconds until the context ends.
 func (w *Watch) Run(ctx context.Context) {
-	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) }) // whoever asks is told; an outage of NATS is said elsewhere
+	retry.Every(ctx, lookEvery, func() { _, _ = w.Look(ctx) }) // callers of Look get the error; an outage of NATS is reported elsewhere
 }
 
 // Describe implements prometheus.Collector.

@@ -18,14 +18,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Queue is what waits in a queue, and who takes it.
+// Queue is the state of a queue: the executions that wait in it, and the groups that take them.
 type Queue struct {
 	Name string
-	// Waiting is how many starts the group furthest ahead was not given; without a group, all starts of the queue in the stream.
+	// Waiting is the number of starts that the most advanced group has not received; without a group,
+	// it is the number of all starts of the queue in the stream.
 	Waiting uint64
-	Oldest  time.Time // when the oldest of those was accepted; zero: none waits
-	// PausedSince is when the queue was paused, and PausedUntil when that ends by itself. Zero: it is not paused; it
-	// does not end.
+	Oldest  time.Time // when the oldest waiting start was accepted; zero means that none waits
+	// PausedSince is the time at which the queue was paused; zero means that it is not paused.
+	// PausedUntil is the time at which the pause ends by itself; zero means that it does not.
 	PausedSince, PausedUntil time.Time
 	Groups                   []Group // by name
 }
@@ -33,16 +34,17 @@ type Queue struct {
 // Group is a group of runners.
 type Group struct {
 	Name string
-	// Members are the processes that were heard in the last seconds; of silent runners, the waiting requests for work.
+	// Members is the number of processes that sent a heartbeat in the last seconds. For runners that
+	// send no heartbeats, it is the number of waiting requests for work.
 	Members  int
-	Waiting  uint64    // not given to a member; without members also what was given, and is not done
-	LastSeen time.Time // when a member was there last, or took something; zero: not known
-	// MaxInFlight is the limit that an operator has set; 0: none.
+	Waiting  uint64    // number of starts that no member has received; without members, it includes starts that were received but are not done
+	LastSeen time.Time // when a member last sent a heartbeat or took a start; zero means that it is not known
+	// MaxInFlight is the limit that an operator has set; 0 means that there is none.
 	MaxInFlight int64
-	oldest      uint64 // the stream sequence from which on the first of those that wait is
+	oldest      uint64 // the stream sequence at or after which the first waiting start is
 }
 
-// Members are those of all groups.
+// Members returns the number of members of all groups.
 func (q Queue) Members() (n int) {
 	for _, g := range q.Groups {
 		n += g.Members
@@ -50,7 +52,8 @@ func (q Queue) Members() (n int) {
 	return n
 }
 
-// Unattended is for how long something has waited that nobody takes; 0: nothing, or somebody does, or the queue is paused.
+// Unattended returns the time for which an execution has waited that no runner takes. It returns 0
+// if none waits, if a runner takes them, or if the queue is paused.
 func (q Queue) Unattended(now time.Time) time.Duration {
 	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() {
 		return 0
@@ -64,38 +67,39 @@ func (q Queue) Unattended(now time.Time) time.Duration {
 	return max(now.Sub(since), time.Millisecond)
 }
 
-// Recorder is the name of the recorder's consumer, which takes no work.
+// Config holds the parts that a Watch uses, but does not own.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Watch determines the state of the queues. It is safe for concurrent use.
+	// Named returns the queues that workflows name.
 	Named func() []string
-	// Settings are those of all queues that have some. nil: there are none.
+	// Settings returns the settings of all queues that have some. nil means that no queue has any.
 	Settings func() []*registry.Queue
 	// Recorder is the name of the recorder's consumer, which takes no work.
 	Recorder string
 }
 
-// Watch looks at the queues. It is safe for concurrent use.
+// Watch determines the state of the queues. It is safe for concurrent use.
 type Watch struct {
 	config  Config
 	members members
 	heard   *nats.Subscription
 
-	looking sync.Mutex // one looks, others wait for what it finds
+	looking sync.Mutex // held while one caller looks; the others wait for its result
 
 	mu   sync.Mutex
 	last []Queue
 	at   time.Time
 }
 
-// lookTimeout bounds a look; fresh is for how long one will do for others, as long as the same queues are named.
+// lookTimeout is the maximum duration of a look. fresh is the time for which the result of a look
+// is reused, as long as the same queues are named.
 const (
 	lookTimeout = 4 * time.Second
 	fresh       = time.Second
 )
 
-// New begins to listen to runners. Stop must be called.
+// New returns a Watch, which listens to the announcements of runners. Stop must be called.
 func New(c Config) (*Watch, error) {
 	w := &Watch{config: c, members: members{groups: map[stream.RunnerGroup]*heard{}}}
 	var err error
@@ -105,17 +109,17 @@ func New(c Config) (*Watch, error) {
 	return w, nil
 }
 
-// Stop ends listening.
+// Stop ends the subscription to announcements.
 func (w *Watch) Stop() { _ = w.heard.Unsubscribe() }
 
-// Last is what the last look that succeeded found, and when; nil: there was none.
+// Last returns the result of the last look that succeeded, and its time, or nil if there was none.
 func (w *Watch) Last() ([]Queue, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last, w.at
 }
 
-// Look looks at all queues that workflows name, by name.
+// Look returns the state of all queues that workflows name, by name.
 func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -135,8 +139,9 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Enforce makes the consumers of a queue's groups agree with its settings, and forgets what the last look found.
-// When it returns without an error, the consumers do, and the next look asks anew.
+// Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the
+// result of the last look. When it returns without an error, the consumers match, and the next look
+// queries the server again.
 func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
 	if err != nil {
@@ -173,12 +178,13 @@ func (w *Watch) enforce(ctx context.Context, settings *registry.Queue, consumers
 	return nil
 }
 
-// groupName is the name of the group that a consumer is of; of one that is not the kits', the consumer's.
+// groupName returns the name of the group of a consumer. If the consumer is not named as the kits
+// name theirs, it returns the consumer's name.
 func groupName(queue string, c *jetstream.ConsumerInfo) string {
 	return strings.TrimPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 }
 
-// takes reports whether a consumer receives the starts of a queue.
+// settings returns the settings of the queues that have some, by name.
 func (w *Watch) settings() map[string]*registry.Queue {
 	all := map[string]*registry.Queue{}
 	if w.config.Settings != nil {
@@ -225,7 +231,7 @@ func (w *Watch) look(ctx context.Context, named []string) ([]Queue, error) {
 	return queues, nil
 }
 
-// limit gives the groups what is set of them.
+// limit sets the limits of the groups from the settings.
 func (q Queue) limit(settings *registry.Queue) {
 	if settings == nil {
 		return
@@ -239,7 +245,7 @@ func (q Queue) limit(settings *registry.Queue) {
 	}
 }
 
-// consumers are those of EXECUTIONS that groups of runners share.
+// consumers returns the consumers of EXECUTIONS that groups of runners share.
 func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstream.ConsumerInfo, error) {
 	var found []*jetstream.ConsumerInfo
 	names := of.ConsumerNames(ctx)
@@ -265,7 +271,7 @@ func (w *Watch) consumers(ctx context.Context, of jetstream.Stream) ([]*jetstrea
 	return found, nil
 }
 
-// takes says whether a consumer gets the starts of a queue.
+// takes reports whether a consumer receives the starts of a queue.
 func takes(c jetstream.ConsumerConfig, queue string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
@@ -296,7 +302,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo) Group {
 	if of {
 		g.Members, g.LastSeen = w.members.of(stream.RunnerGroup{Queue: queue, Group: name}, now)
 	}
-	if g.Members == 0 && c.NumWaiting > 0 { // a runner that does not say that it is there
+	if g.Members == 0 && c.NumWaiting > 0 { // a runner that sends no heartbeats
 		g.Members = c.NumWaiting
 	}
 	if g.Members > 0 {
@@ -313,7 +319,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo) Group {
 	return g
 }
 
-// fill finds out what waits in a queue with its groups.
+// fill determines what waits in a queue with its groups.
 func (w *Watch) fill(ctx context.Context, executions jetstream.Stream, q *Queue) error {
 	from := uint64(1)
 	if len(q.Groups) > 0 {
