@@ -16,8 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A power cut has left files behind that the NATS server cannot read: the state of the recorder's and the runners'
-// consumers. All is recorded once, nothing that was finished runs again, and what was not is given to the runners.
+// A power cut can leave files behind that the NATS server cannot read: here the states of the
+// recorder's and the runners' consumers. Afterwards everything is recorded once, no finished
+// execution runs again, and unfinished executions are given to the runners.
 func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	t.Parallel()
 	dir, group := t.TempDir(), stream.RunnerGroup{Queue: "other", Group: "g"}
@@ -67,7 +68,7 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	}
 }
 
-// accepted posts three requests.
+// accepted posts three requests and returns the IDs of their executions.
 func (r *running) accepted(t *testing.T) (ids []string) {
 	t.Helper()
 	for range 3 {
@@ -121,7 +122,8 @@ func reportsOf(t *testing.T, js jetstream.JetStream) uint64 {
 	return progress.CachedInfo().State.LastSeq
 }
 
-// givenTo takes messages as a runner of the group until it got these executions.
+// givenTo takes messages as a runner of the group until it has got the executions with the given
+// IDs.
 func (r *running) givenTo(t *testing.T, group stream.RunnerGroup, ids []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

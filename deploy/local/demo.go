@@ -22,15 +22,15 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The demo workflow has a queue of its own, so that its runner leaves all others alone.
+// The demo workflow has a separate queue, so that its runner leaves all other queues alone.
 const (
 	demoID    = "demo"
 	demoNode  = "webhook"
 	demoQueue = "demo"
 )
 
-// makeDemo makes an active workflow, as an operator would, and returns its webhook URL. One
-// that is there already is left as it is, switched off too.
+// makeDemo makes an active workflow, as an operator would, and returns its webhook URL. It leaves
+// an existing workflow as it is, even if that is switched off.
 func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL string, err error) {
 	client := apiclient.New(s.ExecutorURL, s.AdminToken)
 	if certFile != "" {
@@ -60,8 +60,8 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 	return trigger.URL, err
 }
 
-// trusting is a transport to this process's own listener, whose certificate is in this file. It is asked by address, and
-// the certificate has a name.
+// trusting returns a transport to this process's own listener, which trusts the certificate in
+// certFile. The listener is reached by address, while the certificate is for a name.
 func trusting(certFile string) (http.RoundTripper, error) {
 	chain, err := os.ReadFile(certFile) //nolint:gosec // the operator's own file, which the listener has read
 	if err != nil {
@@ -84,7 +84,7 @@ func trusting(certFile string) (http.RoundTripper, error) {
 	return &http.Transport{TLSClientConfig: settings}, nil
 }
 
-// runDemo runs the demo workflow until the context ends.
+// runDemo runs the demo workflow until ctx ends.
 func runDemo(ctx context.Context, inProcess []nats.Option, observe func(runner.Attempt), traces trace.TracerProvider, log logrus.FieldLogger) error {
 	nc, err := nats.Connect("", append([]nats.Option{nats.Name("hookstart demo runner")}, inProcess...)...)
 	if err != nil {
@@ -92,7 +92,7 @@ func runDemo(ctx context.Context, inProcess []nats.Option, observe func(runner.A
 	}
 	defer nc.Close()
 	return runner.Run(ctx, nc, runner.Options{Queue: demoQueue, Group: demoID, Log: ops.Slog(log), Observe: observe, Traces: traces}, func(_ context.Context, e runner.Execution) (any, error) {
-		// {"fail":"why"} shows what a failure looks like, and how one is requeued.
+		// The body {"fail":"why"} shows what a failure looks like, and how an execution is requeued.
 		var asked struct{ Fail string }
 		if json.Unmarshal(e.Input, &asked) == nil && asked.Fail != "" {
 			return nil, runner.Permanent(errors.New(asked.Fail))

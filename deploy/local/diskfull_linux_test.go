@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In the programs that this binary is, a file that may grow no more is an error, as on a full
-// disk; else it would end them.
+// Without this, SIGXFSZ would end the programs that this binary acts as when a file reaches the
+// size limit. With it, they get an error, as on a full disk.
 func init() { signal.Ignore(unix.SIGXFSZ) } //nolint:gochecknoinits // before main, in every program
 
-// Nothing more can be written for a while, as on a full disk: senders are told so, /readyz says
-// why, and afterwards all goes on by itself. A limit on the size of files stands in for the disk:
-// it needs no root.
+// While nothing more can be written, as on a full disk, senders get an error, and /readyz gives the
+// reason. Afterwards everything goes on without intervention. A limit on the size of files stands
+// in for the disk, because it needs no root.
 func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	l := launchReady(t, t.TempDir())

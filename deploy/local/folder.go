@@ -21,12 +21,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// natsFolder is where in the data folder the embedded server keeps its streams.
+// natsFolder is the folder inside the data folder in which the embedded server keeps its streams.
 const natsFolder = "nats"
 
-// prepareSecretsKey finds the file with the keys: the configured one, or the one that is kept in the data folder,
-// or a new one there. An installation from before there were keys goes on with its tokens in clear until each
-// is written anew: hookstart admin reseal does that for all.
+// prepareSecretsKey returns the path of the file with the keys: the configured file, or the one in
+// the data folder, or a new one there. An installation from before there were keys keeps its tokens
+// in clear until each of them is written anew; hookstart admin reseal does that for all tokens.
 func prepareSecretsKey(c Config) (path string, err error) {
 	if c.SecretsKeyFile != "" {
 		return c.SecretsKeyFile, nil
@@ -42,8 +42,8 @@ func prepareSecretsKey(c Config) (path string, err error) {
 	return path, nil
 }
 
-// prepareFolder makes the data folder and finds the admin token: the configured one, or
-// the one that is kept in the folder, or a new one.
+// prepareFolder makes the data folder and returns the admin token: the configured token, or the one
+// that is kept in the folder, or a new one.
 func prepareFolder(c Config) (adminToken string, err error) {
 	if err := durable.MkdirAll(c.DataDir, 0o700); err != nil {
 		return "", folderError(c.DataDir, err)
@@ -88,7 +88,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	server, err := embednats.Start(embednats.Options{
 		StoreDir: filepath.Join(c.DataDir, natsFolder), Host: host, Port: port, SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
-		// From the first message on, runners would run again what they have finished. The executor gives them what they have not.
+		// If these consumers began with the first message, runners would run finished executions again.
+		// The executor gives unfinished ones to the runners.
 		AfterLast: func(of, consumer string) bool {
 			if of != stream.Name || !strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
@@ -113,8 +114,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	return server, nil
 }
 
-// passedOverFolder is where in the data folder there is an empty file for each consumer of runners that begins after the last
-// message, and has passed over starts that runners have not ended, until these are given to them again.
+// passedOverFolder is the folder inside the data folder that holds an empty file for each consumer
+// of runners that begins after the last message and has passed over starts that runners have not
+// ended. The file stays until these starts are given to the runners again.
 const passedOverFolder = "passed-over"
 
 func notePassedOver(dataDir, consumer string) error {
@@ -125,7 +127,7 @@ func notePassedOver(dataDir, consumer string) error {
 	return durable.WriteFile(filepath.Join(folder, consumer), nil, 0o600)
 }
 
-// passedOver returns the names of the consumers that are noted.
+// passedOver returns the names of the consumers that have a file in passedOverFolder.
 func passedOver(dataDir string) (consumers []string, err error) {
 	files, err := os.ReadDir(filepath.Join(dataDir, passedOverFolder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,12 +141,12 @@ func passedOver(dataDir string) (consumers []string, err error) {
 	return consumers, err
 }
 
-// forgetPassedOver removes a consumer's note.
+// forgetPassedOver removes the file of a consumer from passedOverFolder.
 func forgetPassedOver(dataDir, consumer string) error {
 	return os.Remove(filepath.Join(dataDir, passedOverFolder, filepath.Base(consumer)))
 }
 
-// maxPayload is the size of the longest message: NATS's own default, or more when bodies
+// maxPayload returns the maximum size of a message in bytes: NATS's own default, or more if bodies
 // may be longer.
 func maxPayload(maxBody int64) int32 {
 	const standard, overhead, largest = 1 << 20, 64 << 10, 64 << 20

@@ -1,6 +1,6 @@
-// Package local runs all of hookstart in one process: an embedded NATS server, an
-// executor with SQLite, and an ingress. It is for trying things out, for development,
-// and for installations that one machine is enough for.
+// Package local runs all of hookstart in one process: an embedded NATS server, an executor with
+// SQLite, and an ingress. It is for trying hookstart out, for development, and for installations
+// for which one machine is enough.
 package local
 
 import (
@@ -73,29 +73,28 @@ type Config struct {
 	SyncAlways       bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
 	LogLevel         string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
 
-	// Out gets the text for people that says what was started. nil: stdout.
+	// Out receives the text for people about what was started. nil means stdout.
 	Out io.Writer `kong:"-"`
-	// Log replaces the program's own log.
+	// Log replaces the program's own log. nil means that the program makes its own.
 	Log *logrus.Logger `kong:"-"`
-	// OnReady is called once, when all is ready. It may be nil.
+	// OnReady is called once, when everything is ready. It may be nil.
 	OnReady func(Started) `kong:"-"`
 }
 
-// Started says what was started, and where.
+// Started describes what was started, and where.
 type Started struct {
 	IngressURL  string // without /webhooks
 	ExecutorURL string
 	NATSURL     string
 	OpsURL      string
-	ConsoleURL  string // signs in, once and within ten minutes, if AdminTokenMade
+	ConsoleURL  string // signs in, once and within ten minutes, if AdminTokenMade is true
 	AdminToken  string
-	// AdminTokenMade says that the token was made here, and may be shown.
+	// AdminTokenMade reports whether the token was made here, and may be shown.
 	AdminTokenMade bool
-	WebhookURL     string // of the demo workflow; empty: there is none
+	WebhookURL     string // of the demo workflow; "" means that there is none
 }
 
-// Run runs everything until the context ends. Its errors are for people: one line that
-// says what to do.
+// Run runs everything until ctx ends. Its errors are for people: one line that says what to do.
 func Run(ctx context.Context, c Config) error {
 	if c.Out == nil {
 		c.Out = os.Stdout
@@ -106,7 +105,7 @@ func Run(ctx context.Context, c Config) error {
 		if log, err = ops.NewLog("hookstart-local", c.LogLevel); err != nil {
 			return err
 		}
-		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo { // who tries it out sees first how it is used
+		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo { // a newcomer sees first how hookstart is used
 			log.SetLevel(logrus.WarnLevel)
 			started = func() { log.SetLevel(level) }
 		}
@@ -115,7 +114,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	if err := forIngress.Check(); err != nil { // the ingress itself would check it only after the executor is ready
+	if err := forIngress.Check(); err != nil { // the ingress itself would check this only after the executor is ready
 		return err
 	}
 	adminToken, err := prepareFolder(c)
@@ -151,7 +150,8 @@ func Run(ctx context.Context, c Config) error {
 	return l.Wait(ctx)
 }
 
-// local is what runs. Its methods fill it in the order in which they are here.
+// local holds everything that runs. Its methods fill it in the order in which they are declared
+// here.
 type local struct {
 	lifecycle.Parts
 	config   Config
@@ -165,7 +165,8 @@ type local struct {
 	started Started
 }
 
-// listen listens on all addresses first: a port in use is reported before anything starts.
+// listen opens the listeners of all addresses before anything starts, so that a port in use is
+// reported first.
 func (l *local) listen(ctx context.Context) (err error) {
 	c := l.config
 	for _, one := range []struct {
@@ -193,7 +194,7 @@ func (l *local) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// describe completes what is said of the start, and with it the services' configurations.
+// describe completes the description of the start, and with it the services' configurations.
 func (l *local) describe(adminToken string) {
 	c := &l.config
 	l.started = Started{
@@ -218,8 +219,8 @@ func (l *local) describe(adminToken string) {
 	l.ingress.Publishing = l.executor.Publishing
 }
 
-// startServices starts the executor and then the ingress, and waits for both. The executor stops last: what the
-// ingress has accepted is still recorded.
+// startServices starts the executor and then the ingress, and waits for both. The executor stops
+// last, so that what the ingress has accepted is still recorded.
 func (l *local) startServices(ctx context.Context) error {
 	recording := l.Start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
 		l.executor.OnReady = func(executor.Listening) { ready() }
@@ -235,7 +236,8 @@ func (l *local) startServices(ctx context.Context) error {
 	return accepting.Ready(ctx)
 }
 
-// watchNATS restarts the embedded server after its disk was full, and says when it cannot store anything.
+// watchNATS watches the embedded server: the server is restarted after its disk was full, and
+// /readyz tells when it cannot store anything.
 func (l *local) watchNATS(ctx context.Context) error {
 	l.Start(ctx, func(ctx context.Context, _ func()) error {
 		return recoverNATS(ctx, l.server, filepath.Join(l.config.DataDir, natsFolder), l.log)
@@ -244,7 +246,7 @@ func (l *local) watchNATS(ctx context.Context) error {
 	return nil
 }
 
-// startDemo makes and runs the demo workflow, if there is to be one.
+// startDemo makes and runs the demo workflow, if it is enabled.
 func (l *local) startDemo(ctx context.Context) (err error) {
 	if l.config.NoDemo {
 		return nil
@@ -261,7 +263,8 @@ func (l *local) startDemo(ctx context.Context) (err error) {
 	return nil
 }
 
-// reachable is the URL under which this machine reaches a listener, which has TLS if it has a certificate.
+// reachable returns the URL under which this machine reaches a listener. A listener with a
+// certificate speaks TLS.
 func reachable(addr net.Addr, certFile string) string {
 	scheme := "http://"
 	if certFile != "" {
@@ -278,12 +281,12 @@ func reachable(addr net.Addr, certFile string) string {
 	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// print tells people what was started and how to use it.
+// print prints for people what was started and how to use it.
 func (s Started) print(out io.Writer, dataDir string) {
 	if whole, err := filepath.Abs(dataDir); err == nil {
 		dataDir = whole
 	}
-	// A configured token is not printed: it may give access to other installations, too.
+	// A configured token is not printed, because it may give access to other installations, too.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
 	token, shown, export := "$"+tokenVariable, "as you set it, by --admin-token or "+tokenVariable, program.EnvPrefix+"_API_URL="+s.ExecutorURL+" "+program.EnvPrefix+"_NATS_URL="+s.NATSURL
 	console := s.ConsoleURL + "\n             (sign in with the admin token)"

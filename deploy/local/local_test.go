@@ -26,7 +26,8 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	// The token was given: whoever reads what is printed, in a journal perhaps, cannot sign in.
+	// The token was configured, so a reader of the output, perhaps in a journal, must not be able to
+	// sign in.
 	if out := first.Output(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
 		t.Errorf("what is printed signs in:\n%s", out)
 	}
@@ -83,8 +84,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 	}
 }
 
-// A port in use, a folder in use or of no use, a bad flag: one line that says which, and
-// what to do.
+// If a port or a folder is in use, or a flag or a folder is unusable, the program prints one line
+// that names it and says what to do.
 func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -143,7 +144,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The first request goes all the way: the demo has a runner.
+// The first request is run to its end, because the demo has a runner.
 func TestTheDemoSucceeds(t *testing.T) {
 	t.Parallel()
 	l := launchReady(t, t.TempDir())
@@ -157,7 +158,7 @@ func TestTheDemoSucceeds(t *testing.T) {
 	defer tick.Stop()
 	var e api.ExecutionDetail
 	for e.Status != "succeeded" {
-		// It is recorded a moment after the answer.
+		// The execution is recorded a moment after the answer.
 		if e, err = l.client().Execution(ctx, a.ExecutionID); ctx.Err() != nil {
 			t.Fatalf("%+v, %v", e, err)
 		}

@@ -22,8 +22,8 @@ const (
 	adminToken = "the-admin-token-of-the-tests"
 )
 
-// TestMain makes the program: the test binary, started under its name, is hookstart-local. So a
-// real process is tested, with the race detector in it.
+// TestMain provides the program: the test binary, started under its name, acts as hookstart-local.
+// So the tests run a real process, with the race detector in it.
 func TestMain(m *testing.M) {
 	if os.Args[0] != role {
 		os.Exit(m.Run())
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	program.Main(role, "", local.Run)
 }
 
-// launch starts hookstart-local with these flags alone, on ports of its own choice.
+// launch starts hookstart-local with these flags only, on ports of its own choice.
 func launch(t *testing.T, args ...string) *childtest.Process {
 	t.Helper()
 	cmd, err := child.Self(role, append([]string{
@@ -43,7 +43,7 @@ func launch(t *testing.T, args ...string) *childtest.Process {
 	return childtest.Launch(t, cmd)
 }
 
-// running is hookstart-local, ready.
+// running is a hookstart-local that is ready.
 type running struct {
 	*childtest.Process
 	executor, ops, webhook string
@@ -60,14 +60,14 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
-// answer is what a sender gets.
+// answer is what a sender gets for a request.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
 }
 
-// post sends JSON, as a sender does, with a delivery ID unless it is empty.
+// post sends JSON, as a sender does. delivery is the delivery ID; "" means none.
 func (r *running) post(ctx context.Context, delivery string, body io.Reader) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.webhook, body)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *running) post(ctx context.Context, delivery string, body io.Reader) (a 
 	return a, json.NewDecoder(response.Body).Decode(&a)
 }
 
-// awaitReadyz waits until /readyz says a line that begins so.
+// awaitReadyz waits until the answer of /readyz has a line that begins with line.
 func (r *running) awaitReadyz(t *testing.T, line string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -15,25 +15,25 @@ import (
 
 const (
 	healthEvery = time.Second
-	// transient is how often in a row the server may be out of order without a restart.
+	// transient is how many times in a row the server may be unhealthy before it is restarted.
 	transient = 2
-	// room is how much must fit on the disk before the server is started again.
+	// room is how many bytes must fit on the disk before the server is restarted.
 	room = 8 << 20
-	// giveUpAfter is how long the server may be out of order with room on its disk: then the process
-	// ends, and whoever supervises it starts it anew.
+	// giveUpAfter is how long the server may be unhealthy with room on its disk. Then the process
+	// ends, and its supervisor starts it anew.
 	giveUpAfter = time.Minute
 )
 
-// recoverNATS restarts the embedded server in place, once it can write again after it could not:
-// it does not go on by itself after its disk was full. It returns nil when ctx ends, else why
+// recoverNATS restarts the embedded server in place once it can write again, because it does not go
+// on by itself after its disk was full. It returns nil when ctx ends, and otherwise the reason why
 // the process should end.
 func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger) error {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()
 	var (
-		failed    int       // how often in a row it was out of order
-		restarted bool      // since the server was last in order
-		outSince  time.Time // out of order, with room on the disk; zero: it is in order
+		failed    int       // how many times in a row it was unhealthy
+		restarted bool      // whether it was restarted since it was last healthy
+		outSince  time.Time // since when it is unhealthy with room on the disk; zero means it is healthy
 	)
 	for {
 		select {
@@ -50,7 +50,7 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 			failed++
 			continue
 		case hasRoom(storeDir) != nil:
-			outSince = time.Time{} // it would only fail again
+			outSince = time.Time{} // a restart would only fail again
 			continue
 		case outSince.IsZero():
 			outSince = time.Now()
@@ -67,7 +67,7 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 	}
 }
 
-// hasRoom finds out by writing whether a folder's disk takes more.
+// hasRoom returns an error unless room bytes can be written to a folder.
 func hasRoom(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the operator's own folder

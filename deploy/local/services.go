@@ -11,12 +11,12 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// largestPlan is the plan of the catalog of an installation that configures none. One machine is seldom
-// shared by customers with plans.
+// largestPlan is the default plan of an installation without a configured catalog. One machine is
+// seldom shared by customers with plans.
 const largestPlan = "ultra"
 
-// services are the two services' configurations: what a flag of this program says, which has the name of theirs, and
-// the programs' defaults for the rest.
+// services returns the configurations of the two services. A flag of this program sets the flag of
+// the same name of a service; the others have the services' defaults.
 func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Config, err error) {
 	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
 		return forExecutor, forIngress, err
@@ -36,7 +36,7 @@ func (c *Config) services() (forExecutor executor.Config, forIngress ingress.Con
 	return forExecutor, forIngress, nil
 }
 
-// adopt gives every flag of a service the value that the flag of the same name has here.
+// adopt sets every flag of a service to the value of the flag of the same name here.
 func adopt(service, here reflect.Value) {
 	for i := range service.NumField() {
 		field := service.Type().Field(i)

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// meaningless are the flags of the services that a process which runs both has no use for.
+// meaningless maps the flags of the services that have no use in a process that runs both to the
+// reason.
 var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant list
 	"Addr":            "--ingress-addr, --executor-addr",
 	"AdoptDatabase":   "the database and NATS are in one data folder",
@@ -24,7 +25,8 @@ var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant lis
 	"ShutdownTimeout": "each service has its own",
 }
 
-// A flag of a service that is forgotten here cannot be set by who runs one process; and what both have means the same.
+// Every flag of the services exists here too, because otherwise it could not be set in one process;
+// and flags of the same name mean the same.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
 	var own Config

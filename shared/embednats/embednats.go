@@ -1,4 +1,5 @@
-// Package embednats runs a NATS server with JetStream in this process. Tests use the package natstest, which is built on it.
+// Package embednats runs a NATS server with JetStream in this process. Tests use the package
+// natstest, which is built on it.
 package embednats
 
 import (
@@ -25,69 +26,74 @@ import (
 // ErrLocked is in the error of Start when another server uses the store folder.
 var ErrLocked = errors.New("in use by another hookstart process")
 
-// lockFile, in the store folder, is locked by the running server. It is never removed: who waits for it must find the same one.
+// lockFile is the name of a file in the store folder that the running server locks. It is never
+// removed, because processes that wait for the lock must find the same file.
 const lockFile = "hookstart.lock"
 
-// routesTimeout bounds the wait for the cluster's listener, which takes microseconds.
+// routesTimeout is the maximum time to wait for the cluster's listener, which takes microseconds.
 const routesTimeout = 10 * time.Second
 
-// Options of a server. Only StoreDir is required.
+// Options are the options of a server. Only StoreDir is required.
 type Options struct {
-	// StoreDir is the folder of all streams, created with mode 0700. It is locked: one server at a time can use it.
+	// StoreDir is the folder of all streams, created with mode 0700. It is locked, so that one server
+	// at a time can use it.
 	StoreDir string
 
-	// Host is the address to listen on. "" means 127.0.0.1; any other opens a server without a password to the network.
+	// Host is the address to listen on. "" means 127.0.0.1; any other address opens a server without a
+	// password to the network.
 	Host string
 
-	// Port is the TCP port for clients. 0 means any free one, which ClientURL returns.
+	// Port is the TCP port for clients. 0 means any free port, which ClientURL returns.
 	Port int
 
 	// NoListener opens no port: only clients with InProcess can connect. It excludes Cluster.
 	NoListener bool
 
-	// Name is the server's name, without spaces. "" means a random one. A cluster places streams by it: there it is required,
-	// unique, and the same after every restart.
+	// Name is the server's name, without spaces. "" means a random name. A cluster places streams by
+	// name: there the name is required, unique, and the same after every restart.
 	Name string
 
-	// SyncAlways syncs each message to the disk before it is acknowledged. Without it a message survives a crash of the
-	// process, but a power cut can lose the last two minutes.
+	// SyncAlways syncs each message to the disk before it is acknowledged. Without it a message
+	// survives a crash of the process, but a power cut can lose the last two minutes.
 	SyncAlways bool
 
 	// MaxPayload is the maximum size of a message in bytes, with its headers. 0 means the server's default, 1 MiB.
 	MaxPayload int32
 
-	// MaxStore is the maximum size of all streams in bytes. 0 means three quarters of what is free at the start.
+	// MaxStore is the maximum size of all streams in bytes. 0 means three quarters of the space that
+	// is free at the start.
 	MaxStore int64
 
 	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
 	MonitorPort int
 
-	// Cluster makes the server a node of a cluster. nil: it is alone.
+	// Cluster makes the server a node of a cluster. nil means that it runs alone.
 	Cluster *Cluster
 
-	// AfterLast says which consumers begin after their stream's last message if the server cannot read their
-	// state. The others, and all if it is nil, begin with the first one.
+	// AfterLast reports whether a consumer begins after its stream's last message if the server cannot
+	// read its state. The other consumers begin with the first message. nil means that all of them do.
 	AfterLast func(stream, consumer string) bool `json:"-"`
 
-	// Log gets the server's log lines. It is called concurrently, must not block and must not call the Server. nil drops
-	// them: nothing goes to stdout or stderr.
+	// Log receives the server's log lines. It is called concurrently, must not block and must not call
+	// the Server. nil drops the lines: nothing goes to stdout or stderr.
 	Log func(level slog.Level, line string) `json:"-"`
 }
 
-// Cluster says how a node finds the others.
+// Cluster describes how a node finds the other nodes.
 type Cluster struct {
-	Name   string   // of the cluster, the same in every node
-	Port   int      // for the other nodes, on Options.Host; not 0
+	Name   string   // name of the cluster, the same in every node
+	Port   int      // port for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; the node's own may be among them
 
-	// Advertise is the host:port that other nodes are told to connect to, which a proxy between them needs. "" means where
-	// the node listens. With it, clients are not told of the other nodes, which may have proxies, too.
+	// Advertise is the host:port that other nodes are told to connect to, which a proxy between them
+	// needs. "" means the address on which the node listens. If it is set, clients are not told of the
+	// other nodes, which may have proxies, too.
 	Advertise string
 }
 
 // Server is a running server.
 type Server struct {
-	options Options // complete; Port is the one that it has
+	options Options // complete; Port is the actual port
 	lock    *flock.Flock
 	url     string
 	stop    sync.Once
@@ -97,8 +103,9 @@ type Server struct {
 	stopped bool
 }
 
-// Start starts a server and returns when its streams are recovered and clients can connect. Nodes of a cluster may not have
-// found each other yet. After an error, which is ErrLocked when another server uses the folder, nothing runs.
+// Start starts a server and returns when its streams are recovered and clients can connect. Nodes
+// of a cluster may not have found each other yet. After an error, which is ErrLocked when another
+// server uses the folder, nothing runs.
 func Start(o Options) (*Server, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -120,12 +127,12 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// complete fills in the defaults and refuses what cannot work.
+// complete returns the options with all defaults, or an error if they cannot work.
 func (o Options) complete() (Options, error) {
 	if o.StoreDir == "" {
 		return o, errors.New("the NATS server needs a store folder")
 	}
-	// Absolute, so that a later chdir does not move the folder.
+	// The path is absolute, so that a later chdir does not move the folder.
 	dir, err := filepath.Abs(o.StoreDir)
 	if err != nil {
 		return o, fmt.Errorf("store folder %s: %w", o.StoreDir, err)
@@ -146,7 +153,8 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// lockFolder creates the folder and locks it: nats-server does not, and two would write to the same files.
+// lockFolder creates the folder and locks it. nats-server does not do that, and two servers would
+// write to the same files.
 func lockFolder(dir string) (*flock.Flock, error) {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the store folder %s: %w; choose another one", dir, reason(err))
@@ -162,7 +170,7 @@ func lockFolder(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// reason takes the path out of an error, for messages that name it already.
+// reason returns an error without its path, for messages that already name the path.
 func reason(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -170,8 +178,8 @@ func reason(err error) error {
 	return err
 }
 
-// start runs a server in a locked folder, and once more if it has to repair consumers in between. In a cluster it repairs none:
-// the other nodes have their state.
+// start runs a server in a locked folder, and starts it once more if it has to repair consumers in
+// between. In a cluster it repairs none, because the other nodes have their states.
 func start(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := run(o, log)
@@ -206,7 +214,8 @@ func run(o Options, log *logger) (*server.Server, error) {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
 
-	// From here on the server logs a failure as fatal and returns. Its own logger would end the process.
+	// From here on the server logs a failure as fatal and returns. Its own logger would end the
+	// process.
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
@@ -218,7 +227,8 @@ func run(o Options, log *logger) (*server.Server, error) {
 	return ns, nil
 }
 
-// checkPorts fails when a port is in use. The server would find out only after it has recovered all streams.
+// checkPorts returns an error if a port is in use. The server would notice that only after it has
+// recovered all streams.
 func checkPorts(o Options) error {
 	if !o.NoListener && o.Port != 0 {
 		if err := checkPort("port", o.Host, o.Port); err != nil {
@@ -231,8 +241,8 @@ func checkPorts(o Options) error {
 	return nil
 }
 
-// busyFor is how long a port may be in use before that is an error: an earlier server may just be ending, and a new process has
-// the sockets of its parent until its program runs.
+// busyFor is how long a port may be in use before that is an error. An earlier server may just be
+// ending, and a new process has the sockets of its parent until its program runs.
 const busyFor = 500 * time.Millisecond
 
 func checkPort(what, host string, port int) error {
@@ -264,7 +274,7 @@ func (o Options) natsOptions() (*server.Options, error) {
 		SyncAlways:             o.SyncAlways,
 		JetStreamMaxStore:      o.MaxStore,
 		DisableJetStreamBanner: true,
-		NoSigs:                 true, // signals are the program's
+		NoSigs:                 true, // the program handles signals
 		NoLog:                  true,
 	}
 	if o.Port == 0 {
@@ -290,8 +300,8 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitRoutes waits for the listener for other nodes, the only thing that the server opens in the background, and returns what
-// was fatal.
+// awaitRoutes waits for the listener for other nodes, the only thing that the server opens in the
+// background. It returns the error that was fatal, or nil.
 func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 	failed := func(line string) error {
 		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
@@ -313,10 +323,11 @@ func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 	}
 }
 
-// ClientURL is where clients connect, nats://host:port; "" with NoListener.
+// ClientURL returns the URL nats://host:port for clients, or "" with NoListener.
 func (s *Server) ClientURL() string { return s.url }
 
-// InProcess connects a client of this process without a network: nats.Connect("", s.InProcess()).
+// InProcess returns an option that connects a client of this process without a network:
+// nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
 // InProcessConn makes a connection for the option InProcess.
@@ -328,8 +339,9 @@ func (s *Server) running() *server.Server {
 	return s.nats
 }
 
-// Health says what keeps the server from its work, or nil. A stream or a consumer whose file could once not be written does not
-// work until the server is restarted, even when the disk has room again.
+// Health returns an error that tells what keeps the server from working, or nil. A stream or a
+// consumer whose file could once not be written does not work until the server is restarted, even
+// when the disk has room again.
 func (s *Server) Health() error {
 	if health := s.running().Healthz(nil); health.Status != "ok" {
 		return errors.New(health.Error)
@@ -337,8 +349,8 @@ func (s *Server) Health() error {
 	return nil
 }
 
-// Restart stops the server and starts it again on the same port. Clients reconnect, those of InProcess too. After an error
-// nothing runs. After Shutdown it does nothing.
+// Restart stops the server and starts it again on the same port. Clients reconnect, including those
+// of InProcess. After an error nothing runs. After Shutdown it does nothing.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +367,8 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// Shutdown stops the server, waits until all is written, and unlocks the folder. Further calls wait for the first one.
+// Shutdown stops the server, waits until everything is written, and unlocks the folder. Further
+// calls wait for the first one.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.mu.Lock()
@@ -363,11 +376,12 @@ func (s *Server) Shutdown() {
 		s.stopped = true
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		_ = s.lock.Close() // else the lock ends with the process
+		_ = s.lock.Close() // if this fails, the lock ends with the process
 	})
 }
 
-// logger passes the server's lines to the hook. It keeps the first fatal one, and the consumers whose state could not be read.
+// logger passes the server's lines to the hook. It keeps the first fatal line, and the consumers
+// whose states could not be read.
 type logger struct {
 	hook  func(slog.Level, string)
 	fatal chan string // capacity 1

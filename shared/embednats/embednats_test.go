@@ -30,8 +30,8 @@ func start(t *testing.T, o embednats.Options) *embednats.Server {
 	return s
 }
 
-// refused starts a server that cannot start, and checks that the error is one
-// line with all of the words in it, and is the wanted one, if any.
+// refused starts a server that cannot start, and checks that the error is one line with all of the
+// words in it, and wraps want unless that is nil.
 func refused(t *testing.T, o embednats.Options, want error, words ...string) {
 	t.Helper()
 	s, err := embednats.Start(o)
@@ -100,7 +100,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Clients of both kinds reconnect, and what was stored is there.
+// After a restart, clients of both kinds reconnect, and stored messages are still there.
 func TestRestart(t *testing.T) {
 	s := start(t, embednats.Options{StoreDir: t.TempDir()})
 	again := nats.ReconnectWait(10 * time.Millisecond)
@@ -167,7 +167,7 @@ func TestFolderCannotBeUsed(t *testing.T) {
 	below := filepath.Join(file, "store")
 	refused(t, embednats.Options{StoreDir: below}, nil, below, "not a directory")
 
-	// Here nats-server itself fails, and calls that fatal.
+	// Here nats-server itself fails, and reports a fatal error.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -220,12 +220,13 @@ func TestPortInUse(t *testing.T) {
 	refused(t, embednats.Options{StoreDir: dir, Name: "n", Cluster: &embednats.Cluster{Name: "c", Port: port}}, syscall.EADDRINUSE,
 		"cluster port "+text, "used by another program")
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1", "cannot use port")
-	// A port that is only tried by nats-server itself: another way to fail.
+	// Only nats-server itself tries this port, which is another way to fail.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
 }
 
-// As a server's is that is just ending.
+// A port that is in use for only a moment, as the port of a server that is just ending, does not
+// keep a new server from starting.
 func TestPortThatIsInUseForAMoment(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,11 +15,13 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// consumer is one whose state the server could not read when it recovered its stream: a power cut can leave a
-// file behind that is empty, cut off or full of zeros. The server then goes on without the consumer, and refuses to create it.
+// consumer is a consumer whose state the server could not read when it recovered its stream. A
+// power cut can leave a file behind that is empty, cut off or full of zeros. The server then goes
+// on without the consumer, and refuses to create it.
 type consumer struct{ account, stream, name string }
 
-// unreadable tells a consumer with such a state from the other things that the server warns of.
+// unreadable returns the consumer that a warning of the server is about. is reports whether the
+// warning is about such a consumer at all.
 func unreadable(args []any) (c consumer, is bool) {
 	if len(args) != 4 {
 		return c, false
@@ -34,8 +36,8 @@ func unreadable(args []any) (c consumer, is bool) {
 	return c, c.account != "" && c.stream != "" && c.name != ""
 }
 
-// repair moves the file with the consumer's state aside, so that the consumer begins with the stream's first message,
-// or, if the options say so, after its last one. The server must not run.
+// repair moves the file with the consumer's state aside, so that the consumer begins with the
+// stream's first message, or after its last one if AfterLast demands that. The server must not run.
 func (o Options) repair(c consumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name, "o.dat")
 	aside := path + ".unreadable"
@@ -56,18 +58,20 @@ func (o Options) repair(c consumer, last uint64) error {
 	return nil
 }
 
-// acknowledged is the state, in the server's format, of a consumer that has acknowledged all messages up to last.
+// acknowledged returns the state, in the server's format, of a consumer that has acknowledged all
+// messages up to last.
 func acknowledged(last uint64) []byte {
 	const magic, version = 22, 2
 	state := []byte{magic, version}
-	// Acknowledged and delivered, by the consumer's and the stream's sequence; nothing is pending or was redelivered.
+	// The numbers are the last acknowledged and the last delivered message, each by the consumer's and
+	// the stream's sequence; nothing is pending or was redelivered.
 	for _, number := range []uint64{last, last, last, last, 0, 0} {
 		state = binary.AppendUvarint(state, number)
 	}
 	return state
 }
 
-// lastSequences are those of the last messages of the consumers' streams.
+// lastSequences returns, for each consumer, the sequence of the last message in its stream.
 func lastSequences(ns *server.Server, consumers []consumer) ([]uint64, error) {
 	all := make([]uint64, len(consumers))
 	for i, c := range consumers {

@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
-// A power cut can leave such files behind. The server refuses to load these consumers, and to create them again.
+// Consumers work again after a power cut has damaged their states. The server refuses to load such
+// consumers, and to create them again.
 func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 	for name, damage := range map[string]func(state []byte) []byte{
 		"cut off": func(state []byte) []byte { return state[:3] },
@@ -97,7 +98,7 @@ func publish(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// taken acknowledges the messages of a consumer, which must be these.
+// taken acknowledges the messages of a consumer, and checks that they have these sequences.
 func taken(t *testing.T, js jetstream.JetStream, name string, sequences ...uint64) {
 	t.Helper()
 	consumer, err := js.CreateOrUpdateConsumer(t.Context(), "S", jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy})

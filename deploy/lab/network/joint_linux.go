@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// packetSize is the largest packet, in bytes.
+// packetSize is the maximum size of a packet in bytes.
 const packetSize = 9000
 
-// longestWay is how many packets a delayed way holds; further ones are lost, as in a router whose buffer is full.
+// longestWay is the maximum number of packets that a delayed way holds. Further packets are lost,
+// as in a router whose buffer is full.
 const longestWay = 4096
 
-// joint is the switch.
+// joint is the switch between the devices.
 type joint struct {
 	devices []*os.File
-	addrs   map[netip.Addr]int // the index of each device
-	ways    [][]*way           // by the devices from which and to which they lead
+	addrs   map[netip.Addr]int // the index of each device by its address
+	ways    [][]*way           // by the index of the sending and of the receiving device
 	reading sync.WaitGroup
 	passing sync.WaitGroup
 }
 
-// way is what lies between two devices, in one direction.
+// way is the connection from one device to another, in one direction.
 type way struct {
 	to      *os.File
 	delayed chan packet
@@ -31,8 +32,8 @@ type way struct {
 	mu        sync.Mutex
 	condition Condition
 	random    *rand.Rand
-	last      time.Time // when the packet before arrives
-	waiting   int       // packets that are delayed and did not arrive yet
+	last      time.Time // when the previous packet arrives
+	waiting   int       // number of delayed packets that have not arrived yet
 }
 
 type packet struct {
@@ -40,7 +41,7 @@ type packet struct {
 	at    time.Time
 }
 
-// newJoint passes packets between devices until all of them are closed.
+// newJoint starts a switch that passes packets between devices until all of them are closed.
 func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *joint {
 	j := &joint{devices: devices, addrs: addrs}
 	for from := range devices {
@@ -61,13 +62,13 @@ func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *joint 
 
 func (j *joint) way(from, to int) *way { return j.ways[from][to] }
 
-// read passes on what one device sends.
+// read passes on the packets that one device sends.
 func (j *joint) read(from int) {
 	buffer := make([]byte, packetSize)
 	for {
 		size, err := j.devices[from].Read(buffer)
 		if err != nil {
-			return // closed
+			return // the device is closed
 		}
 		if to, ok := j.receiver(buffer[:size]); ok {
 			j.ways[from][to].pass(buffer[:size])
@@ -75,7 +76,8 @@ func (j *joint) read(from int) {
 	}
 }
 
-// receiver returns the index of the device that a packet is for. Anything but IPv4 to one of the devices is dropped.
+// receiver returns the index of the device that a packet is for. Anything but IPv4 to one of the
+// devices is dropped.
 func (j *joint) receiver(bytes []byte) (index int, ok bool) {
 	const version4, destination = 4, 16
 	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
@@ -85,7 +87,7 @@ func (j *joint) receiver(bytes []byte) (index int, ok bool) {
 	return index, ok
 }
 
-// wait returns when nothing is passed on any more. All devices are closed.
+// wait returns when nothing is passed on any more, because all devices are closed.
 func (j *joint) wait() {
 	j.reading.Wait()
 	for _, ways := range j.ways {
@@ -102,7 +104,8 @@ func (w *way) set(c Condition) {
 	w.condition = c
 }
 
-// pass lets a packet arrive, later or not at all. The bytes are the caller's again when it returns.
+// pass lets a packet arrive at once, later or not at all. The caller may use the bytes again when
+// pass returns.
 func (w *way) pass(bytes []byte) {
 	now := time.Now()
 	w.mu.Lock()
@@ -110,7 +113,7 @@ func (w *way) pass(bytes []byte) {
 	lost := c.Cut || c.Loss > 0 && w.random.Float64() < c.Loss
 	at := now.Add(c.Delay)
 	if at.Before(w.last) {
-		at = w.last // behind those that were delayed more
+		at = w.last // behind the packets that were delayed more
 	}
 	direct := w.waiting == 0 && !at.After(now)
 	lost = lost || !direct && w.waiting == longestWay
@@ -124,11 +127,11 @@ func (w *way) pass(bytes []byte) {
 	case direct:
 		_, _ = w.to.Write(bytes) // what a network cannot deliver is lost
 	default:
-		w.delayed <- packet{append([]byte(nil), bytes...), at} // there is room for all that wait
+		w.delayed <- packet{append([]byte(nil), bytes...), at} // there is room for all waiting packets
 	}
 }
 
-// passDelayed writes the delayed packets when it is time.
+// passDelayed writes each delayed packet when it is due.
 func (w *way) passDelayed() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -15,21 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network is some hosts, the switch between them, and a way to each of them for the program that made it. That way is never
-// broken.
+// Network is a group of hosts, the switch between them, and a connection to each of them for the
+// program that made the network. This connection is never broken.
 type Network struct {
-	number  int          // of the subnet, unique on this machine while reserved is open
+	number  int          // number of the subnet, unique on this machine while held is open
 	held    net.Listener // reserves the number, and ends with the process
 	hosts   []*Host
-	created []*Host // of hosts, those whose namespace was made
+	created []*Host // hosts whose namespaces were made
 	devices []*os.File
 	join    *joint
 }
 
-// networks is how many networks may exist on one machine at once: 198.18.0.0/24 to 198.18.255.0/24, which are reserved for tests.
+// networks is the maximum number of networks on one machine at once: 198.18.0.0/24 to
+// 198.18.255.0/24, which are reserved for tests.
 const networks = 256
 
-// maxHosts leaves addresses for the program itself.
+// maxHosts is the maximum number of hosts. It leaves addresses for the program itself.
 const maxHosts = 100
 
 // outside is the last byte of the program's own address.
@@ -37,9 +38,10 @@ const outside = 254
 
 const tunPath = "/dev/net/tun"
 
-// New makes hosts with these names. The seed decides which packets are lost where the loss is a share. The error is an
-// errors.ErrUnsupported where the machine cannot do it: without root's rights, without TUN devices or without ip(8).
-// The caller ends all programs in the hosts and then calls Close.
+// New makes hosts with these names. The seed determines which packets are lost where Loss is not 0.
+// The error is an errors.ErrUnsupported if the machine cannot make a network: without root's
+// rights, without TUN devices or without ip(8). The caller must end all programs in the hosts and
+// then call Close.
 func New(seed uint64, names ...string) (_ *Network, err error) {
 	if err := supported(); err != nil {
 		return nil, err
@@ -97,7 +99,8 @@ func supported() error {
 	return device.Close()
 }
 
-// reserve takes a number that no other process on this machine uses, and removes what a killed process has left under it.
+// reserve reserves a number that no other process on this machine uses, and removes what a killed
+// process has left under it.
 func (n *Network) reserve() error {
 	taken := map[netip.Prefix]bool{}
 	addrs, err := net.InterfaceAddrs()
@@ -113,7 +116,7 @@ func (n *Network) reserve() error {
 		if taken[netip.PrefixFrom(n.addr(0), prefixBits)] {
 			continue
 		}
-		// A name in the abstract name space: no file stays behind.
+		// The name is in the abstract name space, so that no file stays behind.
 		n.held, err = net.Listen("unix", "@hookstart-lab-"+strconv.Itoa(n.number)) //nolint:noctx // it does not block
 		if err == nil {
 			return n.removeLeftovers()
@@ -145,13 +148,13 @@ func (n *Network) namespace(host string) string {
 	return fmt.Sprintf("hookstart-%d-%s", n.number, host)
 }
 
-// device is the name of each device. Those of the hosts are in namespaces of their own.
+// device returns the name of each device. The devices of the hosts are in separate namespaces.
 func (n *Network) device() string { return "hookstart" + strconv.Itoa(n.number) }
 
 // add makes a host's namespace and its device.
 func (n *Network) add(h *Host) error {
 	if err := ip("netns", "add", h.namespace); err != nil {
-		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported) // containers with root's user but not its rights
+		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported) // in a container, the root user may not have root's rights
 	}
 	n.created = append(n.created, h)
 	if err := n.nameHosts(h); err != nil {
@@ -180,7 +183,8 @@ func (n *Network) nameHosts(h *Host) error {
 
 func filesOf(namespace string) string { return filepath.Join("/etc/netns", namespace) }
 
-// openDevice makes a TUN device in a namespace, or in this process's own. The device lasts until the file is closed.
+// openDevice makes a TUN device in a namespace, or in this process's own one. The device lasts
+// until the file is closed.
 func openDevice(namespace, name string) (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -225,7 +229,8 @@ func openTUN(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil //nolint:gosec // a descriptor is not negative
 }
 
-// configure gives a device its address. Large packets cost the switch less.
+// configure gives a device its address and its maximum packet size. Large packets cost the switch
+// less.
 func configure(namespace, device string, addr netip.Addr) error {
 	var in []string
 	if namespace != "" {
@@ -240,10 +245,10 @@ func configure(namespace, device string, addr netip.Addr) error {
 // Hosts returns the hosts in the order of their names in New.
 func (n *Network) Hosts() []*Host { return n.hosts }
 
-// Set decides what happens to packets from one host to another from now on.
+// Set sets what happens to packets from one host to another from now on.
 func (n *Network) Set(from, to *Host, c Condition) { n.join.way(from.index, to.index).set(c) }
 
-// Heal delivers every packet between hosts again, at once. What was lost stays lost.
+// Heal delivers every packet between hosts again, at once. Lost packets stay lost.
 func (n *Network) Heal() {
 	for _, from := range n.hosts {
 		for _, to := range n.hosts {
@@ -252,7 +257,7 @@ func (n *Network) Heal() {
 	}
 }
 
-// Close removes the hosts. All programs in them have ended.
+// Close removes the hosts. All programs in them must have ended.
 func (n *Network) Close() error {
 	var errs []error
 	for _, device := range n.devices {
@@ -272,13 +277,14 @@ func (n *Network) Close() error {
 
 func removeNamespace(name string) error {
 	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(filesOf(name)))
-	// Fails while there are files of other namespaces in it, or of the machine's own.
+	// This fails while the folder holds files of other namespaces, or of the machine's own.
 	_ = os.Remove(filepath.Dir(filesOf(name)))
 	return err
 }
 
-// Command returns the command that runs a program in the host. The process is the program's own: ip(8) is replaced by it. The
-// program sees the path that it is called by as its own name.
+// Command returns the command that runs a program in the host. The process is the program's own,
+// because the program replaces ip(8). The program sees the path with which it is called as its own
+// name.
 func (h *Host) Command(program string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", h.namespace, program}, args...)...) //nolint:gosec,noctx // the caller ends it by signals
 }

@@ -8,15 +8,15 @@ import (
 	"os/exec"
 )
 
-// Network is for Linux.
+// Network is supported only on Linux.
 type Network struct{}
 
-// New returns an error that says that it needs Linux.
+// New returns an error which says that a network needs Linux.
 func New(uint64, ...string) (*Network, error) {
 	return nil, fmt.Errorf("hosts in network namespaces need Linux: %w", errors.ErrUnsupported)
 }
 
-// Hosts returns nothing.
+// Hosts returns nil.
 func (*Network) Hosts() []*Host { return nil }
 
 // Set does nothing.

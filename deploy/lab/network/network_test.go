@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// The test binary is its own programs in the hosts, under these names.
+// These are the names under which the test binary acts as its own programs in the hosts.
 const (
 	roleEcho  = "echo-datagrams"
 	roleCount = "send-datagrams"
@@ -65,7 +65,7 @@ func count(to string) error {
 	go func() {
 		buffer := make([]byte, 100)
 		for {
-			// It fails while nothing listens there.
+			// The read fails while nothing listens there.
 			if size, err := conn.Read(buffer); err == nil {
 				fmt.Printf("back %s.\n", buffer[:size])
 			}
@@ -79,7 +79,7 @@ func count(to string) error {
 	}
 }
 
-// pair is two hosts, of which one sends to the other what that sends back.
+// pair is two hosts. near sends datagrams to far, which sends them back.
 type pair struct {
 	network      *network.Network
 	near, far    *network.Host
@@ -142,10 +142,11 @@ func last(p *childtest.Process, word string) int {
 	return newest
 }
 
-// during sends some datagrams under a condition, and returns the numbers of those that were sent meanwhile.
+// during sends some datagrams under a condition, and returns the numbers of the datagrams that were
+// sent meanwhile.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
-	begin = last(p.sender, "sent") + 2 // one may be on its way
+	begin = last(p.sender, "sent") + 2 // one datagram may be on its way
 	end = begin + count
 	p.sender.Await(fmt.Sprintf(`(sent %d\.)`, end+1))
 	p.network.Heal()
@@ -203,7 +204,7 @@ func TestDelayedOnesComeLaterInOrder(t *testing.T) {
 	const sent = 20
 	p.network.Set(p.near, p.far, network.Condition{Delay: 200 * time.Millisecond})
 	begin := last(p.sender, "sent") + 2
-	// The first of them comes back when many more were sent.
+	// The first of these datagrams comes back when many more were sent.
 	p.sender.Await(fmt.Sprintf(`(?s)(sent %d\..*back %d\.)`, begin+sent, begin))
 	p.network.Heal()
 	p.sender.Await(fmt.Sprintf(`back (%s)\.`, fromOn(begin+2*sent)))

@@ -9,25 +9,26 @@ import (
 	"sync/atomic"
 )
 
-// The ports are below those of outgoing connections, one of which could take the port of a stopped server.
+// The ports are below the range of outgoing connections, because an outgoing connection could take
+// the port of a stopped server.
 const (
 	first = 20000
 	last  = 32000
 )
 
-// next is where to look next. Each process begins elsewhere.
+// next is the number at which the next search begins. Each process begins with a different one.
 var next atomic.Int64
 
 func init() { next.Store(rand.Int64N(last - first)) } //nolint:gosec // not a secret
 
-// Port is a TCP port of 127.0.0.1 that is kept until Release.
+// Port is a TCP port of 127.0.0.1 that is reserved until Release.
 type Port struct {
 	Number      int
 	reservation net.PacketConn
 }
 
-// Reserve finds a free port, and holds the UDP port of the same number: so other callers, in other processes too, see that it is
-// taken.
+// Reserve finds a free port, and reserves it by binding the UDP port of the same number. So other
+// callers, including those in other processes, see that it is taken.
 func Reserve() (*Port, error) {
 	for range last - first {
 		p := &Port{Number: first + int(next.Add(1)%(last-first))}
@@ -46,8 +47,8 @@ func Reserve() (*Port, error) {
 	return nil, fmt.Errorf("no port between %d and %d is free", first, last)
 }
 
-// Addr is the port's address.
+// Addr returns the address of the port.
 func (p *Port) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.Number) }
 
-// Release lets others have it.
+// Release makes the port available to other callers.
 func (p *Port) Release() { _ = p.reservation.Close() }

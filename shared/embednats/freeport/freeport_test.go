@@ -39,7 +39,7 @@ func TestNoPortIsReservedTwice(t *testing.T) {
 	wg.Wait()
 }
 
-// Others see it, and see when it is given back.
+// Other callers see that a port is reserved, and see when it is released.
 func TestAPortIsHeldUntilItIsReleased(t *testing.T) {
 	port, err := freeport.Reserve()
 	if err != nil {

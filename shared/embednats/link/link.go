@@ -14,11 +14,12 @@ type Link struct {
 
 	mu     sync.Mutex
 	silent chan struct{} // closed when bytes may flow; open while the link is silent
-	broken bool          // connections are refused
+	broken bool          // whether connections are refused
 	conns  map[net.Conn]struct{}
 }
 
-// New listens on a free port of 127.0.0.1 and forwards to an address, or to the socket at a path, until Close.
+// New listens on a free port of 127.0.0.1 and forwards to an address, or to the socket at a path,
+// until Close.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -30,10 +31,11 @@ func New(to string) (*Link, error) {
 	return l, nil
 }
 
-// Addr is where to connect.
+// Addr returns the address to connect to.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Silence holds back every byte, like a network that loses all packets: it arrives after Heal, unless Cut comes first.
+// Silence holds back every byte, like a network that loses all packets. The bytes arrive after
+// Heal, unless Cut comes first.
 func (l *Link) Silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +64,7 @@ func (l *Link) Heal() {
 	}
 }
 
-// Close ends it, with all connections.
+// Close ends the link, with all connections.
 func (l *Link) Close() {
 	l.Cut()
 	l.Heal()
@@ -73,16 +75,16 @@ func (l *Link) accept() {
 	for {
 		from, err := l.listener.Accept()
 		if err != nil {
-			return // closed
+			return // the listener is closed
 		}
 		go l.join(from)
 	}
 }
 
-// join copies between a client's connection and a new one to the server.
+// join copies between a client's connection and a new connection to the server.
 func (l *Link) join(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.pass() // a connection is not even made while the link is silent
+	l.pass() // not even a connection is made while the link is silent
 	network := "tcp"
 	if strings.HasPrefix(l.to, "/") {
 		network = "unix"
@@ -107,7 +109,7 @@ func (l *Link) join(from net.Conn) {
 	<-done
 }
 
-// copy ends when either connection does.
+// copy copies bytes until either connection ends.
 func (l *Link) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {

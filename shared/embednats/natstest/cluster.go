@@ -18,23 +18,25 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// clusterTimeout bounds every wait. When a leader is killed or paused, the others elect another one after 4 to 9 s.
+// clusterTimeout is the maximum time of every wait. When a leader is killed or paused, the others
+// elect another one after 4 to 9 s.
 const clusterTimeout = 30 * time.Second
 
-// Cluster is several servers that keep streams together. It is safe for concurrent use.
+// Cluster is a group of servers that keep streams together. It is safe for concurrent use.
 type Cluster struct {
 	tb    testing.TB
 	nodes []*Node
 }
 
-// StartCluster starts a cluster in the test's process and waits until a stream can have a replica in every node. Three nodes are
-// the smallest cluster that survives the loss of one. The end of the test stops it.
+// StartCluster starts a cluster in the test's process and waits until a stream can have a replica
+// in every node. Three nodes are the smallest cluster that survives the loss of one. The cluster
+// stops when the test ends.
 func StartCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
 	tb.Helper()
 	return startCluster(tb, false, nodes, opts)
 }
 
-// StartProcessCluster is StartCluster with every node in a process of its own.
+// StartProcessCluster starts a cluster like StartCluster, with every node in a separate process.
 func StartProcessCluster(tb testing.TB, nodes int, opts ...Option) *Cluster {
 	tb.Helper()
 	return startCluster(tb, true, nodes, opts)
@@ -45,7 +47,7 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 	if nodes < 2 {
 		tb.Fatalf("natstest: %d node is no cluster", nodes)
 	}
-	// Random, lest a node finds that of another test at its neighbour's port.
+	// The name is random, so that a node does not join a node of another test at its neighbour's port.
 	name := "natstest-" + rand.Text()
 	var routePorts []int
 	var routes []string
@@ -74,10 +76,10 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node is the i-th node, from 0. Its own Stop and Restart do not wait for the cluster.
+// Node returns the i-th node, from 0. Its own Stop and Restart do not wait for the cluster.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
-// URLs is where clients connect: all nodes, separated by commas.
+// URLs returns the URLs of all nodes for clients, separated by commas.
 func (c *Cluster) URLs() string {
 	urls := make([]string, len(c.nodes))
 	for i, n := range c.nodes {
@@ -86,20 +88,20 @@ func (c *Cluster) URLs() string {
 	return strings.Join(urls, ",")
 }
 
-// Connect is [Node.Connect] to any of the nodes.
+// Connect connects a client to any of the nodes, like [Node.Connect].
 func (c *Cluster) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	return connect(tb, c.URLs(), opts)
 }
 
-// Stop stops the i-th node in an orderly way: it hands over what it leads.
+// Stop stops the i-th node in an orderly way: the node hands over the streams that it leads.
 func (c *Cluster) Stop(i int) {
 	c.tb.Helper()
 	c.nodes[i].Stop()
 }
 
-// Restart restarts the i-th node. If then all nodes run, it waits until a new stream can have a replica in each; replicas of
-// older streams may still be catching up.
+// Restart restarts the i-th node. If all nodes run then, it waits until a new stream can have a
+// replica in each; replicas of older streams may still be catching up.
 func (c *Cluster) Restart(i int) {
 	c.tb.Helper()
 	c.nodes[i].Restart()
@@ -111,7 +113,8 @@ func (c *Cluster) Restart(i int) {
 	c.awaitReplicas()
 }
 
-// Leader is the index of the node that leads a stream. It waits until that node is neither stopped nor paused.
+// Leader returns the index of the node that leads a stream. It waits until that node is neither
+// stopped nor paused.
 func (c *Cluster) Leader(stream string) int {
 	c.tb.Helper()
 	var urls []string
@@ -151,7 +154,7 @@ func (c *Cluster) awaitReplicas() {
 	nc, js := c.client(c.nodes[0].URL())
 	defer nc.Close()
 
-	// A server without a leader does not answer: ask often.
+	// A server without a leader does not answer, so the requests are frequent.
 	c.await("a leader of the cluster", 200*time.Millisecond, func(ctx context.Context) error {
 		_, err := js.AccountInfo(ctx)
 		return err
@@ -179,7 +182,7 @@ func (c *Cluster) awaitReplicas() {
 	})
 }
 
-// client is a connection of the cluster's own, to be closed by the caller.
+// client returns a new connection of the cluster, which the caller must close.
 func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	c.tb.Helper()
 	nc, err := nats.Connect(urls, nats.Name("natstest"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
@@ -193,7 +196,7 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// await tries something until it works, each time with a deadline.
+// await calls try until it succeeds, each time with the deadline patience.
 func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
 	c.tb.Helper()
 	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// exampleTest stands in for the *testing.T that an example does not have.
+// exampleTest returns a replacement for the *testing.T that an example does not have.
 func exampleTest() (t testing.TB, done func()) {
 	e := &exampleTB{}
 	return e, func() {
@@ -18,7 +18,7 @@ func exampleTest() (t testing.TB, done func()) {
 }
 
 type exampleTB struct {
-	testing.TB // nil: what is not below is not used
+	testing.TB // nil, because only the methods below are used
 	cleanups   []func()
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// One server, which is restarted between a message and its consumer.
+// This example restarts one server between the publishing and the consuming of a message.
 func ExampleStart() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
@@ -31,7 +31,7 @@ func ExampleStart() {
 
 	server.Restart()
 
-	// A new client, so that no request falls into the reconnect.
+	// This is a new client, so that no request falls into the reconnect.
 	if js, err = jetstream.New(server.Connect(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func ExampleStart() {
 	// Output: jobs.1: one
 }
 
-// A server that is killed without warning and keeps what it has acknowledged.
+// This example kills a server without warning; the server keeps what it has acknowledged.
 func ExampleStartProcess() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()
@@ -79,7 +79,7 @@ func ExampleStartProcess() {
 	// Output: messages: 1
 }
 
-// Three servers, one of which is lost: that which leads a stream.
+// This example stops the server that leads a stream, one of three.
 func ExampleStartCluster() {
 	t, done := exampleTest() // in a test: the test's own t
 	defer done()

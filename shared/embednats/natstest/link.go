@@ -7,10 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// Link is a way to a server that can be silenced and cut.
+// Link is a connection path to a server that can be silenced and cut.
 type Link struct{ *link.Link }
 
-// Link makes a way to the server, for a client whose connection is to be disturbed. It ends with the test.
+// Link opens a path to the server, for a client whose connection is to be disturbed. It ends with
+// the test.
 func (n *Node) Link(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))
@@ -21,10 +22,11 @@ func (n *Node) Link(tb testing.TB) Link {
 	return Link{l}
 }
 
-// URL is where clients connect.
+// URL returns the URL for clients.
 func (l Link) URL() string { return "nats://" + l.Addr() }
 
-// Replace breaks the connections and accepts new ones: what was in flight while the link was silent is lost.
+// Replace breaks the connections and accepts new ones. Bytes that were in flight while the link was
+// silent are lost.
 func (l Link) Replace() {
 	l.Cut()
 	l.Heal()

@@ -52,17 +52,18 @@ type Node struct {
 	asProcess bool
 
 	mu     sync.Mutex
-	server *embednats.Server // while it runs in this process
-	child  *process          // while it runs in its own
+	server *embednats.Server // nil unless it runs in this process
+	child  *process          // nil unless it runs in its own process
 }
 
-// Start starts a server in the test's process. The end of the test stops it.
+// Start starts a server in the test's process. The server stops when the test ends.
 func Start(tb testing.TB, opts ...Option) *Node {
 	tb.Helper()
 	return startAlone(tb, false, opts)
 }
 
-// StartProcess starts a server in a process of its own, which is killed when the test or its process ends.
+// StartProcess starts a server in a separate process, which is killed when the test or its process
+// ends.
 func StartProcess(tb testing.TB, opts ...Option) *Node {
 	tb.Helper()
 	return startAlone(tb, true, opts)
@@ -88,14 +89,14 @@ func startAlone(tb testing.TB, asProcess bool, opts []Option) *Node {
 	return n
 }
 
-// newNode is a server that does not run yet.
+// newNode returns a server that does not run yet.
 func newNode(tb testing.TB, asProcess bool, o embednats.Options) *Node {
 	n := &Node{tb: tb, opts: o, asProcess: asProcess}
 	tb.Cleanup(n.end)
 	return n
 }
 
-// URL is where clients connect. It stays the same over restarts.
+// URL returns the URL for clients. It stays the same over restarts.
 func (n *Node) URL() string {
 	host := n.opts.Host
 	if host == "" {
@@ -104,10 +105,11 @@ func (n *Node) URL() string {
 	return "nats://" + net.JoinHostPort(host, strconv.Itoa(n.opts.Port))
 }
 
-// StoreDir is the folder that keeps the server's streams.
+// StoreDir returns the folder that keeps the server's streams.
 func (n *Node) StoreDir() string { return n.opts.StoreDir }
 
-// Connect connects a client, which the end of the test tb closes. By default it reconnects quickly, for ever.
+// Connect connects a client, which is closed when the test tb ends. By default it reconnects
+// quickly, and forever.
 func (n *Node) Connect(tb testing.TB, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
 	return connect(tb, n.URL(), opts)
@@ -128,7 +130,8 @@ func connect(tb testing.TB, urls string, opts []nats.Option) *nats.Conn {
 	return nc
 }
 
-// Stop stops the server in an orderly way and waits until it has ended. A paused process is resumed first.
+// Stop stops the server in an orderly way and waits until it has ended. A paused process is resumed
+// first.
 func (n *Node) Stop() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -179,8 +182,8 @@ func (n *Node) Kill() {
 	n.child = nil
 }
 
-// Pause freezes a server process: its connections stay open and nothing is answered, as when a machine hangs. It needs
-// [StartProcess] or [StartProcessCluster], and a Unix system.
+// Pause freezes a server process: its connections stay open and it answers nothing, as when a
+// machine hangs. It needs [StartProcess] or [StartProcessCluster], and a Unix system.
 func (n *Node) Pause() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -195,7 +198,7 @@ func (n *Node) Pause() {
 	n.child.paused = true
 }
 
-// Resume lets a paused server go on. One that is not paused is left alone.
+// Resume lets a paused server go on. It does nothing to a server that is not paused.
 func (n *Node) Resume() {
 	n.tb.Helper()
 	n.mu.Lock()
@@ -224,14 +227,14 @@ func (n *Node) needProcess(verb string) {
 	}
 }
 
-// answers says whether the server runs and is not paused.
+// answers reports whether the server runs and is not paused.
 func (n *Node) answers() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.server != nil || n.child != nil && !n.child.paused
 }
 
-// end is the cleanup.
+// end stops the server when its test ends.
 func (n *Node) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -249,7 +252,7 @@ func (n *Node) end() {
 	}
 }
 
-// reservePort reserves a free TCP port for the test, also while its server is stopped.
+// reservePort reserves a free TCP port for the test, even while its server is stopped.
 func reservePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := freeport.Reserve()

@@ -91,7 +91,7 @@ func TestDataSurvives(t *testing.T) {
 			if server.URL() != url {
 				t.Errorf("%s became %s", url, server.URL())
 			}
-			// The same client: it reconnects by itself.
+			// It is the same client, which reconnects by itself.
 			if ack := publish(t, js, "a"); ack.Sequence != 1 || !ack.Duplicate {
 				t.Errorf("repeat: %+v", ack)
 			}
@@ -228,7 +228,8 @@ func TestChildEndsWithItsParent(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			parent := exec.Command(binary, "-test.run=^TestChildEndsWithItsParent$", "-orphan="+state)
-			// Dying it removes no folder, so that is on us.
+			// A process that is killed does not remove its folder, so it uses a folder that this test
+			// removes.
 			parent.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			stdin, err := parent.StdinPipe()
 			if err != nil {

@@ -20,27 +20,30 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
-// serverEnv makes a test binary a server: it holds the server's options in JSON.
+// serverEnv is the environment variable that makes a test binary act as a server. It holds the
+// server's options in JSON.
 const serverEnv = "HOOKSTART_NATSTEST_SERVER"
 
-// ready is the first line of a server process that has started. Any other says why it cannot.
+// ready is the first line of a server process that has started. Any other line is the reason why it
+// cannot start.
 const ready = "ready"
 
-// processTimeout bounds the start and the end of a server process.
+// processTimeout is the maximum time of the start and of the end of a server process.
 const processTimeout = 30 * time.Second
 
-// servesIfAsked is set once the test binary can be a server process.
+// servesIfAsked is true once the test binary can act as a server process.
 var servesIfAsked atomic.Bool
 
-// Main runs the tests of a package in which server processes are started, for its TestMain. In a server
-// process it is the server, and does not return.
+// Main runs the tests of a package that starts server processes, for its TestMain. In a server
+// process it runs the server, and does not return.
 func Main(m *testing.M) (code int) {
 	ServeIfAsked()
 	return m.Run()
 }
 
-// ServeIfAsked is the server, and does not return, in a process that StartProcess has started. In any other
-// it returns at once. It is for a TestMain that cannot call Main, and begins it.
+// ServeIfAsked runs the server, and does not return, in a process that StartProcess has started. In
+// any other process it returns at once. It is for a TestMain that cannot call Main, and must be
+// called first there.
 func ServeIfAsked() {
 	servesIfAsked.Store(true)
 	text := os.Getenv(serverEnv) //nolint:forbidigo // there is no cmd: the process is any package's test binary
@@ -55,7 +58,7 @@ func ServeIfAsked() {
 	os.Exit(runServer(o))
 }
 
-// runServer ends at SIGTERM, or when the parent ends: stdin ends with it.
+// runServer runs a server until SIGTERM, or until the parent ends, because stdin ends with it.
 func runServer(o embednats.Options) int {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -79,10 +82,10 @@ func runServer(o embednats.Options) int {
 	}
 }
 
-// process is a server in a process of its own.
+// process is a server in a separate process.
 type process struct {
 	*child.Process
-	stderr *bytes.Buffer // to be read once it has exited
+	stderr *bytes.Buffer // may be read once the process has exited
 	paused bool
 }
 
@@ -102,10 +105,10 @@ func startProcess(o embednats.Options) (*process, error) {
 	}
 	cmd.Env = append(os.Environ(), serverEnv+"="+string(text))
 	if _, set := os.LookupEnv("GORACE"); !set {
-		// The race detector would let every process sleep a second before it exits.
+		// Otherwise the race detector would let every process sleep for a second before it exits.
 		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	}
-	if _, err := cmd.StdinPipe(); err != nil { // open until this process ends
+	if _, err := cmd.StdinPipe(); err != nil { // stays open until this process ends
 		return nil, err
 	}
 	p := &process{stderr: &bytes.Buffer{}}
@@ -129,7 +132,7 @@ func startProcess(o embednats.Options) (*process, error) {
 
 var firstLine = regexp.MustCompile(`^(.*)\n`)
 
-// stop ends it in an orderly way.
+// stop ends the process in an orderly way.
 func (p *process) stop() error {
 	if err := p.Terminate(processTimeout); err != nil {
 		return fmt.Errorf("it %w: %w", err, p.failure())
@@ -137,7 +140,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// failure is how it ended, with its last words.
+// failure returns an error that tells how the process ended, with its last output.
 func (p *process) failure() error {
 	return fmt.Errorf("%s %s", p.State(), strings.TrimSpace(p.stderr.String()))
 }
