@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// PutPlans stores the plan catalog, and returns when it is in force here. Unlike the other methods it does not wait for
-// the other processes, which would keep an executor that has just started from being ready.
+// PutPlans stores the plan catalog, and returns when it is in force at this process. Unlike the
+// other methods it does not wait for the other processes: that wait would keep an executor that has
+// just started from becoming ready.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	revision, err := e.store(ctx, func() (uint64, error) {
 		have := e.directory.Plans()
@@ -25,13 +26,15 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	return e.follower.Wait(ctx, revision)
 }
 
-// PutAccount creates an account or replaces it, and says whether it is new. A change of plan is in force when it returns.
+// PutAccount creates or replaces an account, and reports whether it created the account. A change
+// of plan is in force when PutAccount returns.
 func (e *Editor) PutAccount(ctx context.Context, id, name, plan string) (a *registry.Account, created bool, err error) {
 	return e.replaceAccount(ctx, id, func(*registry.Account) (string, string, error) { return name, plan, nil })
 }
 
-// ChangeAccount replaces an account that exists with what modify makes of its name and plan, in one step:
-// nothing that another call has stored is lost. modify is called again if the account changes meanwhile.
+// ChangeAccount replaces an existing account after modify has changed its name and plan, in one
+// step: nothing that another call has stored is lost. modify is called again if the account changes
+// meanwhile.
 func (e *Editor) ChangeAccount(ctx context.Context, id string, modify func(name, plan *string) error) (*registry.Account, error) {
 	a, _, err := e.replaceAccount(ctx, id, func(have *registry.Account) (name, plan string, err error) {
 		if have == nil {
@@ -45,7 +48,8 @@ func (e *Editor) ChangeAccount(ctx context.Context, id string, modify func(name,
 
 func noAccount(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
-// replaceAccount creates or replaces an account. wanted returns what it shall be; it gets what it is, or nil.
+// replaceAccount creates or replaces an account. wanted returns the new name and plan; its argument
+// is the existing account, or nil.
 func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have *registry.Account) (name, plan string, err error)) (a *registry.Account, created bool, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Account(id)
@@ -78,8 +82,8 @@ func (e *Editor) replaceAccount(ctx context.Context, id string, wanted func(have
 	return a, created, err
 }
 
-// DeleteAccount deletes an account without workflows and keys; else it fails with ErrAccountNotEmpty. If a workflow is put into it at
-// the same time, one of the two fails.
+// DeleteAccount deletes an account. It fails with ErrAccountNotEmpty if the account has workflows
+// or keys. If a workflow is put into the account at the same time, one of the two calls fails.
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
 	err := e.change(ctx, func() (uint64, error) {
@@ -99,7 +103,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	if err != nil || !e.directory.used(id) {
 		return err
 	}
-	// What was stored before the deletion is known now: the account must stay with it.
+	// Everything that was stored before the deletion is known now, so the account must stay if it
+	// has workflows or keys.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty), e.change(ctx, func() (uint64, error) {
 		if have, exists := e.directory.Account(id); exists {
 			return have.Revision, errUnchanged
@@ -108,7 +113,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	}))
 }
 
-// checkOwner fails if a workflow's account was deleted while the workflow was put into it; a new workflow is deleted, too.
+// checkOwner fails if the account of a workflow was deleted while the workflow was put into it. It
+// then also deletes the workflow if it is new.
 func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, exists := e.directory.Account(w.AccountID); exists {
 		return nil

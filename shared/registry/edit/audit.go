@@ -22,28 +22,30 @@ import (
 // streams into the database, where the entry's ID is unique. The buckets keep a record's earlier revisions until their
 // entries are copied: see History.
 
-// History is the maximum number of revisions of one record that a bucket keeps. Executors usually copy the audit entries
-// within moments; the number is large, so that no entry is lost while the database is unavailable.
+// History is the maximum number of revisions of one record that a bucket keeps. Executors usually
+// copy the audit entries within moments. The number is large, so that no entry is lost while the
+// database is unavailable.
 const History = 1 << 20
 
-// Actor is who makes a change.
+// Actor is the operator or program that makes a change.
 type Actor = registry.Actor
 
-// system makes the changes that no caller asked for.
+// system is the actor of the changes that no caller has requested.
 var system = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// entryKey is of the entry of a record that says nothing by itself.
+	// entryKey is the context key of the audit entry for a record that does not describe the change
+	// itself.
 	entryKey struct{}
 )
 
-// By says who makes the changes of a context.
+// By returns a context whose changes are made by actor.
 func By(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
-// ActorOf returns the actor of a context: hookstart itself, if none was set.
+// ActorOf returns the actor of a context, or hookstart itself if none was set.
 func ActorOf(ctx context.Context) Actor {
 	if actor, is := ctx.Value(actorKey{}).(Actor); is {
 		return actor
@@ -51,7 +53,7 @@ func ActorOf(ctx context.Context) Actor {
 	return system
 }
 
-// Entry is what the audit says of one change.
+// Entry is the audit entry of one change.
 type Entry struct {
 	ID         string    `json:"id"`
 	At         time.Time `json:"at,omitzero"` // when the change was stored; zero in the header
@@ -63,29 +65,30 @@ type Entry struct {
 	Changes    []Changed `json:"changes,omitempty"`
 }
 
-// Changed is a field of a record that a change has changed. What is secret is never in it.
+// Changed is a field of a record that was changed, with its earlier and its later value. It never
+// contains a secret value.
 type Changed struct {
 	Field string `json:"field"`
-	From  any    `json:"from,omitempty"` // nil: it was not set
-	To    any    `json:"to,omitempty"`   // nil: it is not set
+	From  any    `json:"from,omitempty"` // nil means that it was not set
+	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }
 
 // notShown replaces values that are secret or large.
 const notShown = "(not shown)"
 
-// The limits of an entry, which must fit into the record's message.
+// These are the limits of an entry, which must fit into the record's message.
 const (
 	maxChanges     = 100
 	maxChangedText = 300
 )
 
-// EncodeEntry is an entry as it is in a header.
+// EncodeEntry returns an entry in the form in which a header holds it.
 func EncodeEntry(e Entry) string { return encodeHeader(e) }
 
-// EncodeActor is an actor as it is in a header.
+// EncodeActor returns an actor in the form in which a header holds it.
 func EncodeActor(a Actor) string { return encodeHeader(a) }
 
-// DecodeActor reads what EncodeActor has written.
+// DecodeActor reads the result of EncodeActor.
 func DecodeActor(encoded string) (a Actor, err error) {
 	if err := decodeHeader(encoded, &a); err != nil {
 		return Actor{}, fmt.Errorf("an actor of the audit cannot be read: %w", err)
@@ -96,7 +99,7 @@ func DecodeActor(encoded string) (a Actor, err error) {
 func encodeHeader(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // texts, numbers and booleans always marshal
+		panic(err) // texts, numbers and booleans can always be marshalled
 	}
 	return base64.StdEncoding.EncodeToString(text)
 }
@@ -109,8 +112,9 @@ func decodeHeader(encoded string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// DecodeEntry reads the entry of a stored record. Some revisions have none: an intent, which another record carries out; the
-// secrets of a new node; and what a backup has restored.
+// DecodeEntry returns the entry of a stored record, if it has one. Some revisions have none: an
+// intent, which the change of another record carries out; the secrets of a new node; and records
+// that a backup has restored.
 func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {
@@ -122,12 +126,13 @@ func DecodeEntry(header nats.Header) (e Entry, exists bool, err error) {
 	return e, true, nil
 }
 
-// NewEntry is an entry about nothing in the registry, as of a sign-in.
+// NewEntry returns an entry that concerns no record of the registry, for example about a sign-in.
 func NewEntry(actor Actor, action string) Entry {
 	return Entry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
-// BucketOf returns the bucket whose records have the entries of an action; "": the action changes none.
+// BucketOf returns the bucket whose records hold the entries of an action, or "" if the action
+// changes no record.
 func BucketOf(action string) string {
 	if action == samplePayloadSet {
 		return registry.SecretsBucket
@@ -140,7 +145,8 @@ func BucketOf(action string) string {
 	return ""
 }
 
-// entryOf makes the entry of a change of the record under a key; after is nil for a deletion. false: the change has no entry.
+// entryOf returns the audit entry for a change of the record under a key, and reports whether the
+// change has one. after is nil for a deletion.
 func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record) (entry Entry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
 	var before registry.Record
@@ -180,7 +186,7 @@ func (e *Editor) entryOf(ctx context.Context, key string, after registry.Record)
 	was, is := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, is)
 	if len(fields) == 0 && entry.WorkflowID == "" {
-		return entry, false // an intent, which the workflow's record carries out
+		return entry, false // an intent, which the change of the workflow's record carries out
 	}
 	entry.Action = actionOf(kind, before, after, fields)
 	entry.NodeID = nodeOf(fields)
@@ -216,7 +222,8 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}
 }
 
-// actionOfQueue returns the stable name of the change of a queue's settings; is are its fields after it.
+// actionOfQueue returns the stable name of the change of a queue's settings. is holds the fields
+// after the change.
 func actionOfQueue(fields []string, is map[string]value) string {
 	pause := slices.ContainsFunc(fields, func(field string) bool {
 		return strings.HasSuffix(field, "].pausedSince") || strings.HasSuffix(field, "].pausedUntil")
@@ -236,7 +243,8 @@ func all(fields []string, is func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !is(field) })
 }
 
-// nodeOf is the only trigger node that fields are about; "": there is none, or there are several.
+// nodeOf returns the only trigger node that the fields belong to, or "" if there is none or
+// several.
 func nodeOf(fields []string) (node string) {
 	for _, field := range fields {
 		rest, is := strings.CutPrefix(field, "triggers[")
@@ -249,13 +257,14 @@ func nodeOf(fields []string) (node string) {
 	return node
 }
 
-// value is a field's.
+// value is the value of a field.
 type value struct {
-	shown  any    // nil: it is not shown
-	hidden string // what tells secret values apart
+	shown  any    // nil means that it is not shown
+	hidden string // distinguishes secret values
 }
 
-// fieldsOf are the set fields of a record, by the names of their "audit" tags, which are those of the operators' API.
+// fieldsOf returns the set fields of a record by the names in their "audit" tags, which are the
+// names of the operators' API.
 func fieldsOf(record registry.Record) map[string]value {
 	return fieldsUnder("", record)
 }
@@ -299,7 +308,7 @@ func addFields(to map[string]value, prefix string, of reflect.Value) {
 		default:
 			switch {
 			case option == "hidden" && v.Len() > 0:
-				to[name] = value{hidden: fmt.Sprintf("%#v", content)} // maps are in order
+				to[name] = value{hidden: fmt.Sprintf("%#v", content)} // %#v prints maps in order
 			case option == "hidden":
 			case v.Kind() == reflect.Struct:
 				addFields(to, name+".", v)
@@ -332,7 +341,7 @@ func changedFields(was, is map[string]value) (fields []string) {
 	return fields
 }
 
-// changesOf says what became of fields.
+// changesOf returns how the fields have changed.
 func changesOf(fields []string, was, is map[string]value) (changes []Changed) {
 	for _, field := range fields[:min(len(fields), maxChanges)] {
 		changes = append(changes, Changed{field, shown(was, field), shown(is, field)})

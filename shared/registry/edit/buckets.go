@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// EnsureBuckets creates the buckets that do not exist yet. It leaves existing ones as they are.
+// EnsureBuckets creates the buckets that do not exist yet. It leaves existing buckets unchanged.
 func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, bucket := range []struct{ name, description string }{
 		{registry.Bucket, "hookstart: accounts, plans, workflows"},
@@ -23,7 +23,7 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 				History: 64, Storage: jetstream.FileStorage, Replicas: replicas,
 			})
 			if errors.Is(err, jetstream.ErrBucketExists) {
-				err = nil // another executor was first
+				err = nil // another executor has created it
 			}
 		}
 		if err == nil {
@@ -36,7 +36,8 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return nil
 }
 
-// deepen lets a bucket keep as many revisions as the audit may need. The client makes none that keeps more than 64.
+// deepen makes a bucket keep as many revisions as the audit may need. The client library creates no
+// bucket that keeps more than 64.
 func deepen(ctx context.Context, js jetstream.JetStream, stream string) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -51,14 +52,16 @@ func deepen(ctx context.Context, js jetstream.JetStream, stream string) error {
 	return err
 }
 
-// The names under which deploy/nats/accounts.conf exports the original's API and messages to the account of the copy.
+// These are the names under which deploy/nats/accounts.conf exports the original's API and messages
+// to the account of the copy.
 const (
 	originalAPI     = "HOOKSTART.API"
 	originalDeliver = "feed.deliver"
 )
 
-// EnsureCopy creates the registry's copy, a mirror of the bucket in an account of its own, for ingresses that may not read the
-// original. js must have the API prefix under which that account's API is imported. An existing copy is left as it is.
+// EnsureCopy creates the registry's copy for ingresses that may not read the original: a mirror of
+// the bucket in a separate account. js must have the API prefix under which that account's API is
+// imported. An existing copy is left unchanged.
 func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -75,7 +78,7 @@ func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error
 			Replicas:          replicas,
 		})
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			err = nil // another executor was first
+			err = nil // another executor has created it
 		}
 	}
 	if err != nil {

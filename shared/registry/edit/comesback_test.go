@@ -17,14 +17,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// steps is a JetStream that says what is about to be done: "get secrets".
+// steps is a JetStream that announces each step before it is made, for example "get secrets".
 type steps struct {
 	jetstream.JetStream
 	before func(step string)
 }
 
 func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	if name == "KV_"+registry.SecretsBucket { // before its leader is asked for a record
+	if name == "KV_"+registry.SecretsBucket { // before the leader is asked for a record
 		s.before("get " + registry.SecretsBucket)
 	} else {
 		s.before("look at " + name)
@@ -37,7 +37,7 @@ func (s steps) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue,
 	return bucketSteps{kv, s.before}, err
 }
 
-// PublishMsg stores a record with what the audit says of it.
+// PublishMsg stores a record with its audit entry in a header.
 func (s steps) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
 	if strings.HasPrefix(msg.Subject, "$KV."+registry.Bucket+".") && len(msg.Data) > 0 {
 		s.before("create " + registry.Bucket)
@@ -60,7 +60,7 @@ func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.K
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// recreated is a workflow that is deleted and, meanwhile, made anew.
+// recreated is a workflow that is deleted and, meanwhile, created again.
 type recreated struct {
 	*testing.T
 	*registrytest.Registry
@@ -95,7 +95,7 @@ func (r recreated) create(e *edit.Editor) error {
 	return err
 }
 
-// hasItsSecrets fails the test unless the token that opens the workflow is known.
+// hasItsSecrets fails the test unless the token that opens the workflow is stored.
 func (r recreated) hasItsSecrets() {
 	r.Helper()
 	info, err := r.Trigger(r.Context(), "wf", "node")
@@ -105,14 +105,15 @@ func (r recreated) hasItsSecrets() {
 	}
 }
 
-// The secrets are deleted between the new token and the new record, or right after both.
+// A workflow that comes back keeps its secrets, whether the deletion of the secrets comes between
+// the new token and the new record, or right after both.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{"deleted before the record is stored": false, "deleted after it": true} {
 		t.Run(name, func(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			stored := sync.OnceFunc(func() { close(tokenStored) }) // it is tried twice: over nothing, and over the mark of the deletion
+			stored := sync.OnceFunc(func() { close(tokenStored) }) // the token is stored in two attempts: as a new record, and over the mark of the deletion
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
 					stored()
@@ -151,7 +152,8 @@ func (h *heldDirectory) Apply(c registry.Change) {
 	h.Directory.Apply(c)
 }
 
-// Who deletes has not heard yet that the workflow came back.
+// A workflow that comes back keeps its secrets even if the process that deletes it has not heard
+// yet that it came back.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)
@@ -165,7 +167,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 			holding = true
 			r.check(r.create(r.Editor))
 		case holding:
-			release() // it catches up, or deletes unheard
+			release() // the process catches up, or deletes without knowing
 		}
 	}
 	follower, err := agree.Follow(t.Context(), steps{r.JetStream, before}, late, logtest.Quiet())

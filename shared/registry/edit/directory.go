@@ -13,13 +13,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Directory holds the registry's records in order, for the operators' API. The records that it returns must not be changed.
+// Directory holds the registry's records in order, for the operators' API. The records that it
+// returns must not be changed.
 type Directory struct {
 	*registry.Snapshot
 
 	mu      sync.RWMutex
-	current *records // what is read
-	filling *records // changes are applied to it: current, except while another copy is loaded
+	current *records // the records that are read
+	filling *records // the records that changes are applied to: the same as current, except while another copy is loaded
 
 	keyWatches map[*keyWatch]struct{}
 }
@@ -29,8 +30,8 @@ type records struct {
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	byAccount btree.Map[string, struct{}]           // by accountKey
-	queues    map[string]int                        // how many workflows name each
-	settings  map[string]Versioned[*registry.Queue] // of queues, by name
+	queues    map[string]int                        // number of workflows that name each queue
+	settings  map[string]Versioned[*registry.Queue] // settings of queues, by name
 
 	keys       btree.Map[string, Versioned[*registry.Key]]
 	keysByHash map[[sha256.Size]byte]*registry.Key
@@ -40,29 +41,33 @@ func newRecords() *records {
 	return &records{queues: map[string]int{}, settings: map[string]Versioned[*registry.Queue]{}, keysByHash: map[[sha256.Size]byte]*registry.Key{}}
 }
 
-// count counts a workflow's queue, or with -1 no longer.
+// count adds by, which is 1 or -1, to the number of workflows that name the queue of w.
 func (r *records) count(w *registry.Workflow, by int) {
 	if r.queues[w.Queue] += by; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
 	}
 }
 
-// Versioned is a record with its revision, which an update must name, so that it overwrites no concurrent change.
+// Versioned is a record with its revision. An update must name the revision, so that it overwrites
+// no concurrent change.
 type Versioned[T any] struct {
 	Record   T
 	Revision uint64
 }
 
-// accountKey orders workflows by account, then ID. Neither part holds a "/".
+// accountKey returns a key that orders workflows by account, then by ID. Neither part contains a
+// "/".
 func accountKey(accountID, workflowID string) string { return accountID + "/" + workflowID }
 
-// NewDirectory is an empty one. keys open senders' secrets; nil: there are none.
+// NewDirectory returns an empty directory. keys open the secrets of senders; nil means that there
+// are no keys.
 func NewDirectory(keys *seal.Keys) *Directory {
 	r := newRecords()
 	return &Directory{Snapshot: registry.NewSnapshot(keys), current: r, filling: r, keyWatches: map[*keyWatch]struct{}{}}
 }
 
-// Apply implements Sink. It updates the snapshot first: activations rely on it that a record that can be read is counted.
+// Apply implements Sink. It updates the snapshot first, because activations rely on it that every
+// record that can be read is counted.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()
@@ -121,7 +126,7 @@ func (r *records) apply(c registry.Change) {
 	}
 }
 
-// Plans is the catalog.
+// Plans returns the plan catalog.
 func (d *Directory) Plans() Versioned[registry.Plans] {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -142,14 +147,14 @@ func (d *Directory) Workflow(id string) (Versioned[*registry.Workflow], bool) {
 	return d.current.workflows.Get(id)
 }
 
-// Queues are the queues that workflows name, in order.
+// Queues returns the queues that workflows name, in order.
 func (d *Directory) Queues() []string {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return slices.Sorted(maps.Keys(d.current.queues))
 }
 
-// Queue returns the settings of a queue; false: it has none.
+// Queue returns the settings of a queue, and reports whether it has any.
 func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -157,7 +162,7 @@ func (d *Directory) Queue(name string) (Versioned[*registry.Queue], bool) {
 	return settings, exist
 }
 
-// QueueSettings returns the settings of all queues that have some, by name.
+// QueueSettings returns the settings of all queues that have settings, by name.
 func (d *Directory) QueueSettings() []*registry.Queue {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -168,7 +173,7 @@ func (d *Directory) QueueSettings() []*registry.Queue {
 	return all
 }
 
-// used says whether an account has workflows or keys.
+// used reports whether an account has workflows or keys.
 func (d *Directory) used(accountID string) bool {
 	if len(d.Workflows(accountID, "", 1)) > 0 {
 		return true
@@ -176,14 +181,14 @@ func (d *Directory) used(accountID string) bool {
 	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *registry.Key) bool { return k.AccountID == accountID })
 }
 
-// Accounts lists at most limit accounts by ID, from the one after the given ID.
+// Accounts returns at most limit accounts by ID, starting after the given ID.
 func (d *Directory) Accounts(after string, limit int) []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return page(&d.current.accounts, after, limit)
 }
 
-// page lists at most limit records by ID, from the one after the given ID.
+// page returns at most limit records by ID, starting after the given ID.
 func page[T any](records *btree.Map[string, Versioned[T]], after string, limit int) []T {
 	var list []T
 	records.Ascend(after, func(id string, v Versioned[T]) bool {
@@ -195,7 +200,8 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// Workflows lists at most limit workflows by ID, from the one after the given ID; of one account, or of all when accountID is empty.
+// Workflows returns at most limit workflows by ID, starting after the given ID. It returns the
+// workflows of one account, or of all accounts if accountID is "".
 func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Workflow {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

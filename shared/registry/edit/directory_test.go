@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// Whoever sees that a workflow is active finds it counted, too: otherwise a second one
-// could be activated past the plan's limit.
+// A workflow that can be read as active is already counted. Otherwise a second one could be
+// activated beyond the plan's limit.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewDirectory(nil)
@@ -37,7 +37,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 			if seen, _ := d.Workflow("first"); seen.Record.Active {
 				break
 			}
-			runtime.Gosched() // lets the other one run, where there are no more processors
+			runtime.Gosched() // lets the other goroutine run if there are no more processors
 		}
 		if d.ActiveBesides("account", "second") != 1 {
 			t.Fatalf("activation %d is seen and not counted", n)
@@ -52,7 +52,8 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 	}
 }
 
-// A workflow that goes while it is switched is not found. It has nothing to do with the plan.
+// A workflow that is deleted while it is being activated is reported as not found, not as exceeding
+// the plan.
 func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

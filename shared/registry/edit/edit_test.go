@@ -21,7 +21,7 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 	r := registrytest.Start(t, nc)
 	i, _ := registrytest.StartIngress(t, server.Connect(t))
 	ctx := t.Context()
-	for _, id := range []string{"c", "b", "a"} { // not the order of their names
+	for _, id := range []string{"c", "b", "a"} { // this is not the order of their names
 		r.Workflow(t, id, "pro", true)
 	}
 	within := func(id string) bool {
@@ -94,7 +94,7 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	}
 }
 
-// A process may die between the two writes of a switch.
+// A process may die between the two writes of a switch. The next switch finishes it.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -132,7 +132,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 		t.Error("it was not finished")
 	}
 
-	// Deleted and created anew, it is not switched on by what is long past.
+	// A workflow that is deleted and created again is not activated by the unfinished switch of the
+	// earlier one.
 	if err := r.DeleteWorkflow(ctx, "died"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,36 +15,40 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Editor changes the registry. It is safe for concurrent use, by several processes too: an update names the revision
-// that it is based on, and is retried after a conflict. When a method returns without an error, its change holds at every
-// live process from the very next request. After an error the change may be stored or not; all methods except Rotate are
-// idempotent and can be called again.
+// Editor changes the registry. It is safe for concurrent use, also by several processes: an update
+// names the revision that it is based on, and is retried after a conflict. When a method returns
+// without an error, its change holds at every live process from the very next request. After an
+// error the change may be stored or not. All methods except Rotate are idempotent and can be called
+// again.
 type Editor struct {
 	js        jetstream.JetStream
 	registry  jetstream.KeyValue
 	secrets   jetstream.KeyValue
 	directory *Directory
 	follower  *agree.Follower // fills directory
-	lease     *agree.Lease    // of follower
+	lease     *agree.Lease    // the lease of follower
 	roll      *agree.Roll
-	keys      *seal.Keys // nil: secrets are stored in clear, and senders' secrets not at all
+	keys      *seal.Keys // nil means that secrets are stored unencrypted, and senders' secrets are not stored at all
 	now       func() time.Time
-	home      Home // nil: there is none
+	home      Home // nil means that there is no second home
 }
 
-// KeepIn makes the editor confirm only what home has. It must come before all other calls.
+// KeepIn makes the editor confirm a change only when home has it. KeepIn must be called before all
+// other methods.
 func (e *Editor) KeepIn(home Home) *Editor {
 	e.home = home
 	return e
 }
 
-// SealWith makes the editor seal what is secret. It must come before all other calls.
+// SealWith makes the editor encrypt secrets with keys. SealWith must be called before all other
+// methods.
 func (e *Editor) SealWith(keys *seal.Keys) *Editor {
 	e.keys = keys
 	return e
 }
 
-// NewEditor works on the buckets, which must exist. directory is what follower fills, and lease is follower's.
+// NewEditor returns an editor of the buckets, which must exist. follower must fill directory, and
+// lease must belong to follower.
 func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory, follower *agree.Follower, lease *agree.Lease, roll *agree.Roll) (*Editor, error) {
 	var records, secrets jetstream.KeyValue
 	for _, bucket := range []struct {
@@ -65,11 +69,12 @@ func NewEditor(ctx context.Context, js jetstream.JetStream, directory *Directory
 // errRetry means that a concurrent change was stored first, and the change must be made again.
 var errRetry = errors.New("the record has changed meanwhile")
 
-// errUnchanged means that there is nothing to write: the records already are as requested.
+// errUnchanged means that there is nothing to write, because the records already are as requested.
 var errUnchanged = errors.New("nothing changes")
 
-// Current makes sure that the directory holds every change that was confirmed before the call. While the lease is valid
-// that costs nothing; else it asks NATS, and fails if there is no answer.
+// Current makes sure that the directory holds every change that was confirmed before the call.
+// While the lease is valid that costs nothing. Otherwise Current asks NATS, and fails if there is
+// no answer.
 func (e *Editor) Current(ctx context.Context) error {
 	if e.lease.Holds(time.Now()) {
 		return nil
@@ -77,7 +82,8 @@ func (e *Editor) Current(ctx context.Context) error {
 	return e.follower.CatchUp(ctx)
 }
 
-// CurrentOrRestoring is Current, but lets a registry pass into which a backup is being restored: it is not complete.
+// CurrentOrRestoring works like Current, but does not fail while a backup is being restored into
+// the registry; the registry is then incomplete.
 func (e *Editor) CurrentOrRestoring(ctx context.Context) error {
 	if err := e.Current(ctx); !errors.Is(err, agree.ErrRestoring) {
 		return err
@@ -97,9 +103,10 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 	return e.confirm(ctx, revision, stored)
 }
 
-// store calls try until it has written, or has been refused twice, the second time with a directory that is surely
-// current: that of a process that was frozen, or disconnected from NATS, may be stale. try returns the revision that must
-// be in force, with errUnchanged too; store returns the last one.
+// store calls try until it has written, or has been refused twice, the second time with a directory
+// that is certainly current: the directory of a process that was frozen, or disconnected from NATS,
+// may be stale. try returns the revision that must be in force, also with errUnchanged. store
+// returns the last such revision.
 func (e *Editor) store(ctx context.Context, try func() (revision uint64, err error)) (uint64, error) {
 	if err := e.Current(ctx); err != nil { // nothing is stored in a registry that is being restored
 		return 0, err
@@ -134,7 +141,8 @@ func isVerdict(err error) bool {
 		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) || errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
-// confirm waits until a revision is in force here and everywhere, and the second home has what was stored.
+// confirm waits until a revision is in force at this and all other processes, and the second home
+// has everything that was stored.
 func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) error {
 	if err := e.follower.Wait(ctx, revision); err != nil {
 		return err
@@ -142,7 +150,7 @@ func (e *Editor) confirm(ctx context.Context, revision uint64, stored marks) err
 	return errors.Join(e.roll.Wait(ctx, revision), e.kept(ctx, stored))
 }
 
-// put stores a record over the revision that it was made from; 0: it is new.
+// put stores a record over the revision that it was made from. 0 means that the record is new.
 func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64) (uint64, error) {
 	data, err := record.Encode()
 	if err != nil {
@@ -170,7 +178,7 @@ func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, rec
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
-		// A record that is new also follows the mark of a deletion.
+		// A new record may also follow the mark of a deletion.
 		if mark := e.deletion(ctx, kv, key); mark > 0 {
 			return e.publish(ctx, kv, key, header, data, mark)
 		}
@@ -178,7 +186,7 @@ func (e *Editor) put(ctx context.Context, kv jetstream.KeyValue, key string, rec
 	return stored, err
 }
 
-// remove deletes a record of the registry over the revision that it has.
+// remove deletes a record of the registry that has the given revision.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := nats.Header{kvOperation: {"DEL"}}
 	if entry, audited := e.entryOf(ctx, key, nil); audited {
@@ -190,7 +198,8 @@ func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint6
 // kvOperation is the header of a bucket's messages that are deletions.
 const kvOperation = "KV-Operation"
 
-// publish stores one revision of a record as the client's KeyValue does, but with headers, which KeyValue does not support.
+// publish stores one revision of a record in the way of the client's KeyValue, but with headers,
+// which KeyValue does not support.
 func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte, revision uint64) (uint64, error) {
 	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
@@ -201,7 +210,7 @@ func (e *Editor) publish(ctx context.Context, kv jetstream.KeyValue, key string,
 	return ack.Sequence, nil
 }
 
-// deletion is the revision that deleted a record; 0: it exists, or never existed.
+// deletion returns the revision that deleted a record, or 0 if the record exists or never existed.
 func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
 	last, err := newest(ctx, e.js, kv.Bucket(), key)
 	if err != nil || last == nil || !last.deleted {
@@ -210,7 +219,8 @@ func (e *Editor) deletion(ctx context.Context, kv jetstream.KeyValue, key string
 	return last.revision
 }
 
-// UncertainError means that it is not known whether a change is stored: its confirmation was lost, or comes late.
+// UncertainError means that it is not known whether a change is stored, because its confirmation
+// was lost or is late.
 type UncertainError struct{ cause error }
 
 func (e *UncertainError) Error() string {
@@ -220,7 +230,8 @@ func (e *UncertainError) Error() string {
 // Unwrap returns the cause.
 func (e *UncertainError) Unwrap() error { return e.cause }
 
-// conflict maps the server's "wrong last sequence" to errRetry. A replicated bucket has another error code for it.
+// conflict maps the server's error "wrong last sequence" to errRetry. A replicated bucket reports
+// it with another error code.
 func conflict(err error, key string) error {
 	var api *jetstream.APIError
 	switch {

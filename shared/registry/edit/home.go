@@ -14,22 +14,23 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
-// Home is the registry's second home: a copy of both buckets outside of NATS. An Editor confirms a change only when the copy
-// has it.
+// Home is the registry's second home: a copy of both buckets outside of NATS. An Editor confirms a
+// change only when the copy has it.
 type Home interface {
-	// Kept waits until the copy has all revisions of a bucket up to one, or the context ends.
+	// Kept waits until the copy has all revisions of a bucket up to the given one, or the context
+	// ends.
 	Kept(ctx context.Context, bucket string, revision uint64) error
 }
 
-// KeptRecord is a record as the registry's second home keeps it.
+// KeptRecord is a record in the form in which the registry's second home keeps it.
 type KeptRecord struct {
 	Key     string
-	Data    []byte // as it is stored in NATS; empty if the record was deleted
+	Data    []byte // the data as stored in NATS; empty if the record was deleted
 	Deleted bool
 }
 
-// ReadInstallation returns the registry's identity and its revision, as the leader has them. Without an identity both may be
-// zero; the revision is not if the identity was deleted.
+// ReadInstallation returns the registry's identity and its revision, as the leader has them. If
+// there is no identity, i is zero, and rev is zero unless the identity was deleted.
 func ReadInstallation(ctx context.Context, js jetstream.JetStream) (i registry.Installation, rev uint64, err error) {
 	last, err := newest(ctx, js, registry.Bucket, registry.InstallationKey)
 	if err != nil || last == nil {
@@ -45,11 +46,12 @@ func ReadInstallation(ctx context.Context, js jetstream.JetStream) (i registry.I
 	return *read, last.revision, nil
 }
 
-// ErrConcurrent means that another process has written the identity meanwhile.
+// ErrConcurrent means that another process has written the registry's identity meanwhile.
 var ErrConcurrent = errors.New("another process has written the registry's identity meanwhile")
 
-// WriteInstallation stores the registry's identity, with a new stamp, over the revision that ReadInstallation returned. It
-// fails with ErrConcurrent if there is another one by now.
+// WriteInstallation stores the registry's identity, with a new stamp, over the revision that
+// ReadInstallation returned. It fails with ErrConcurrent if the identity has another revision by
+// now.
 func WriteInstallation(ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64) (rev uint64, err error) {
 	i.Stamp = uuid.NewString()
 	data, err := i.Encode()
@@ -67,8 +69,9 @@ func WriteInstallation(ctx context.Context, js jetstream.JetStream, i registry.I
 	return ack.Sequence, nil
 }
 
-// Lift deletes the revisions of a bucket up to one, and makes the next revision follow it. So the revisions of a bucket that
-// was lost go on where they were. A repeated call changes nothing that was stored after the first one.
+// Lift deletes the revisions of a bucket up to above, and makes the next revision follow above, so
+// that the revisions of a bucket that was lost continue where they ended. A repeated call changes
+// nothing that was stored after the first one.
 func Lift(ctx context.Context, js jetstream.JetStream, bucket string, above uint64) error {
 	s, err := js.Stream(ctx, streamOf(bucket))
 	if err == nil {
@@ -81,14 +84,14 @@ func Lift(ctx context.Context, js jetstream.JetStream, bucket string, above uint
 }
 
 const (
-	// fillAtOnce is the number of records that may be unconfirmed.
+	// fillAtOnce is the maximum number of unconfirmed records.
 	fillAtOnce = 500
-	// fillStall is how long one of them may wait to be sent.
+	// fillStall is the maximum time that one of them may wait to be sent.
 	fillStall = 10 * time.Second
 )
 
-// Fill stores records in a bucket that has no revision of them. It leaves a record that is there as it is: another process
-// has stored it, from the same copy. It returns how many it has stored.
+// Fill stores records in a bucket that has no revision of them, and returns how many it has stored.
+// It leaves an existing record unchanged: another process has stored it, from the same copy.
 func Fill(ctx context.Context, js jetstream.JetStream, bucket string, records []KeptRecord) (stored int, err error) {
 	var unconfirmed []jetstream.PubAckFuture
 	confirm := func() error {
@@ -125,12 +128,12 @@ func Fill(ctx context.Context, js jetstream.JetStream, bucket string, records []
 	return stored, confirm()
 }
 
-// streamOf is the name of the stream behind a bucket.
+// streamOf returns the name of the stream behind a bucket.
 func streamOf(bucket string) string { return "KV_" + bucket }
 
 func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 
-// marks are the newest revisions of the buckets that a change has stored.
+// marks holds, for each bucket, the newest revision that a change has stored.
 type marks map[string]uint64
 
 type marksKey struct{}
@@ -142,7 +145,7 @@ func note(ctx context.Context, bucket string, revision uint64) {
 	}
 }
 
-// kept waits until the second home has what a change has stored.
+// kept waits until the second home has everything that a change has stored.
 func (e *Editor) kept(ctx context.Context, m marks) error {
 	if e.home == nil {
 		return nil

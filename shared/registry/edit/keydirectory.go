@@ -25,7 +25,7 @@ func (d *Directory) Key(id string) (Versioned[*registry.Key], bool) {
 	return d.current.keys.Get(id)
 }
 
-// KeyByHash returns the key whose text has a SHA-256.
+// KeyByHash returns the key whose text has the given SHA-256.
 func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -33,14 +33,15 @@ func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	return key, exists
 }
 
-// Keys lists at most limit keys by ID, from the one after the given ID.
+// Keys returns at most limit keys by ID, starting after the given ID.
 func (d *Directory) Keys(after string, limit int) []*registry.Key {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return page(&d.current.keys, after, limit)
 }
 
-// KeyGone returns a channel that is closed when a key is there no more. forget must be called.
+// KeyGone returns a channel that is closed when a key no longer exists. The caller must call
+// forget.
 func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +63,8 @@ type keyWatch struct {
 	gone chan struct{}
 }
 
-// tellKeyWatches is called with mu held, after a change of the keys.
+// tellKeyWatches closes the channels of the keys that no longer exist. It is called after a change
+// of the keys; the caller must hold mu.
 func (d *Directory) tellKeyWatches() {
 	for w := range d.keyWatches {
 		if _, exists := d.current.keys.Get(w.id); !exists {

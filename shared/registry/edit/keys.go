@@ -11,21 +11,21 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
-// MaxKeys is how many keys there may be at the same time.
+// MaxKeys is the maximum number of keys that may exist at the same time.
 const MaxKeys = 10_000
 
-// KeySpec is what a key is.
+// KeySpec describes a key that is to be created.
 type KeySpec struct {
 	ID        string
 	Name      string
 	Role      string
-	AccountID string // "": all accounts
+	AccountID string // "" means all accounts
 	SHA256    [sha256.Size]byte
-	ExpiresAt time.Time // zero: never
+	ExpiresAt time.Time // the zero time means never
 }
 
-// CreateKey stores a key of which the ID and the hash are new. It is in force at every executor when it returns; while
-// one lags behind, that one does not take it for unknown.
+// CreateKey stores a key whose ID and hash are new. The key is in force at every executor when
+// CreateKey returns; an executor that lags behind does not treat the key as unknown.
 func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, err error) {
 	if err := errors.Join(checkID("id", spec.ID), checkText("name", spec.Name)); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 	}
 	err = e.change(ctx, func() (uint64, error) {
 		if have, exists := e.directory.Key(spec.ID); exists {
-			return have.Revision, errUnchanged // by an attempt before, of which the answer was lost
+			return have.Revision, errUnchanged // stored by an earlier attempt, whose answer was lost
 		}
 		if _, exists := e.directory.Account(spec.AccountID); !exists && spec.AccountID != "" {
 			return 0, &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID)}
@@ -53,12 +53,12 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
 	})
 	if _, lagging := errors.AsType[*agree.LaggingError](err); lagging {
-		err = nil // whoever lags behind asks before it takes a key for unknown
+		err = nil // a process that lags behind asks before it treats a key as unknown
 	}
 	return k, err
 }
 
-// DeleteKey ends a key.
+// DeleteKey deletes a key.
 func (e *Editor) DeleteKey(ctx context.Context, id string) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Key(id)

@@ -27,7 +27,8 @@ func connectTo(t *testing.T, node *natstest.Node) *nats.Conn {
 	return nc
 }
 
-// bucketsOf makes the buckets with a replica in each of three nodes, before a registry is started there.
+// bucketsOf creates the buckets with a replica on each of three nodes, before a registry is started
+// there.
 func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	t.Helper()
 	js, err := jetstream.New(cluster.Connect(t))
@@ -35,8 +36,9 @@ func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
 }
 
-// The leader of the registry reaches no other server. They may have elected another one, which stores changes. It does not know
-// that, and goes on answering an executor at its side.
+// An executor does not rely on a leader of the registry that reaches no other server. The others
+// may have elected another leader, which stores changes. The old leader does not notice that, and
+// goes on answering an executor that is connected to it.
 func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)
@@ -85,8 +87,8 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	}
 }
 
-// The new token of a node is there at once, at whichever server of a cluster the executor is. Its own server's replica
-// may lag behind.
+// The new token of a node can be read at once, whichever server of a cluster the executor is
+// connected to. The replica of that server may lag behind.
 func TestANewTokenIsReadFromTheLeader(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

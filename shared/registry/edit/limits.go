@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Limits on what a record may hold; a record is one NATS message.
+// These are the limits of a record; a record is one NATS message.
 const (
 	MaxTriggers      = 100
 	MaxNameLength    = 200 // characters of a name for people
-	MaxTokens        = 10  // of one node, old ones that still work included
+	MaxTokens        = 10  // valid tokens of one node, including old ones
 	MaxKeepOld       = 30 * 24 * time.Hour
 	MaxSamplePayload = 512 << 10
 )

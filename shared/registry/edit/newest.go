@@ -11,15 +11,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/agree"
 )
 
-// revision is one revision of a record as its bucket holds it.
+// revision is one revision of a record in its bucket.
 type revision struct {
 	revision uint64
 	data     []byte
 	deleted  bool
 }
 
-// newest returns the newest revision of a record; nil: it never existed. The client's KeyValue would ask any replica, which
-// may not have the newest revision yet. newest asks the leader of the bucket's stream, which must have a majority.
+// newest returns the newest revision of a record, or nil if the record never existed. The client's
+// KeyValue would ask any replica, which may not have the newest revision yet. newest asks the
+// leader of the bucket's stream, which must have a majority.
 func newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (*revision, error) {
 	name := streamOf(bucket)
 	s, err := js.Stream(ctx, name)

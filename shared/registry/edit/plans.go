@@ -18,7 +18,7 @@ import (
 //go:embed plans.json
 var DefaultPlans []byte
 
-// planFile is one plan as the catalog file has it: the form of the operators' API.
+// planFile is one plan in the catalog file, in the form of the operators' API.
 type planFile struct {
 	ID              string `json:"id"`
 	WebhookTriggers bool   `json:"webhookTriggers"`
@@ -74,7 +74,8 @@ func ParsePlans(file []byte) (registry.Plans, error) {
 	return plans, nil
 }
 
-// The bounds of a plan's limits: the arithmetic is in nanoseconds, and a day is plenty.
+// These are the maximum values of a plan's limits: the arithmetic is in nanoseconds, and a day is
+// long enough.
 const (
 	MaxRateRequests      = 1_000_000
 	MaxRateWindowSeconds = 86_400

@@ -10,11 +10,12 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MaxInFlight is the largest number of executions that a group may have in flight.
+// MaxInFlight is the maximum number of executions that a group may have in flight.
 const MaxInFlight = 1_000_000
 
-// PauseQueue pauses a queue until a time; zero: until it is resumed. A queue that is paused stays so, with
-// the new end. It changes the record only; package queues of the executor enforces it.
+// PauseQueue pauses a queue until a time. The zero time means until the queue is resumed. A queue
+// that is paused already stays paused, with the new end. PauseQueue only changes the record;
+// package queues of the executor enforces it.
 func (e *Editor) PauseQueue(ctx context.Context, name string, until time.Time) (*registry.Queue, error) {
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
 		now := e.now()
@@ -37,8 +38,8 @@ func (e *Editor) ResumeQueue(ctx context.Context, name string) (*registry.Queue,
 	})
 }
 
-// SetQueueGroup sets how many executions the members of a group may have in flight together; 0: as many as
-// they ask for.
+// SetQueueGroup sets the number of executions that the members of a group may have in flight
+// together. 0 means as many as the members ask for.
 func (e *Editor) SetQueueGroup(ctx context.Context, name, group string, maxInFlight int64) (*registry.Queue, error) {
 	if err := checkID("group", group); err != nil {
 		return nil, err
@@ -58,7 +59,8 @@ func (e *Editor) SetQueueGroup(ctx context.Context, name, group string, maxInFli
 	})
 }
 
-// maxQueueGroups bounds the groups of one queue that have settings, and so the size of the record.
+// maxQueueGroups is the maximum number of groups of one queue that have settings. It bounds the
+// size of the record.
 const maxQueueGroups = 1_000
 
 // changeQueue changes the settings of a queue. A queue without a record has the zero settings.

@@ -14,18 +14,19 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Resealed says what Reseal has done.
+// Resealed holds the result of Reseal.
 type Resealed struct {
-	Read    int // records that were looked at
-	Written int // records that were sealed anew; the others hold no secret, or were sealed with the first key already
+	Read    int // records that were read
+	Written int // records that were encrypted again; the others hold no secret, or were already encrypted with the first key
 }
 
-// Reseal seals every token, sample payload and sender's secret with the first of keys, those in clear too.
-// Executors and ingresses may run meanwhile; they need the keys from before, and the first. It stops at the
-// first record that cannot be opened; what was done until then stays, and it can be called again. progress is
-// called after each workflow. It needs what an executor may do in NATS, and no more.
+// Reseal encrypts every token, sample payload and sender's secret with the first of keys, including
+// unencrypted ones. Executors and ingresses may run meanwhile; they need the earlier keys and the
+// first one. Reseal stops at the first record that cannot be opened. The records before it stay
+// encrypted with the first key, and Reseal can be called again. progress is called after each
+// workflow. Reseal needs only the permissions of an executor in NATS.
 func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger, progress func(Resealed)) (done Resealed, err error) {
-	directory := NewDirectory(nil) // it only says which records there are
+	directory := NewDirectory(nil) // it is only used to list the records
 	follower, err := agree.Follow(ctx, js, directory, log)
 	if err != nil {
 		return done, err
@@ -66,7 +67,8 @@ func Reseal(ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log lo
 // surveyed is the maximum number of nodes whose tokens Survey reads.
 const surveyed = 1_000
 
-// Survey tries the keys of the editor on what is sealed: senders, then the tokens and sample payloads of some nodes, until enough is true.
+// Survey tries the editor's keys on encrypted secrets: on those of senders, then on the tokens and
+// sample payloads of some nodes, until enough returns true.
 func (e *Editor) Survey(ctx context.Context, enough func(registry.Survey) bool) (found registry.Survey, err error) {
 	const page = 1000
 	read := 0
@@ -91,7 +93,7 @@ func (e *Editor) Survey(ctx context.Context, enough func(registry.Survey) bool) 
 	return found, nil
 }
 
-// tryTokens counts the box with the tokens of a node, if they are sealed.
+// tryTokens counts the encrypted box with the tokens of a node, if the tokens are encrypted.
 func (e *Editor) tryTokens(ctx context.Context, workflowID, nodeID string, found *registry.Survey) error {
 	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -120,7 +122,7 @@ func (r *Resealed) add(written bool, err error) error {
 	return nil
 }
 
-// resealRecord replaces one record, over and over until nobody else was faster.
+// resealRecord replaces one record, and retries until no other change was stored first.
 func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew func(data []byte) (registry.Record, error)) (written bool, err error) {
 	for attempt := 0; ; attempt++ {
 		entry, err := kv.Get(ctx, key)
@@ -148,7 +150,7 @@ func resealRecord(ctx context.Context, kv jetstream.KeyValue, key string, anew f
 	}
 }
 
-// resealTrigger returns nil if there is nothing to do.
+// resealTrigger returns the new record of a node's secrets, or nil if there is nothing to do.
 func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (registry.Record, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
 	if err != nil {
@@ -164,7 +166,7 @@ func resealTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (reg
 	return sealTrigger(keys, workflowID, nodeID, secrets)
 }
 
-// resealWorkflow returns nil if there is nothing to do.
+// resealWorkflow returns the new record of a workflow, or nil if there is nothing to do.
 func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.Record, error) {
 	w, err := registry.DecodeWorkflow(data)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// TokenInfo is a token that works.
+// TokenInfo is a token that is valid.
 type TokenInfo struct {
 	Token     string
-	ID        string // of registry.TokenHash
+	ID        string // the ID of its registry.TokenHash
 	CreatedAt time.Time
-	ExpiresAt time.Time // zero: never
+	ExpiresAt time.Time // the zero time means never
 }
 
 // TriggerInfo is a trigger node with its secrets.
@@ -29,10 +29,10 @@ type TriggerInfo struct {
 	Workflow      *registry.Workflow
 	NodeID        string
 	Name          string
-	Tokens        []TokenInfo        // that work now, the newest first
-	Sender        *SenderInfo        // nil: it has none
-	SamplePayload []byte             // nil: none
-	RateLimit     registry.RateLimit // in force
+	Tokens        []TokenInfo        // the valid tokens, newest first
+	Sender        *SenderInfo        // nil means that it has no sender
+	SamplePayload []byte             // nil means that it has none
+	RateLimit     registry.RateLimit // the rate limit that is in force
 
 	TriggerSettings
 }
@@ -81,7 +81,7 @@ func (e *Editor) findTrigger(workflowID, nodeID string) (Versioned[*registry.Wor
 	return w, node, nil
 }
 
-// Rotate gives a node a new token. The old ones expire after keepOld, or when they would have expired if that is earlier.
+// Rotate gives a node a new token. The old tokens expire after keepOld, or at their earlier expiry.
 func (e *Editor) Rotate(ctx context.Context, workflowID, nodeID string, keepOld time.Duration) error {
 	if keepOld < 0 || keepOld > MaxKeepOld {
 		return &InvalidError{"keepOldForSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxKeepOld/time.Second))}
@@ -131,7 +131,7 @@ func working(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
 	return list
 }
 
-// SetSamplePayload configures a node's sample payload: one JSON text.
+// SetSamplePayload stores a node's sample payload, which is one JSON text.
 func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
@@ -149,7 +149,8 @@ func (e *Editor) SetSamplePayload(ctx context.Context, workflowID, nodeID string
 	return e.kept(ctx, stored)
 }
 
-// storeSample stores the sample payload of an existing node. It writes nothing if the payload is the same.
+// storeSample stores the sample payload of an existing node. It writes nothing if the payload is
+// unchanged.
 func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	have, _, err := e.readSecrets(ctx, workflowID, nodeID)
 	if err != nil {
@@ -171,12 +172,14 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
 }
 
-// storeSampleOfNew stores the sample payload of a node that is being created, as a part of that change.
+// storeSampleOfNew stores the sample payload of a node that is being created, as a part of that
+// change.
 func (e *Editor) storeSampleOfNew(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) { s.SamplePayload = sample })
 }
 
-// addToken creates a token and stores it with the earlier tokens whose hashes are still in the registry, without the others.
+// addToken creates a token and stores it with those earlier tokens whose hashes are still in the
+// registry. It drops the other tokens.
 func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before []registry.NodeToken) (registry.Token, error) {
 	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 	keep := map[registry.TokenHash]bool{}
@@ -186,7 +189,8 @@ func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before
 	err := e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {
 		var kept []registry.Token
 		for _, t := range s.Tokens {
-			// A minute's grace: another process may be about to store the hash of this token in the registry.
+			// A token is kept for a minute without a hash, because another process may be about to
+			// store the hash in the registry.
 			if keep[registry.HashToken(t.Text)] || t.CreatedAt.After(e.now().Add(-time.Minute)) {
 				kept = append(kept, t)
 			}
@@ -196,15 +200,16 @@ func (e *Editor) addToken(ctx context.Context, workflowID, nodeID string, before
 	return token, err
 }
 
-// secretsOf are the secrets of a node that is new.
+// secretsOf holds the secrets of a new node.
 type secretsOf struct {
 	nodeID string
 	token  registry.Token
-	sample []byte // nil: none was given
+	sample []byte // nil means that no sample payload was given
 }
 
-// secure stores the secrets of new nodes again, now that the workflow's record has the nodes. A concurrent deletion of an earlier node
-// of that name may delete them: this write restores them, or lets that deletion fail, as its revision no longer matches.
+// secure stores the secrets of new nodes again, after the workflow's record has the nodes. A
+// concurrent deletion of an earlier node with the same name may delete the secrets: this write
+// restores them, or makes that deletion fail because its revision no longer matches.
 func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsOf) error {
 	for _, node := range added {
 		err := e.changeSecrets(ctx, workflowID, node.nodeID, func(s *registry.TriggerSecrets) {
@@ -222,10 +227,10 @@ func (e *Editor) secure(ctx context.Context, workflowID string, added []secretsO
 	return nil
 }
 
-// samplePayloadSet is the action of a new sample payload.
+// samplePayloadSet is the audit action for a new sample payload.
 const samplePayloadSet = "sample-payload.set"
 
-// secretsKey is where a node's secrets are in registry.SecretsBucket.
+// secretsKey returns the key of a node's secrets in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
 
 func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*registry.TriggerSecrets, uint64, error) {
@@ -243,7 +248,7 @@ func (e *Editor) readSecrets(ctx context.Context, workflowID, nodeID string) (*r
 	return secrets, last.revision, nil
 }
 
-// openTrigger reads the record of a node's secrets, sealed or not.
+// openTrigger decodes the record of a node's secrets, which may be encrypted.
 func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*registry.TriggerSecrets, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
 	if err != nil || len(stored.Sealed) == 0 {
@@ -256,7 +261,8 @@ func openTrigger(keys *seal.Keys, workflowID, nodeID string, data []byte) (*regi
 	return registry.DecodeTriggerSecrets(opened)
 }
 
-// sealTrigger is the record of a node's secrets as it is stored: sealed, if there is a key.
+// sealTrigger returns the record of a node's secrets in the form that is stored: encrypted, if
+// there is a key.
 func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets) (*registry.TriggerSecrets, error) {
 	if !keys.CanSeal() {
 		return secrets, nil
@@ -269,7 +275,7 @@ func sealTrigger(keys *seal.Keys, workflowID, nodeID string, secrets *registry.T
 	return &registry.TriggerSecrets{Sealed: box}, err
 }
 
-// changeSecrets changes a node's secrets, over and over until nobody else was faster.
+// changeSecrets changes a node's secrets, and retries until no other change was stored first.
 func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets)) error {
 	for attempt := 0; ; attempt++ {
 		secrets, revision, err := e.readSecrets(ctx, workflowID, nodeID)
@@ -291,10 +297,12 @@ func (e *Editor) changeSecrets(ctx context.Context, workflowID, nodeID string, e
 	}
 }
 
-// forgetTimeout bounds the deletion of secrets after a change whose context has ended.
+// forgetTimeout is the maximum duration of the deletion of secrets after a change whose context has
+// ended.
 const forgetTimeout = 5 * time.Second
 
-// forget deletes the secrets of nodes that a change has removed, even if it is not confirmed: a repeated call would do nothing.
+// forget deletes the secrets of nodes that a change has removed, even if the change is not
+// confirmed: a repeated call would not delete them.
 func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string, err error) error {
 	var lagging *agree.LaggingError
 	if err != nil && !errors.As(err, &lagging) {
@@ -308,7 +316,8 @@ func (e *Editor) forget(ctx context.Context, workflowID string, nodeIDs []string
 	return err
 }
 
-// deleteSecrets deletes the secrets of removed nodes, but not of one that another process has created again meanwhile.
+// deleteSecrets deletes the secrets of removed nodes, except for a node that another process has
+// created again meanwhile.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	for _, nodeID := range nodeIDs {
 		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)

@@ -16,12 +16,13 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// SenderSpec is what an operator says of a node's sender.
+// SenderSpec is the sender that an operator requests for a node.
 type SenderSpec struct {
-	Preset string // an ID, or an alias
-	// Secrets are in clear, the newest first. nil: those that are there stay. One that is there already keeps its ID.
+	Preset string // an ID or an alias
+	// Secrets holds the secrets unencrypted, newest first. nil means that the existing secrets
+	// stay. A secret that already exists keeps its ID.
 	Secrets []string
-	// Settings replace those that are there; secret ones that are not named stay.
+	// Settings replaces the existing settings. Secret settings that are not named stay.
 	Settings map[string]string
 }
 
@@ -30,28 +31,28 @@ type SenderInfo struct {
 	Workflow *registry.Workflow
 	NodeID   string
 	Preset   string
-	Before   string            // the preset that PutSender has replaced; "": there was none
-	Secrets  []SecretInfo      // that work now, the newest first
-	Settings map[string]string // that are not secret
+	Before   string            // the preset that PutSender has replaced; "" means that there was none
+	Secrets  []SecretInfo      // the valid secrets, newest first
+	Settings map[string]string // the settings that are not secret
 }
 
-// SecretInfo is a secret, without its text.
+// SecretInfo is a secret without its text.
 type SecretInfo struct {
 	ID        string
-	Last4     string // "": it is short
-	PublicKey string // "": it is none, and its text is not shown
-	Unseen    bool   // the provider brought it, and SeeCaptured has not shown it yet
+	Last4     string // "" means that the secret is too short to show them
+	PublicKey string // "" means that it is not a public key, and its text is not shown
+	Unseen    bool   // the provider has sent it, and SeeCaptured has not shown it yet
 	SetAt     time.Time
-	ExpiresAt time.Time // zero: never
+	ExpiresAt time.Time // the zero time means never
 }
 
-// minShownLength is the length from which on the last four characters of a secret may be shown.
+// minShownLength is the minimum length of a secret for its last four characters to be shown.
 const minShownLength = 8
 
-// MaxEndAfter is how long secrets may work on after a new one was set.
+// MaxEndAfter is the maximum time for which secrets may stay valid after a new one was set.
 const MaxEndAfter = MaxKeepOld
 
-// Sender returns a node's sender; nil: it has none.
+// Sender returns a node's sender, or nil if the node has none.
 func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*SenderInfo, error) {
 	if err := e.Current(ctx); err != nil {
 		return nil, err
@@ -63,7 +64,8 @@ func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*Sender
 	return senderInfo(w.Record, node, e.now()), nil
 }
 
-// OpenSender returns a node's sender with its secrets in clear; nil: it has none. It fails with ErrNotFound, or as seal.Keys.Open does.
+// OpenSender returns a node's sender with its secrets unencrypted, or nil if the node has none. It
+// fails with ErrNotFound, or with the errors of seal.Keys.Open.
 func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*sender.Config, error) {
 	if err := e.Current(ctx); err != nil {
 		return nil, err
@@ -76,7 +78,8 @@ func (e *Editor) OpenSender(ctx context.Context, workflowID, nodeID string) (*se
 	return &config, err
 }
 
-// SenderPreset returns the preset of a node's sender; "": it has none, or there is no such node.
+// SenderPreset returns the preset of a node's sender, or "" if the node has no sender or does not
+// exist.
 func (e *Editor) SenderPreset(ctx context.Context, workflowID, nodeID string) (string, error) {
 	info, err := e.Sender(ctx, workflowID, nodeID)
 	if errors.Is(err, ErrNotFound) || err == nil && info == nil {
@@ -102,7 +105,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	return info
 }
 
-// enforceable returns ErrIngressTooOld if an ingress that runs lacks a capability.
+// enforceable returns ErrIngressTooOld if a live ingress lacks a capability.
 func (e *Editor) enforceable(c agree.Capability) error {
 	if lacking := e.roll.Lacking(c); len(lacking) > 0 {
 		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
@@ -110,8 +113,8 @@ func (e *Editor) enforceable(c agree.Capability) error {
 	return nil
 }
 
-// PutSender creates or replaces a node's sender, and says which. It fails with an InvalidError, ErrTooManySecrets,
-// ErrIngressTooOld, or seal.ErrNoKey.
+// PutSender creates or replaces a node's sender, and reports whether it created the sender. It
+// fails with an InvalidError, ErrTooManySecrets, ErrIngressTooOld, or seal.ErrNoKey.
 func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec SenderSpec) (info *SenderInfo, created bool, err error) {
 	replaced := ""
 	info, err = e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
@@ -152,9 +155,10 @@ func (e *Editor) PutSender(ctx context.Context, workflowID, nodeID string, spec 
 	return info, created, err
 }
 
-// AddSenderSecret gives a node's sender another secret, the newest. endOthers says when the others end, if
-// they would not end earlier: after that long, 0 at once; nil: they stay. It fails with an InvalidError,
-// ErrNotFound, ErrTooManySecrets, or seal.ErrNoKey.
+// AddSenderSecret gives a node's sender another secret, which becomes the newest. endOthers is the
+// time after which the other secrets expire, if they do not expire earlier: 0 means at once, nil
+// means that they stay. It fails with an InvalidError, ErrNotFound, ErrTooManySecrets, or
+// seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration) (info *SenderInfo, err error) {
 	if endOthers != nil && (*endOthers < 0 || *endOthers > MaxEndAfter) {
 		return nil, &InvalidError{"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second))}
@@ -173,7 +177,8 @@ func (e *Editor) AddSenderSecret(ctx context.Context, workflowID, nodeID, text s
 	})
 }
 
-// RemoveSenderSecret ends one secret at once. It fails with ErrNotFound or ErrLastSecret.
+// RemoveSenderSecret ends the validity of one secret at once. It fails with ErrNotFound or
+// ErrLastSecret.
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
 	_, err := e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		live := before.Live(e.now())
@@ -191,7 +196,8 @@ func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id 
 	return err
 }
 
-// RemoveSender leaves a node with its token alone. It fails with ErrNotFound.
+// RemoveSender removes the sender of a node, which then checks only its token. It fails with
+// ErrNotFound.
 func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
 	_, err := e.changeExistingSender(ctx, workflowID, nodeID, func(*registry.Sender) (*registry.Sender, error) {
 		return nil, nil //nolint:nilnil // no sender is what was asked for
@@ -199,8 +205,9 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 	return err
 }
 
-// CaptureSenderSecret takes a secret that a node's provider brought, sealed as registry.AboutCaptured, if its sender waits for one.
-// Nothing happens if the box cannot be opened: the provider can be asked to send it again.
+// CaptureSenderSecret stores a secret that a node's provider has sent, encrypted for
+// registry.AboutCaptured, if the node's sender waits for one. It does nothing if the box cannot be
+// opened: the provider can be asked to send the secret again.
 func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID string, box []byte) error {
 	text, err := e.keys.Open(box, registry.AboutCaptured(workflowID, nodeID))
 	if err != nil {
@@ -227,7 +234,8 @@ func (e *Editor) CaptureSenderSecret(ctx context.Context, workflowID, nodeID str
 	return err
 }
 
-// SeeCaptured returns the texts of secrets that the provider brought, by ID, once: they are not shown again.
+// SeeCaptured returns the texts of secrets that the provider has sent, by ID. It returns each text
+// only once.
 func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (texts map[string]string, err error) {
 	_, err = e.changeExistingSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		texts = map[string]string{}
@@ -246,10 +254,12 @@ func (e *Editor) SeeCaptured(ctx context.Context, workflowID, nodeID string) (te
 	return texts, err
 }
 
-// editSender makes the sender after a change of the one before, which it must not change. nil: none.
+// editSender returns the sender after a change of the sender before, which it must not modify. nil
+// means no sender.
 type editSender func(before *registry.Sender) (after *registry.Sender, err error)
 
-// changeExistingSender is changeSender of a node that has a sender; else it fails with ErrNotFound.
+// changeExistingSender works like changeSender for a node that has a sender. Otherwise it fails
+// with ErrNotFound.
 func (e *Editor) changeExistingSender(ctx context.Context, workflowID, nodeID string, edit editSender) (*SenderInfo, error) {
 	return e.changeSender(ctx, workflowID, nodeID, func(before *registry.Sender) (*registry.Sender, error) {
 		if before == nil {
@@ -259,7 +269,7 @@ func (e *Editor) changeExistingSender(ctx context.Context, workflowID, nodeID st
 	})
 }
 
-// changeSender puts the sender that edit makes in force.
+// changeSender stores the sender that edit returns and puts it in force.
 func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, edit editSender) (info *SenderInfo, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
@@ -287,22 +297,22 @@ func (e *Editor) changeSender(ctx context.Context, workflowID, nodeID string, ed
 	return info, err
 }
 
-// senderEdit makes a sender's record of another one.
+// senderEdit makes the record of a sender from an earlier record.
 type senderEdit struct {
 	editor             *Editor
 	workflowID, nodeID string
 	preset             sender.Preset
-	before             *registry.Sender // empty: there is none
-	opened             sender.Config    // before, in clear
+	before             *registry.Sender // empty if there is none
+	opened             sender.Config    // before, unencrypted
 
-	secrets []senderSecret // of the new one
+	secrets []senderSecret // secrets of the new record
 }
 
-// senderSecret is a secret of the new record; record is nil for one that is new.
+// senderSecret is a secret of the new record. record is nil if the secret is new.
 type senderSecret struct {
 	text   string
 	record *registry.SenderSecret
-	ends   time.Time // zero: as in record, or never
+	ends   time.Time // the zero time means the time in record, or never
 }
 
 // openEdit begins an edit of a sender that keeps its preset.
@@ -318,7 +328,7 @@ func (e *Editor) openEdit(workflowID, nodeID string, before *registry.Sender) (*
 	return &senderEdit{editor: e, workflowID: workflowID, nodeID: nodeID, preset: preset, before: before, opened: config}, nil
 }
 
-// text is a secret of before in clear; "": it cannot be opened.
+// text returns a secret of before unencrypted, or "" if it cannot be opened.
 func (s *senderEdit) text(id string) string {
 	for _, opened := range s.opened.Secrets {
 		if opened.ID == id {
@@ -328,26 +338,27 @@ func (s *senderEdit) text(id string) string {
 	return ""
 }
 
-// keep takes over the secrets that have not ended.
+// keep takes over the secrets that have not expired.
 func (s *senderEdit) keep() {
 	for _, record := range s.before.Live(s.editor.now()) {
 		s.secrets = append(s.secrets, senderSecret{text: s.text(record.ID), record: &record})
 	}
 }
 
-// shows: kept secrets would become readable by another preset. Whoever may change a sender need not know its secrets.
+// shows reports whether kept secrets would become readable because the preset changes. An operator
+// who may change a sender need not know its secrets.
 func (s *senderEdit) shows(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID && sender.SecretInBody(s.preset.ID)
 }
 
-// replace takes these texts, each once.
+// replace adds these texts, without duplicates, in their order.
 func (s *senderEdit) replace(texts []string) {
 	for _, text := range slices.Backward(texts) {
 		s.add(text)
 	}
 }
 
-// add puts a secret first, that never ends. One that is there already moves.
+// add puts a secret that never expires in front. A secret that already exists is moved there.
 func (s *senderEdit) add(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.Live(s.editor.now()) {
@@ -361,7 +372,7 @@ func (s *senderEdit) add(text string) {
 	s.secrets = append([]senderSecret{added}, s.secrets...)
 }
 
-// endOthers ends all but the first at a time, or when they would have ended if that is earlier.
+// endOthers makes all secrets but the first expire at a time, or at their earlier expiry.
 func (s *senderEdit) endOthers(at time.Time) {
 	if !at.After(s.editor.now()) {
 		s.secrets = s.secrets[:1]
@@ -371,7 +382,8 @@ func (s *senderEdit) endOthers(at time.Time) {
 	}
 }
 
-// finish compiles the new sender and returns its record: what could not work is refused here, never at a delivery.
+// finish compiles the new sender and returns its record. A sender that could not work is refused
+// here, never at a delivery.
 func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil, fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds", ErrTooManySecrets, sender.MaxSecrets)
@@ -397,7 +409,8 @@ func (s *senderEdit) finish(settings map[string]string) (*registry.Sender, error
 	return after, s.sealSettings(after, config.Settings)
 }
 
-// mergeSettings are the settings of the new sender: those given that are not empty, and the secret ones that stay.
+// mergeSettings returns the settings of the new sender: the given ones that are not empty, and the
+// secret ones that stay.
 func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)
@@ -433,7 +446,8 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 	return record, err
 }
 
-// sealSettings puts the settings into the record, the secret ones sealed. Unchanged boxes stay: a repeated call changes nothing.
+// sealSettings puts the settings into the record, the secret ones encrypted. Unchanged boxes stay,
+// so that a repeated call changes nothing.
 func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
@@ -461,7 +475,7 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 	return nil
 }
 
-// invalidSender turns what sender says of a config into what an operator gets.
+// invalidSender converts a config error of package sender into the error that an operator receives.
 func invalidSender(err error) error {
 	if config, is := errors.AsType[*sender.ConfigError](err); is {
 		return &InvalidError{config.Field, config.Detail}

@@ -29,7 +29,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens says which of these secrets verify at an ingress.
+// opens returns those secrets with which requests verify at an ingress.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, found := i.Lookup("wf")
@@ -130,7 +130,8 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// Whoever may change a sender need not know its secrets, and must not learn them by that.
+// An operator who may change a sender need not know its secrets, and must not be able to learn them
+// by changing the preset.
 func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewLine()))
@@ -219,8 +220,8 @@ func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
 	}
 }
 
-// inNATS says whether a text is anywhere in a server's files. NATS keeps what was overwritten until it
-// compacts, so only what was never there is surely not there.
+// inNATS reports whether a text is anywhere in a server's files. NATS keeps overwritten data until
+// it compacts, so only a text that was never stored is certainly absent.
 func inNATS(t *testing.T, server *natstest.Node, text string) bool {
 	t.Helper()
 	found := false
@@ -305,7 +306,8 @@ func TestReseal(t *testing.T) {
 	}
 }
 
-// Of an ingress that has no sender for a node yet, or still, no request may pass as that of one.
+// When a change of a sender has returned, every ingress accepts only requests that the new state
+// allows: none passes by an earlier sender, or by a missing one.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -343,7 +345,8 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 }
 
-// An ingress of a version that cannot verify a sender would accept what is not the sender's.
+// A sender cannot be set while an ingress runs that cannot verify it: that ingress would accept
+// requests that are not from the sender.
 func TestAnOldIngressForbidsASender(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

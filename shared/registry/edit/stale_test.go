@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that was frozen, or cut from NATS, knows an old registry: nothing that it does not
-// have to write may be answered from that.
+// A process that was frozen, or is cut off from NATS, has an old registry. It does not answer from
+// it, not even when it has nothing to write.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -103,7 +103,8 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// alwaysRaced is a JetStream whose buckets take no update: somebody else is always faster.
+// alwaysRaced is a JetStream whose buckets accept no update, as if another change were always
+// stored first.
 type alwaysRaced struct {
 	jetstream.JetStream
 	tries *atomic.Int32
@@ -129,7 +130,7 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 	return 0, jetstream.ErrKeyExists
 }
 
-// A change that cannot be made must not keep NATS busy.
+// A change that cannot be made must not keep NATS busy: it pauses between its attempts.
 func TestAChangePausesBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

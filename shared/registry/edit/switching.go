@@ -8,20 +8,21 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit, also for an active workflow past
-// its plan's limit.
+// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit,
+// also for an active workflow that exceeds its plan's limit.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks. Another active workflow of the account that was past the plan's limit takes the place.
+// Deactivate stops a workflow's webhooks. Another active workflow of the account that exceeded the
+// plan's limit may then take its place.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, false)
 }
 
-// switchTo makes two writes: first the intent into the account's record, which is the lock, and then the workflow's
-// record. Of two concurrent calls, one loses the update of the account and starts again. A call that finds an intent
-// that was not carried out does so first.
+// switchTo makes two writes: first the intent into the account's record, which serves as the lock,
+// and then the workflow's record. Of two concurrent calls, one fails to update the account and
+// starts again. A call that finds an intent that was not carried out first carries it out.
 func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *registry.Workflow, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, exists := e.directory.Workflow(id)
@@ -37,7 +38,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 			if _, err := e.carryOut(ctx, behind, last); err != nil {
 				return 0, err
 			}
-			return 0, errRetry // look again, with that done
+			return 0, errRetry // look again, after that was carried out
 		}
 		if have.Record.Active != active {
 			if err := unchanged(ctx, have.Record); err != nil {
@@ -70,7 +71,7 @@ func (e *Editor) switchTo(ctx context.Context, id string, active bool) (w *regis
 	return w, err
 }
 
-// checkPlan returns an error if the plan does not let a workflow be active.
+// checkPlan returns an error if the plan does not allow a workflow to be active.
 func (e *Editor) checkPlan(w *registry.Workflow) error {
 	view, found := e.directory.Lookup(w.ID)
 	switch {
@@ -87,14 +88,16 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// undone returns the workflow on which the account's last transition was not carried out, if there is one.
+// undone returns the workflow for which the account's last transition was not carried out, if there
+// is one.
 func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
 	w, exists := e.directory.Workflow(last.WorkflowID)
 	return w, exists && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
 }
 
-// carryOut writes a transition to the workflow's record. The audit names the actor who asked for it.
+// carryOut writes a transition to the workflow's record. The audit entry names the actor who
+// requested it.
 func (e *Editor) carryOut(ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition) (uint64, error) {
 	if t.By != (Actor{}) {
 		ctx = By(ctx, t.By)

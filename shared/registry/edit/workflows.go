@@ -13,37 +13,43 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// WorkflowSpec is what an operator says of a workflow.
+// WorkflowSpec is the part of a workflow that an operator sets.
 type WorkflowSpec struct {
 	ID        string
 	AccountID string
 	Name      string
-	Queue     string              // "": the default queue
-	RateLimit *registry.RateLimit // nil: the plan's
+	Queue     string              // "" means the default queue
+	RateLimit *registry.RateLimit // nil means the plan's rate limit
 	Triggers  []TriggerSpec
-	// Within is the only account in which one that exists may be; of another one it is not found. Empty: any.
+	// Within is the only account in which an existing workflow may be; a workflow of another
+	// account is reported as not found. "" means any account.
 	Within string
-	// IfNew: one that exists is ErrChangedSince, unless it is already as it shall be.
+	// IfNew makes the change fail with ErrChangedSince if the workflow exists, unless it already is
+	// as requested.
 	IfNew bool
 }
 
 type versionKey struct{}
 
-// IfUpdatedAt makes changes of a workflow fail with ErrChangedSince unless it was changed last then, to the microsecond. A change
-// that finds the workflow already as it shall be is no error, so it can be repeated. The zero time: any version is changed.
+// IfUpdatedAt returns a context whose changes of a workflow fail with ErrChangedSince unless the
+// workflow was last changed at that time, to the microsecond. A change that finds the workflow
+// already as requested does not fail, so it can be repeated. The zero time means that any version
+// is changed.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, versionKey{}, at)
 }
 
 type ifAccountKey struct{}
 
-// IfAccount makes changes of an account fail with ErrChangedSince unless holds reports true of the account as
-// it is; it gets nil if there is none. A change that finds the account already as it shall be is no error.
+// IfAccount returns a context whose changes of an account fail with ErrChangedSince unless holds
+// returns true for the existing account. The argument of holds is nil if there is no account. A
+// change that finds the account already as requested does not fail.
 func IfAccount(ctx context.Context, holds func(*registry.Account) bool) context.Context {
 	return context.WithValue(ctx, ifAccountKey{}, holds)
 }
 
-// accountHolds checks an account that is about to be changed against IfAccount. nil: there is none.
+// accountHolds checks an account that is about to be changed against IfAccount. a is nil if there
+// is no account.
 func accountHolds(ctx context.Context, a *registry.Account) error {
 	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) bool); ok && !holds(a) {
 		return ErrChangedSince
@@ -51,7 +57,8 @@ func accountHolds(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// unchanged checks a workflow that is about to be changed against IfUpdatedAt. nil: there is none.
+// unchanged checks a workflow that is about to be changed against IfUpdatedAt. w is nil if there is
+// no workflow.
 func unchanged(ctx context.Context, w *registry.Workflow) error {
 	at, _ := ctx.Value(versionKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
@@ -60,21 +67,22 @@ func unchanged(ctx context.Context, w *registry.Workflow) error {
 	return ErrChangedSince
 }
 
-// TriggerSpec is what an operator says of a trigger node.
+// TriggerSpec is the part of a trigger node that an operator sets.
 type TriggerSpec struct {
 	NodeID        string
 	Name          string
-	SamplePayload []byte // one JSON text; nil: leave it as it is
+	SamplePayload []byte // one JSON text; nil leaves it unchanged
 
 	TriggerSettings
 }
 
-// TriggerSettings are what a node does with requests. They are set as a whole: what is left out is taken away.
+// TriggerSettings are the settings with which a node handles requests. They are set as a whole: a
+// setting that is left out is removed.
 type TriggerSettings struct {
-	Filter []byte // which requests start an execution: see package filter; nil or null: every one
+	Filter []byte // selects the requests that start an execution, see package filter; nil or null selects all
 }
 
-// check compiles the settings. at makes the path of a field.
+// check compiles the settings. at returns the path of a field.
 func (s TriggerSettings) check(at func(field string) string) error {
 	if !isSet(s.Filter) {
 		return nil
@@ -85,7 +93,7 @@ func (s TriggerSettings) check(at func(field string) string) error {
 	return nil
 }
 
-// into puts the settings, which were checked, into a node.
+// into stores the settings, which were checked, in a node.
 func (s TriggerSettings) into(node *registry.Trigger) {
 	node.Filter = ""
 	if isSet(s.Filter) {
@@ -103,7 +111,7 @@ func settingsOf(node *registry.Trigger) (s TriggerSettings) {
 	return s
 }
 
-// isSet reports whether a JSON value is there, and is not null.
+// isSet reports whether a JSON value is present and is not null.
 func isSet(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) > 0 && string(text) != "null"
@@ -140,8 +148,9 @@ func (s *WorkflowSpec) check() error {
 	return errors.Join(problems...)
 }
 
-// PutWorkflow creates a workflow, inactive, or replaces one, and says whether it is new. A node that stays keeps its tokens, and its
-// sample payload if none is given; a new node gets a token.
+// PutWorkflow creates an inactive workflow or replaces one, and reports whether it created the
+// workflow. A node that stays keeps its tokens, and its sample payload if none is given. A new node
+// gets a token.
 func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registry.Workflow, created bool, err error) {
 	if err := spec.check(); err != nil {
 		return nil, false, err
@@ -149,8 +158,8 @@ func (e *Editor) PutWorkflow(ctx context.Context, spec WorkflowSpec) (w *registr
 	return e.replace(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) { return spec, nil })
 }
 
-// ChangeWorkflow replaces a workflow that exists with what modify makes of it, in one step: nothing that
-// another call has stored is lost. modify is called again if the workflow changes meanwhile.
+// ChangeWorkflow replaces an existing workflow after modify has changed it, in one step: nothing
+// that another call has stored is lost. modify is called again if the workflow changes meanwhile.
 func (e *Editor) ChangeWorkflow(ctx context.Context, id string, modify func(*WorkflowSpec) error) (*registry.Workflow, error) {
 	w, _, err := e.replace(ctx, id, func(have *registry.Workflow) (spec WorkflowSpec, err error) {
 		if have == nil {
@@ -180,12 +189,14 @@ func specOf(w *registry.Workflow) WorkflowSpec {
 	return spec
 }
 
-// hasSamples reports whether a sample payload is given, which is stored on its own, before the workflow.
+// hasSamples reports whether a sample payload is given. Sample payloads are stored separately,
+// before the workflow.
 func (s *WorkflowSpec) hasSamples() bool {
 	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool { return t.SamplePayload != nil })
 }
 
-// replace creates or replaces a workflow. wanted returns what it shall be; it gets what it is, or nil.
+// replace creates or replaces a workflow. wanted returns the new workflow; its argument is the
+// existing workflow, or nil.
 func (e *Editor) replace(ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error)) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
 	err = e.change(ctx, func() (uint64, error) {
@@ -212,7 +223,8 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 			if w.Active {
 				return 0, &InvalidError{"accountId", fmt.Sprintf("the workflow is active in account %q; deactivate it before it moves", w.AccountID)}
 			}
-			// Transitions are counted by account: none of this one's so far is about this workflow.
+			// Transitions are counted by account: none of this account's transitions so far
+			// concerns this workflow.
 			w.AccountID = spec.AccountID
 			w.Transition = account.Record.LastTransition.Number
 		}
@@ -249,13 +261,14 @@ func (e *Editor) replace(ctx context.Context, id string, wanted func(have *regis
 	return w, created, err
 }
 
-// mergeTriggers gives w the nodes of specs, with their tokens or new ones. It returns the secrets of new nodes.
+// mergeTriggers gives w the nodes of specs, with their existing tokens or new ones. It returns the
+// secrets of new nodes.
 func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs []TriggerSpec) (added []secretsOf, err error) {
 	nodes := make([]registry.Trigger, 0, len(specs))
 	for _, spec := range specs {
 		node := w.Trigger(spec.NodeID)
 		if node == nil {
-			// The token is stored first: a hash whose token nobody knows would be of no use.
+			// The token is stored first: a hash without a known token would be useless.
 			token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
 			if err != nil {
 				return nil, err
