@@ -13,22 +13,22 @@ import (
 // Caller is the authenticated caller of a method. Every method takes one; the zero Caller is refused.
 type Caller struct {
 	Kind Kind
-	// ID is the key's, or the user's at their identity provider. "": the admin token.
+	// ID is the ID of the key, or of the user at the identity provider. "" means the admin token.
 	ID string
-	// Name is for people.
+	// Name is a name for people.
 	Name string
 	Role Role
-	// AccountID is the only account that the caller sees. "": all of them.
+	// AccountID is the only account that the caller sees. "" means that the caller sees all accounts.
 	AccountID string
 }
 
-// Identity tells callers apart, whatever they are called and may do.
+// Identity distinguishes callers, whatever their names and roles are.
 type Identity struct {
 	Kind Kind
 	ID   string
 }
 
-// Identity is the caller's.
+// Identity returns the caller's identity.
 func (by Caller) Identity() Identity { return Identity{by.Kind, by.ID} }
 
 // Kind is how a caller was authenticated.
@@ -44,7 +44,7 @@ const (
 // TheAdmin is the caller with the admin token.
 func TheAdmin() Caller { return Caller{Kind: AdminToken, Name: "admin token", Role: Admin} }
 
-// Role is what a caller may do. Each role includes the ones before it.
+// Role is a set of permissions. Each role includes the roles before it.
 type Role string
 
 // The roles.
@@ -56,36 +56,39 @@ const (
 
 var roles = []Role{Viewer, Editor, Admin}
 
-// ParseRole reads the name of a role.
+// ParseRole parses the name of a role.
 func ParseRole(name string) (Role, bool) { return Role(name), slices.Contains(roles, Role(name)) }
 
-// Includes reports whether the role may do what another role may. An unknown role includes none and is included in none.
+// Includes reports whether the role has the permissions of another role. An unknown role includes
+// none and is included in none.
 func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// rule says who may make a call. read and change take one, so that no call is without; the zero rule refuses everybody.
+// rule specifies which callers may make a call. read and change take a rule, so that no call is
+// without one; the zero rule refuses every caller.
 type rule struct {
 	role  Role
 	about subject
 }
 
-// needs is the rule for callers with at least a role who may see the call's subject.
+// needs returns the rule for callers with at least a role who may see the call's subject.
 func needs(role Role, about subject) rule { return rule{role, about} }
 
-// subject checks whether a call is about the account of a caller who sees only one; its error refuses the call. The error about
-// another account's object is the same as about one that does not exist.
+// subject checks whether a call is about the account of a caller who sees only one account; its
+// error refuses the call. The error about another account's object is the same as the error about
+// an object that does not exist.
 type subject func(ctx context.Context, s *Service, by Caller) error
 
-// ofNone: nothing that the call returns or changes belongs to an account.
+// ofNone is the subject of a call that returns and changes nothing that belongs to an account.
 func ofNone(context.Context, *Service, Caller) error { return nil }
 
-// ofAll: the call is about all accounts at once.
+// ofAll is the subject of a call about all accounts at once.
 func ofAll(context.Context, *Service, Caller) error {
 	return &Error{Code: api.CodeForbidden, Detail: "This is about all accounts, and you have access to one."}
 }
 
-// ofAccount: the call is about one account.
+// ofAccount returns the subject of a call about one account.
 func ofAccount(id string) subject {
 	return func(_ context.Context, _ *Service, by Caller) error {
 		if id != by.AccountID {
@@ -95,7 +98,7 @@ func ofAccount(id string) subject {
 	}
 }
 
-// ofWorkflow: the call is about one workflow.
+// ofWorkflow returns the subject of a call about one workflow.
 func ofWorkflow(id string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		w, err := s.current(ctx, id)
@@ -106,7 +109,8 @@ func ofWorkflow(id string) subject {
 	}
 }
 
-// ofNewWorkflow: the call is about one workflow of an account, which may not exist yet.
+// ofNewWorkflow returns the subject of a call about one workflow of an account, which may not exist
+// yet.
 func ofNewWorkflow(id, accountID string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		if err := s.config.Editor.Current(ctx); err != nil {
@@ -128,7 +132,7 @@ func noAccountToPutInto(id string) error {
 	}}}
 }
 
-// ofExecution: the call is about one execution.
+// ofExecution returns the subject of a call about one execution.
 func ofExecution(id string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		record, err := s.record(ctx, id)
@@ -139,7 +143,8 @@ func ofExecution(id string) subject {
 	}
 }
 
-// ofDeadLetter: the call is about one dead letter. A caller of one account sees no message that was put aside: its account is unreliable.
+// ofDeadLetter returns the subject of a call about one dead letter. A caller of one account sees no
+// quarantined message, because the account of such a message is unreliable.
 func ofDeadLetter(id string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
@@ -149,11 +154,12 @@ func ofDeadLetter(id string) subject {
 	}
 }
 
-// nobody is the ID of no account: IDs cannot contain a slash.
+// nobody is an ID that no account has, because IDs cannot contain a slash.
 const nobody = "/"
 
-// within: the call searches in one account, or in all ("": all). It narrows accountID, which the call must use, to what the
-// caller sees: to the caller's account, or to nobody if another one was requested.
+// within returns the subject of a call that searches in one account, or in all accounts if
+// accountID is "". It narrows accountID, which the call must use, to what the caller sees: to the
+// caller's account, or to nobody if another account was requested.
 func within(accountID *string) subject {
 	return func(_ context.Context, _ *Service, by Caller) error {
 		switch *accountID {
@@ -167,8 +173,9 @@ func within(accountID *string) subject {
 	}
 }
 
-// Has returns an error unless the caller has at least a role. Every method of Service checks it; an HTTP server checks it
-// before it parses the request, too, so that a caller who may not make the call is not told what is wrong with the request.
+// Has returns an error unless the caller has at least a role. Every method of Service checks the
+// role. An HTTP server checks it before it parses the request, too, so that a caller who may not
+// make the call is not told what is wrong with the request.
 func (by Caller) Has(least Role) error {
 	if !slices.Contains([]Kind{AdminToken, Key, User}, by.Kind) || !slices.Contains(roles, by.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
@@ -188,7 +195,8 @@ func (s *Service) allowed(ctx context.Context, by Caller, r rule) error {
 		return err
 	}
 	if by.Kind == Key {
-		// Checked for each event of a stream, too: a revocation holds from the very next answer.
+		// This is checked for each event of a stream, too, so that a revocation applies to the very next
+		// answer.
 		if err := s.config.Keyring.still(ctx, by); err != nil {
 			return err
 		}
@@ -209,20 +217,21 @@ func read[T any](ctx context.Context, s *Service, by Caller, r rule, call func(c
 	return checked(ctx, s, by, r, call)
 }
 
-// change runs a call that changes something, within a time, even if the client disconnects: each stored change is to be confirmed.
+// change runs a call that changes something, for at most the duration within, and even if the
+// client disconnects: each stored change has to be confirmed.
 func change[T any](ctx context.Context, s *Service, by Caller, r rule, within time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return checked(madeBy(ctx, by), s, by, r, call)
 }
 
-// changeOnly is change for a call that returns nothing.
+// changeOnly does the same as change for a call that returns nothing.
 func (s *Service) changeOnly(ctx context.Context, by Caller, r rule, within time.Duration, call func(context.Context) error) error {
 	_, err := change(ctx, s, by, r, within, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
 	return err
 }
 
-// madeBy says who makes the changes of a context.
+// madeBy returns a context whose changes are attributed to the caller.
 func madeBy(ctx context.Context, by Caller) context.Context {
 	return edit.By(ctx, edit.Actor{Kind: string(by.Kind), ID: by.ID, Name: by.Name})
 }

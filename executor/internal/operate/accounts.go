@@ -18,7 +18,8 @@ const (
 	accountsList = "accounts"
 )
 
-// Plans lists the plan catalog, in its own order; only the plan of one account, unless accountID is empty.
+// Plans lists the plan catalog, in its own order. If accountID is not empty, it lists only the plan
+// of that account.
 func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Plan], error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (none api.List[api.Plan], err error) {
 		position, err := page.after(plansList)
@@ -42,7 +43,7 @@ func (s *Service) Plans(ctx context.Context, by Caller, accountID string, page P
 	})
 }
 
-// planFor returns the catalog with only the plan of an account.
+// planFor returns the catalog, reduced to the plan of an account.
 func (s *Service) planFor(by Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, exists := s.config.Directory.Account(accountID)
 	if !exists || !by.sees(accountID) {
@@ -54,7 +55,7 @@ func (s *Service) planFor(by Caller, accountID string, catalog registry.Plans) r
 	return nil
 }
 
-// Accounts lists the accounts, by ID; only one, unless accountID is empty.
+// Accounts lists the accounts by ID. If accountID is not empty, it lists only that account.
 func (s *Service) Accounts(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Account], error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(context.Context) (none api.List[api.Account], err error) {
 		after, err := page.after(accountsList)
@@ -69,7 +70,8 @@ func (s *Service) Accounts(ctx context.Context, by Caller, accountID string, pag
 	})
 }
 
-// oneAccount is the list of accounts that has only one, from the one after the given ID.
+// oneAccount returns the list of accounts with only one account, or an empty list if that is not
+// after the given ID.
 func (s *Service) oneAccount(id, after string) []*registry.Account {
 	have, exists := s.config.Directory.Account(id)
 	if !exists || id <= after {
@@ -104,8 +106,8 @@ func TagOfAccount(a api.Account) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// IfAccountHas limits the changes of a context to the version of an account with a tag; another one is
-// api.CodeChangedSince. "": any version.
+// IfAccountHas limits the changes of a context to the version of an account with a tag. A change of
+// another version fails with api.CodeChangedSince. "" means any version.
 func IfAccountHas(ctx context.Context, tag string) context.Context {
 	if tag == "" {
 		return ctx
@@ -113,7 +115,8 @@ func IfAccountHas(ctx context.Context, tag string) context.Context {
 	return edit.IfAccount(ctx, func(a *registry.Account) bool { return a != nil && TagOfAccount(accountOf(a)) == tag })
 }
 
-// PatchAccount changes an account. patch gets what an operator has set, and changes it; it may be called more than once.
+// PatchAccount changes an account. patch receives the settings of the operator, and changes them;
+// it may be called more than once.
 func (s *Service) PatchAccount(ctx context.Context, by Caller, id string, patch func(*api.PutAccount) error) (api.Account, error) {
 	return change(ctx, s, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Account, err error) {
 		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
@@ -152,7 +155,8 @@ func (s *Service) PutAccount(ctx context.Context, by Caller, id string, put api.
 	})
 }
 
-// planToPut is the plan that a call names, else the account's current one, else the default for new accounts.
+// planToPut returns the plan that a call names. If it names none, planToPut returns the account's
+// current plan, or the default for new accounts.
 func (s *Service) planToPut(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil
@@ -198,7 +202,8 @@ func rateLimitFrom(l *api.RateLimit) *registry.RateLimit {
 	return &registry.RateLimit{Requests: l.Requests, Window: time.Duration(l.WindowSeconds) * time.Second}
 }
 
-// DeleteAccount deletes an account without workflows and keys. The records of its executions stay.
+// DeleteAccount deletes an account without workflows and keys. The records of its executions are
+// kept.
 func (s *Service) DeleteAccount(ctx context.Context, by Caller, id string) error {
 	return s.changeOnly(ctx, by, needs(Admin, ofAccount(id)), s.config.ChangeTimeout, func(ctx context.Context) error { return s.config.Editor.DeleteAccount(ctx, id) })
 }

@@ -12,13 +12,15 @@ import (
 
 const auditList = "audit"
 
-// auditWait is how long a list waits for entries of changes that were made just before.
+// auditWait is the maximum time for which a list waits for entries of changes that were made just
+// before.
 const auditWait = 2 * time.Second
 
-// AuditFilter says which entries of the audit are wanted. Zero fields do not filter.
+// AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter = store.AuditFilter
 
-// Audit lists the audit, the newest entries first. It includes all changes that were confirmed before the call.
+// Audit lists the audit log, the newest entries first. It includes all changes that were confirmed
+// before the call.
 func (s *Service) Audit(ctx context.Context, by Caller, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
 	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 		at, id, err := page.afterTime(auditList, 1)
@@ -52,8 +54,9 @@ func auditEntryOf(e store.AuditEntry) api.AuditEntry {
 	return of
 }
 
-// NoteSignIn adds a sign-in to the console, or a refused one, to the audit. A sign-in is not a change of the registry, so the
-// entry is written to the database directly, and lost if the database is unavailable.
+// NoteSignIn adds a sign-in to the console, or a refused one, to the audit log. A sign-in is not a
+// change of the registry, so the entry is written to the database directly, and lost if the
+// database is unavailable.
 func (s *Service) NoteSignIn(ctx context.Context, by Caller, refused bool) {
 	action := "session.sign-in"
 	if refused {

@@ -13,11 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// restoreTimeout is how long one part may take to be written.
+// restoreTimeout is the maximum duration of writing one part.
 const restoreTimeout = time.Minute
 
-// BackUpRecords calls write with a consistent copy of the database, in parts: each is one JSON text on one line. It takes
-// as long as write does, and returns an error of write unchanged.
+// BackUpRecords calls write with a consistent copy of the database, in parts: each part is one JSON
+// text on one line. It has no time limit, and returns an error of write unchanged.
 func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part []byte) error) error {
 	var refused error
 	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
@@ -40,8 +40,8 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 	return err
 }
 
-// BackUpAudit calls write with the audit's entries of the changes of one bucket of the registry from one time to another, both included,
-// in parts as BackUpRecords does.
+// BackUpAudit calls write with the audit entries of the changes of one bucket of the registry from
+// one time to another, both included, in parts as BackUpRecords does.
 func (s *Service) BackUpAudit(ctx context.Context, by Caller, bucket string, since, until time.Time, write func(part []byte) error) error {
 	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
 		filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)} // which is the resolution of stored times
@@ -74,8 +74,9 @@ func (s *Service) BackUpAudit(ctx context.Context, by Caller, bucket string, sin
 // auditAtOnce is the number of entries in a part.
 const auditAtOnce = 500
 
-// RestoreRecords writes one part of a backup into the database. The first part is refused unless the database is empty,
-// and all parts are refused while an account exists: the registry is restored last.
+// RestoreRecords writes one part of a backup into the database. The first part is refused unless
+// the database is empty. All parts are refused while an account exists, because the registry is
+// restored last.
 func (s *Service) RestoreRecords(ctx context.Context, by Caller, part []byte, first bool) error {
 	return s.changeOnly(ctx, by, needs(Admin, ofAll), restoreTimeout, func(ctx context.Context) error {
 		var read store.Part

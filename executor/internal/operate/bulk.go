@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulk is the maximum number of executions that one call starts again, or of dead letters that it dismisses.
+// MaxBulk is the maximum number of executions that one call starts again, or of dead letters that
+// it dismisses.
 const MaxBulk = 10_000
 
 const (
@@ -24,14 +25,16 @@ const (
 	bulkWorkers = 16  // requests that are read at the same time
 )
 
-// bulk starts many executions again, each once: the new execution's ID is derived from the original's, and is the
-// message ID, too. So a call that was interrupted can be repeated, and concurrent calls do no harm.
+// bulk starts many executions again, each once: the new execution's ID is derived from the
+// original's, and is the message ID, too. So a call that was interrupted can be repeated, and
+// concurrent calls do no harm.
 type bulk struct {
 	s      *Service
 	by     Caller
 	enough time.Time // no further batch begins after it
 	as     func(of store.Record) execution.Start
-	// requeue marks the originals as requeued, and counts those. Without it, the starts that this call stored are counted.
+	// requeue marks the originals as requeued, and counts them. If it is false, the starts that this
+	// call stored are counted.
 	requeue bool
 
 	started int
@@ -49,14 +52,14 @@ func (s *Service) bulk(by Caller, as func(of store.Record) execution.Start) *bul
 	}
 }
 
-// done reports whether no further batch is to begin.
+// done reports whether no further batch may begin.
 func (b *bulk) done() bool {
 	b.more = b.started >= MaxBulk || time.Now().After(b.enough)
 	return b.more
 }
 
-// all starts the records of a filter again, the oldest first. It leaves out executions that are accepted from now on:
-// otherwise it would never end if the executions that it starts fail at once.
+// all starts the records of a filter again, the oldest first. It leaves out executions that are
+// accepted from now on: otherwise it would never end if the executions that it starts fail at once.
 func (b *bulk) all(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
@@ -80,7 +83,7 @@ func (b *bulk) all(ctx context.Context, filter store.Filter) error {
 	return nil
 }
 
-// batch starts records again, and returns when all of the started ones are marked.
+// batch starts records again, and returns when all started records are marked.
 func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
@@ -88,7 +91,7 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 		starts[i] = b.as(r)
 		ids[i] = starts[i].ID
 	}
-	// The stream forgets message IDs after a while, the database does not.
+	// The stream discards message IDs after a while, the database does not.
 	before, err := b.s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return err
@@ -115,7 +118,7 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	}
 	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
 	b.started += len(marked)
-	_ = b.s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
+	_ = b.s.config.Changes.Tell(marked) // a watcher that misses the announcement sees the change at its next query
 	return errors.Join(err, markErr)
 }
 
@@ -127,8 +130,9 @@ func indexes(records []store.Record) []int {
 	return all
 }
 
-// inOrder reads the requests of some records at the same time, and then starts them one after the other: the stream has the new
-// executions in the order of the records. It calls started for each that has been started, now or before.
+// inOrder reads the requests of some records concurrently, and then starts them one after the
+// other, so that the stream has the new executions in the order of the records. It calls started
+// for each execution that has been started, now or before.
 func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, known map[string]bool, starts []execution.Start, started func(i int, fresh bool)) error {
 	triggers, failures := make([]*edit.TriggerInfo, len(some)), make([]error, len(some))
 	var reading errgroup.Group
@@ -147,7 +151,7 @@ func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, 
 		if err == nil && triggers[n] != nil {
 			fresh, err = b.s.start(ctx, triggers[n], starts[i], true)
 		}
-		starts[i] = execution.Start{} // its body may be large
+		starts[i] = execution.Start{} // release the body, which may be large
 		if err == nil {
 			started(i, fresh)
 		} else if err = b.leave(err); err != nil {
@@ -157,7 +161,8 @@ func (b *bulk) inOrder(ctx context.Context, some []int, records []store.Record, 
 	return nil
 }
 
-// leave counts an execution that cannot be started again. It returns any error that concerns all of them.
+// leave counts an execution that cannot be started again. It returns an error that concerns all
+// executions unchanged.
 func (b *bulk) leave(err error) error {
 	one, is := errors.AsType[*Error](err)
 	if !is || !slices.Contains([]string{api.CodeInputExpired, api.CodeBodyNotKept, api.CodeNotFound, api.CodeUndecodable, api.CodeRefused}, one.Code) {
@@ -169,7 +174,7 @@ func (b *bulk) leave(err error) error {
 	return nil
 }
 
-// left is the summary of the executions that were not started again.
+// left returns the summary of the executions that were not started again.
 func (b *bulk) left() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {
@@ -178,7 +183,7 @@ func (b *bulk) left() []api.Left {
 	return all
 }
 
-// triggerOf looks each trigger node up once.
+// triggerOf looks up each trigger node only once.
 func (b *bulk) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	b.mu.Lock()
 	find := b.nodes[[2]string{workflowID, nodeID}]

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Selection selects dead letters: by IDs, if IDs is not nil, else by a filter.
+// Selection selects dead letters by IDs if IDs is not nil, and by a filter otherwise.
 type Selection struct {
 	IDs    []string
 	Filter DeadLetterFilter
@@ -31,7 +31,7 @@ func (s Selection) check() error {
 	return nil
 }
 
-// split separates the IDs of executions from those of messages, without repetitions.
+// split separates the IDs of executions from the IDs of messages, and removes repetitions.
 func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {
@@ -50,8 +50,9 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see RequeueExecution. It counts those that this
-// call requeued. Repeated and concurrent calls requeue each once.
+// RequeueDeadLetters requeues dead letters, the oldest first, at most MaxBulk of them: see
+// RequeueExecution. It counts the dead letters that this call requeued. Repeated and concurrent
+// calls requeue each dead letter once.
 func (s *Service) RequeueDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Requeued, error) {
 	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Requeued, err error) {
 		if err := selected.check(); err != nil {
@@ -92,7 +93,7 @@ func (b *bulk) selected(ctx context.Context, selected Selection) error {
 	return b.recover(ctx, messages)
 }
 
-// sortByAcceptance puts the IDs of executions in the order in which they were accepted.
+// sortByAcceptance sorts the IDs of executions into the order in which they were accepted.
 func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	accepted := make(map[string]time.Time, len(ids))
 	for some := range slices.Chunk(ids, bulkBatch) {
@@ -110,7 +111,8 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// lettersOf returns those of some executions that are dead letters of an account ("": of any).
+// lettersOf returns the records of some executions that are dead letters of an account. "" means
+// any account.
 func (s *Service) lettersOf(ctx context.Context, ids []string, accountID string) ([]store.Record, error) {
 	found, err := s.config.Store.GetMany(ctx, ids)
 	if err != nil {
@@ -151,7 +153,7 @@ func (b *bulk) filtered(ctx context.Context, filter DeadLetterFilter) error {
 	return nil
 }
 
-// recover records messages that were put aside.
+// recover records quarantined messages.
 func (b *bulk) recover(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.done() {
@@ -171,8 +173,9 @@ func (b *bulk) recover(ctx context.Context, messages []store.MessageKey) error {
 	return nil
 }
 
-// DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution stays failed; a message
-// stays in the stream, without a record. It counts those that this call removed.
+// DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution
+// stays failed; a message stays in the stream, without a record. It counts the dead letters that
+// this call removed.
 func (s *Service) DismissDeadLetters(ctx context.Context, by Caller, selected Selection) (api.Dismissed, error) {
 	return change(ctx, s, by, needs(Editor, within(&selected.Filter.AccountID)), bulkTimeout, func(ctx context.Context) (result api.Dismissed, err error) {
 		if err := selected.check(); err != nil {
@@ -189,7 +192,7 @@ func (s *Service) DismissDeadLetters(ctx context.Context, by Caller, selected Se
 func (s *Service) dismissSelected(ctx context.Context, selected Selection) (dismissed int, err error) {
 	ids, messages := selected.split()
 	if selected.Filter.AccountID != "" {
-		messages = nil // their account is not known
+		messages = nil // the account of a message is not known
 	}
 	for len(ids)+len(messages) > 0 {
 		some := ids[:min(len(ids), bulkBatch)]
@@ -264,6 +267,6 @@ func (s *Service) dismiss(ctx context.Context, ids []string, messages []store.Me
 	if err != nil {
 		return 0, err
 	}
-	_ = s.config.Changes.Tell(dismissed) // a watcher that misses it sees the change at its next query
+	_ = s.config.Changes.Tell(dismissed) // a watcher that misses the announcement sees the change at its next query
 	return len(dismissed) + len(of), nil
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Activity is how many executions were accepted in one step of time.
+// Activity holds the numbers of executions that were accepted in one step of time.
 type Activity struct {
 	At                      time.Time // the step's beginning
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions of a filter in the last steps, up to now, the oldest first. Failed and Rejected are part of
-// Total, but are counted after it, so an execution may have changed its state in between.
+// Activity counts the executions of a filter in the last steps, up to now, the oldest first. Failed
+// and Rejected are part of Total, but are counted after it, so an execution may have changed its
+// state in between.
 func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilter, steps int, step time.Duration) ([]Activity, error) {
 	return read(ctx, s, by, needs(Viewer, within(&filter.AccountID)), func(ctx context.Context) ([]Activity, error) {
 		wanted := filter
@@ -49,18 +50,18 @@ func (s *Service) Activity(ctx context.Context, by Caller, filter ExecutionFilte
 	})
 }
 
-// The outcomes of requests.
+// These are the outcomes of requests.
 const (
 	Accepted     = store.KindAccepted
 	Deduplicated = store.KindDeduplicated
 	Refused      = "refused"
 )
 
-// RequestCount is how many requests had one outcome within one minute.
+// RequestCount is the number of requests with one outcome within one minute.
 type RequestCount struct {
 	Minute  time.Time // its beginning
 	Outcome string
-	Code    string // of the refusal
+	Code    string // code of the refusal
 	Count   int64
 }
 
@@ -84,12 +85,13 @@ func (s *Service) Requests(ctx context.Context, by Caller, since time.Time) ([]R
 
 // Installation is the state of the installation as a whole.
 type Installation struct {
-	PublicURL  string // without a slash at its end; "": not configured
-	Ingresses  int    // that are alive
-	Unrecorded *int64 // messages of the stream that have no record yet; nil: NATS did not say, or the caller sees one account
+	PublicURL  string // without a trailing slash; "" means that it is not configured
+	Ingresses  int    // number of live ingresses
+	Unrecorded *int64 // number of messages of the stream that have no record yet; nil if NATS did not answer, or if the caller sees one account
 }
 
-// unrecordedTimeout bounds the request for the number of messages that are not recorded yet.
+// unrecordedTimeout is the maximum duration of the request for the number of messages that are not
+// recorded yet.
 const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
@@ -102,7 +104,7 @@ func (s *Service) Installation(ctx context.Context, by Caller) (Installation, er
 		ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
 		defer cancel()
 		if consumer, err := s.config.JetStream.Consumer(ctx, stream.Name, s.config.Consumer); err == nil {
-			info := consumer.CachedInfo()                                 // a moment old
+			info := consumer.CachedInfo()                                 // may be a moment old
 			waiting := int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // messages in a stream are fewer than 2^63
 			now.Unrecorded = &waiting
 		}

@@ -12,7 +12,8 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// The prefixes of the IDs of messages: of a start or a rejection, and of a report, which is in another stream.
+// These are the prefixes of the IDs of messages: of a start or a rejection, and of a report, which
+// is in another stream.
 const (
 	messagePrefix = "message-"
 	reportPrefix  = "report-"
@@ -31,7 +32,7 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 	return key, true
 }
 
-// DeadLetterFilter says which dead letters are wanted. Zero fields do not filter.
+// DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter = store.DeadLetterFilter
 
 // DeadLetters lists dead letters, the newest first.
@@ -56,7 +57,7 @@ func deadLetterID(d store.DeadLetter) string {
 	return letterID(messageKeyOf(*d.Message))
 }
 
-// letterID is the ID of a dead letter that is a message.
+// letterID returns the ID of a dead letter that is a message.
 func letterID(key store.MessageKey) string {
 	prefix := messagePrefix
 	if key.Progress {

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// CheckPublicURL finds out where the public URL leads.
+// CheckPublicURL determines where the public URL leads.
 func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL, error) {
 	return checked(ctx, s, by, needs(Viewer, ofNone), func(ctx context.Context) (api.PublicURL, error) {
 		found := s.config.Reach.Check(ctx)
@@ -24,7 +24,7 @@ func (s *Service) CheckPublicURL(ctx context.Context, by Caller) (api.PublicURL,
 	})
 }
 
-// Members lists the executors and ingresses that run, by role and instance.
+// Members lists the running executors and ingresses, by role and instance.
 func (s *Service) Members(ctx context.Context, by Caller) (api.Members, error) {
 	return checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (api.Members, error) {
 		all := api.Members{Items: []api.Member{}}
@@ -46,7 +46,7 @@ func (s *Service) Members(ctx context.Context, by Caller) (api.Members, error) {
 	})
 }
 
-// Loopback is the base of a URL that only its own machine can reach, else "".
+// Loopback returns the base of a URL that only its own machine can reach, or "" for any other URL.
 func Loopback(of string) string {
 	u, err := url.Parse(of)
 	if err != nil || !reach.Loopback(of) {
@@ -63,7 +63,8 @@ type endpoint struct {
 	maxBodyBytes      int64
 }
 
-// defaultEndpoint is that of an ingress without settings: the answer while no ingress is alive.
+// defaultEndpoint is the endpoint of an ingress with default settings. It is the answer while no
+// ingress is alive.
 var defaultEndpoint = endpoint{
 	publicURL:         "http://127.0.0.1:8080",
 	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders()...),
@@ -74,7 +75,7 @@ var defaultEndpoint = endpoint{
 func (s *Service) endpoint() endpoint {
 	at := defaultEndpoint
 	ingresses := s.config.Roll.Ingress()
-	// Their order is random; the answer must not change from call to call.
+	// The order of the ingresses is random, and the answer must not change from call to call.
 	slices.SortFunc(ingresses, func(a, b *agree.IngressSettings) int {
 		if byURL := strings.Compare(a.PublicURL, b.PublicURL); byURL != 0 {
 			return byURL
@@ -100,8 +101,9 @@ func (s *Service) endpoint() endpoint {
 	return at
 }
 
-// deliveryIDs returns the places of a delivery ID at a node, in order: those that the sender signs, the first headers,
-// the sender's others, and the other headers. headers are those that are one header alone.
+// deliveryIDs returns the places of a delivery ID at a node, in order: the places that the sender
+// signs, the first headers, the sender's other places, and the other headers. headers are the
+// places that consist of a single header.
 func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) && slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {

@@ -17,14 +17,14 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Error is why a call failed. All of it except Cause is for the operator.
+// Error is the reason why a call failed. All of it except Cause may be shown to the operator.
 type Error struct {
-	Code   string           // one of package api's: what programs branch on
-	Detail string           // what happened and what to do; "": the general text of the code
+	Code   string           // a code of package api, for programs
+	Detail string           // says what happened and what to do; "" means the general text of the code
 	Fields []api.FieldError // each thing that is wrong, if Code is api.CodeInvalid
 	// Final means that the call must not be repeated as it is, although its code is a temporary one.
 	Final bool
-	// Cause is only for the log: it may hold names of servers or parts of queries.
+	// Cause is only for the log: it may contain names of servers or parts of queries.
 	Cause error
 }
 
@@ -48,7 +48,8 @@ func notFound(kind, id, more string) error {
 // errAway means that the database or NATS does not answer.
 var errAway = errors.New("a dependency does not answer")
 
-// explain is the only place where an error of the registry, the database or NATS becomes an Error.
+// explain is the only place where an error of the registry, the database or NATS is converted to an
+// Error.
 func (s *Service) explain(ctx context.Context, err error) *Error {
 	failed := func(code, detail string) *Error { return &Error{Code: code, Detail: detail, Cause: err} }
 	if known, is := errors.AsType[*Error](err); is {
@@ -103,7 +104,8 @@ func (s *Service) explain(ctx context.Context, err error) *Error {
 	}
 }
 
-// keyMissing says which key a sealed record needs; "": the general text of the code, because no key is configured.
+// keyMissing returns a text that says which key a sealed record needs. "" means the general text of
+// the code, because no key is configured.
 func keyMissing(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
@@ -112,7 +114,7 @@ func keyMissing(err error) string {
 	return fmt.Sprintf("What is stored is sealed with the key %q, which is not in this executor's --secrets-key-file.", opening.ID)
 }
 
-// invalidFields finds every InvalidError in an error, joined ones too.
+// invalidFields returns the fields of every InvalidError in an error, including joined errors.
 func invalidFields(err error) []api.FieldError {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself: errors.As would stop at the first
 	case *edit.InvalidError:

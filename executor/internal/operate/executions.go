@@ -17,18 +17,18 @@ import (
 // Execution is a record with fields that the API's lists leave out.
 type Execution struct {
 	api.Execution
-	Error     string // why it failed, or the code with which it was rejected; "": neither
-	IsRequeue bool   // it runs on the body of the execution that it is a rerun of, in that one's place
+	Error     string // why it failed, or the code with which it was rejected; "" if neither happened
+	IsRequeue bool   // it is a rerun with the original's body that takes the original's place
 }
 
 // ExecutionDetail is a record with the request from the stream and the runners' results.
 type ExecutionDetail struct {
 	Execution
-	Input          []byte    // JSON; nil: the body was not read, or InputExpired
+	Input          []byte    // JSON; nil if the body was not read, or if InputExpired
 	InputExpired   bool      // the stream no longer has the message
-	StoredAt       time.Time // when the stream stored the message; zero: InputExpired
+	StoredAt       time.Time // when the stream stored the message; zero if InputExpired
 	Headers, Query execution.Values
-	Output         []byte // JSON; nil: nothing
+	Output         []byte // JSON; nil means that there is none
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
@@ -59,7 +59,8 @@ func (s *Service) Execution(ctx context.Context, by Caller, id string) (Executio
 	})
 }
 
-// ExecutionDetail returns one record with its input. It is an error if the stream cannot be reached: the input may still be there.
+// ExecutionDetail returns one record with its input. It returns an error if the stream cannot be
+// reached, because the input may still be there.
 func (s *Service) ExecutionDetail(ctx context.Context, by Caller, id string) (ExecutionDetail, error) {
 	return read(ctx, s, by, needs(Viewer, ofExecution(id)), func(ctx context.Context) (none ExecutionDetail, err error) {
 		record, err := s.record(ctx, id)
@@ -102,10 +103,10 @@ func executionOf(r store.Record) Execution {
 
 // request is the request that started an execution, as stored in the stream.
 type request struct {
-	storedAt       time.Time         // zero: the message is no longer in the stream
-	payload        execution.Payload // none: the body was not read
+	storedAt       time.Time         // zero means that the message is no longer in the stream
+	payload        execution.Payload // empty means that the body was not read
 	headers, query execution.Values
-	sender         string // the preset of the node's sender then
+	sender         string // the preset of the node's sender when the request arrived
 	verified       bool
 }
 
@@ -124,12 +125,13 @@ func (s *Service) request(ctx context.Context, r store.Record) (request, error) 
 		s := event.Rejection
 		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified}, nil
 	default:
-		// No message, or another one: the stream was recreated after the execution was recorded.
+		// There is no message, or another one: the stream was recreated after the execution was recorded.
 		return request{}, nil
 	}
 }
 
-// message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event is empty if it cannot be decoded.
+// message reads a message of the stream, or fails with jetstream.ErrMsgNotFound. The event is empty
+// if it cannot be decoded.
 func (s *Service) message(ctx context.Context, sequence uint64) (storedAt time.Time, event stream.Event, err error) {
 	from, err := s.executionsStream(ctx)
 	if err != nil {
@@ -146,7 +148,7 @@ func (s *Service) message(ctx context.Context, sequence uint64) (storedAt time.T
 	return msg.Time, event, nil
 }
 
-// executionsStream looks the stream up once, and not for each message.
+// executionsStream looks up the stream only once, and not for each message.
 func (s *Service) executionsStream(ctx context.Context) (jetstream.Stream, error) {
 	if known := s.executions.Load(); known != nil {
 		return *known, nil

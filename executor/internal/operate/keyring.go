@@ -16,20 +16,22 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// KeyPrefix begins every key, so that a leaked one is recognised.
+// KeyPrefix is the prefix of every key. It makes a leaked key recognisable.
 const KeyPrefix = "hsk_"
 
 const (
-	// noteUsesEvery is the interval in which an executor writes the last uses of keys into the database.
+	// noteUsesEvery is the interval at which an executor writes the last uses of keys into the
+	// database.
 	noteUsesEvery = 5 * time.Second
-	// keepExpired is how long an expired key stays in the list.
+	// keepExpired is the time for which an expired key stays in the list.
 	keepExpired = 24 * time.Hour
-	// tidyEvery is the interval of the search for expired keys.
+	// tidyEvery is the interval at which expired keys are deleted.
 	tidyEvery = 10 * time.Minute
 )
 
-// Keyring finds the caller of a key. A revocation holds from the very next call: keys are in the registry, and a change of
-// the registry is confirmed only when every executor has applied it. Keyring is safe for concurrent use.
+// Keyring finds the caller of a key. A revocation applies to the very next call, because keys are
+// in the registry, and a change of the registry is confirmed only when every executor has applied
+// it. Keyring is safe for concurrent use.
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
@@ -38,16 +40,17 @@ type Keyring struct {
 	now       func() time.Time
 
 	mu   sync.Mutex
-	used map[string]time.Time // by key ID: not in the database yet
+	used map[string]time.Time // by key ID: uses that are not in the database yet
 }
 
-// NewKeyring reads keys from directory, which editor works with. Run must be called for uses to be stored.
+// NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Run must
+// be called for uses to be stored.
 func NewKeyring(editor *edit.Editor, directory *edit.Directory, records store.Store, log logrus.FieldLogger) *Keyring {
 	return &Keyring{editor: editor, directory: directory, store: records, log: log, now: time.Now, used: map[string]time.Time{}}
 }
 
-// ByText returns the caller with a key. The caller of a text that is no key, or of a revoked or expired one, is not found.
-// An error means that the registry could not be read.
+// ByText returns the caller with a key. known is false if the text is no key, or if the key is
+// revoked or expired. An error means that the registry could not be read.
 func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known bool, err error) {
 	if !strings.HasPrefix(text, KeyPrefix) {
 		return by, false, nil
@@ -59,7 +62,7 @@ func (k *Keyring) ByText(ctx context.Context, text string) (by Caller, known boo
 	return k.caller(key, exists)
 }
 
-// ByID does so for the key of a session.
+// ByID returns the caller with the key of a session, as ByText does.
 func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, err error) {
 	if err := k.current(ctx); err != nil {
 		return by, false, err
@@ -69,7 +72,7 @@ func (k *Keyring) ByID(ctx context.Context, id string) (by Caller, known bool, e
 }
 
 func (k *Keyring) current(ctx context.Context) error {
-	// Who restores a backup may do so with a key.
+	// A backup may be restored with a key, too.
 	if err := k.editor.CurrentOrRestoring(ctx); err != nil {
 		return &Error{Code: api.CodeUnavailable, Cause: err}
 	}
@@ -91,7 +94,8 @@ func hasExpired(key *registry.Key, now time.Time) bool {
 	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
-// still refuses a caller whose key is no longer known. k may be nil: then nobody has a key.
+// still returns an error if the caller's key is no longer known. k may be nil, which means that
+// there are no keys.
 func (k *Keyring) still(ctx context.Context, by Caller) error {
 	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
 	if k == nil {
@@ -150,10 +154,12 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// useName is the name of a key among the uses of tokens. Names of tokens are hexadecimal.
+// useName returns the name of a key among the uses of tokens. It cannot be the name of a token,
+// which is hexadecimal.
 func useName(id string) string { return "key." + id }
 
-// Run stores the last uses of keys, and deletes expired keys, until the context ends. A crash loses the uses of the last seconds.
+// Run stores the last uses of keys, and deletes expired keys, until the context ends. A crash loses
+// the uses of the last seconds.
 func (k *Keyring) Run(ctx context.Context) {
 	note, tidy := time.NewTicker(noteUsesEvery), time.NewTicker(tidyEvery)
 	defer note.Stop()
@@ -186,14 +192,15 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if err := k.store.AddTokenUses(ctx, uses); err != nil {
-		k.mu.Lock() // it is tried again
+		k.mu.Lock() // it is retried later
 		defer k.mu.Unlock()
 		maps.Copy(used, k.used)
 		k.used = used
 	}
 }
 
-// tidy deletes keys that expired some time ago: an application may create many short-lived keys for its web pages.
+// tidy deletes keys that expired some time ago, because an application may create many short-lived
+// keys for its web pages.
 func (k *Keyring) tidy(ctx context.Context) {
 	for _, key := range k.directory.Keys("", maxTidied) {
 		if !hasExpired(key, k.now().Add(-keepExpired)) {
@@ -206,5 +213,5 @@ func (k *Keyring) tidy(ctx context.Context) {
 	}
 }
 
-// maxTidied is the number of keys to look at: all of them.
+// maxTidied is the maximum number of keys to check: all of them.
 const maxTidied = edit.MaxKeys

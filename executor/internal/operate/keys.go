@@ -21,7 +21,7 @@ func (s *Service) WhoAmI(ctx context.Context, by Caller) (api.WhoAmI, error) {
 	})
 }
 
-// Keys lists the keys, by ID; only those of one account, unless accountID is empty.
+// Keys lists the keys by ID. If accountID is not empty, it lists only the keys of that account.
 func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Key], error) {
 	return read(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none api.List[api.Key], err error) {
 		after, err := page.after(keysList)
@@ -46,7 +46,8 @@ func (s *Service) Keys(ctx context.Context, by Caller, accountID string, page Pa
 	})
 }
 
-// CreateKey creates a key. Only the answer has its text, so a repeated call creates another key.
+// CreateKey creates a key. Only the answer contains the key's text, so a repeated call creates
+// another key.
 func (s *Service) CreateKey(ctx context.Context, by Caller, put api.PutKey) (api.NewKey, error) {
 	return change(ctx, s, by, needs(Admin, ofAll), s.config.ChangeTimeout, func(ctx context.Context) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
@@ -94,7 +95,7 @@ func keyOf(k *registry.Key, lastUsed time.Time) api.Key {
 	}
 }
 
-// random is a text of n random bytes.
+// random returns a text of n random bytes.
 func random(n int) string {
 	bits := make([]byte, n)
 	_, _ = rand.Read(bits) // never fails: crypto/rand says so

@@ -20,47 +20,53 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Config has the parts that a Service uses, and does not own. A field without a documented default is required.
+// Config holds the parts that a Service uses, but does not own. A field without a documented
+// default is required.
 type Config struct {
 	// Editor makes the changes.
 	Editor *edit.Editor
-	// Directory has the accounts and workflows. It must be the Editor's, so that it has a change when the change returns.
+	// Directory holds the accounts and workflows. It must be the Editor's, so that it contains a
+	// change when the change returns.
 	Directory *edit.Directory
-	// Roll has the settings of the live ingresses.
+	// Roll holds the settings of the live ingresses.
 	Roll *agree.Roll
-	// Store has the records.
+	// Store holds the records.
 	Store store.Store
-	// AuditCaughtUp waits until the audit has the changes made so far, or its context ends. nil: lists of the audit do not wait.
+	// AuditCaughtUp waits until the audit log contains the changes made so far, or its context ends.
+	// nil means that lists of the audit log do not wait.
 	AuditCaughtUp func(context.Context)
-	// JetStream has the stream EXECUTIONS: requests are read from it, reruns put into it.
+	// JetStream holds the stream EXECUTIONS: requests are read from it, and reruns are published to
+	// it.
 	JetStream jetstream.JetStream
 	// Consumer is the name of the recorder's consumer: messages that it has not acknowledged are not recorded yet.
 	Consumer string
-	// Queues knows how many executions wait in each queue, and which runners take them.
+	// Queues determines how many executions wait in each queue, and which runners take them.
 	Queues *queues.Watch
-	// Changes tells watchers which records changed.
+	// Changes announces to watchers which records changed.
 	Changes *changes.Changes
-	// Keyring has the keys. nil: there are none.
+	// Keyring holds the keys. nil means that there are none.
 	Keyring *Keyring
 
-	// PublicURL is where senders reach the ingresses, without /webhooks. Empty: that of a live ingress, else http://127.0.0.1:8080.
+	// PublicURL is the URL at which senders reach the ingresses, without /webhooks. "" means the URL
+	// of a live ingress, or http://127.0.0.1:8080 if there is none.
 	PublicURL string
 	// Reach checks where the public URL leads.
 	Reach *reach.Checker
 	// Tryout posts test requests to the endpoint.
 	Tryout *tryout.Client
 
-	// DefaultPlan is the plan of new accounts that name none. Empty: they must name one.
+	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
 	DefaultPlan string
-	// ChangeTimeout bounds a change of the registry, including the confirmation by every live process. Zero: 10 s.
+	// ChangeTimeout is the maximum duration of a change of the registry, including the confirmation by
+	// every live process. 0 means 10 s.
 	ChangeTimeout time.Duration
-	// Tracer makes the root spans of reruns. nil: tracing is off.
+	// Tracer creates the root spans of reruns. nil means that tracing is off.
 	Tracer trace.Tracer
 }
 
 const (
 	defaultChangeTimeout = 10 * time.Second
-	// readTimeout bounds a call that reads the database and the stream.
+	// readTimeout is the maximum duration of a call that reads the database and the stream.
 	readTimeout = 5 * time.Second
 )
 
@@ -71,7 +77,7 @@ type Service struct {
 	streams    streams
 }
 
-// New makes the service.
+// New returns a Service.
 func New(c Config) *Service {
 	if c.ChangeTimeout == 0 {
 		c.ChangeTimeout = defaultChangeTimeout

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// mayCall says which role each call needs. A call that is new here needs a rule, and a line.
+// mayCall is the role that each call needs. A new call needs a rule and an entry here.
 var mayCall = map[string]operate.Role{
 	"Account": operate.Viewer, "Accounts": operate.Viewer, "Activity": operate.Viewer, "AllRefusals": operate.Viewer,
 	"Changed": operate.Viewer, "CheckPublicURL": operate.Viewer, "DeadLetters": operate.Viewer, "Execution": operate.Viewer,
@@ -29,9 +29,10 @@ var mayCall = map[string]operate.Role{
 	"Audit": operate.Admin, "BackUpAudit": operate.Admin, "Members": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }
 
-// Every call names its caller, and is refused without one, and with a role that is not enough, before anything is read.
+// Every call takes its caller. It is refused without a caller, and with a role that is not
+// sufficient, before anything is read.
 func TestEveryCallNeedsACaller(t *testing.T) {
-	calls := reflect.ValueOf(operate.New(operate.Config{})) // which panics if anything of it is used
+	calls := reflect.ValueOf(operate.New(operate.Config{})) // panics if any part of it is used
 	for i := range calls.NumMethod() {
 		name, method := calls.Type().Method(i).Name, calls.Method(i)
 		if method.Type().NumIn() < 2 || method.Type().In(1) != reflect.TypeFor[operate.Caller]() {
@@ -39,7 +40,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			continue
 		}
 		if name == "NoteSignIn" {
-			continue // it answers nothing, and is about who has signed in, or was refused
+			continue // it returns nothing, and is about a sign-in or a refused one
 		}
 		least, listed := mayCall[name]
 		if !listed {
@@ -79,7 +80,8 @@ func refusedKey(allowed bool) string {
 	return api.CodeForbidden
 }
 
-// codeOf is the code with which a call is refused; "": it is not, or it went on to what it needs to answer.
+// codeOf returns the code with which a call is refused, or "" if it is not refused, or went on to
+// use what it needs to answer.
 func codeOf(ctx context.Context, method reflect.Value, by operate.Caller) (code string) {
 	defer func() {
 		if recover() != nil {

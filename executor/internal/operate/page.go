@@ -12,16 +12,17 @@ import (
 
 // Page selects a part of a list.
 type Page struct {
-	Limit  int    // how many items at most; more than 0
-	Cursor string // the NextCursor of the page before; "": the first page
+	Limit  int    // maximum number of items; more than 0
+	Cursor string // the NextCursor of the previous page; "" means the first page
 }
 
-// cursor encodes the kind of a list and where in it a page ended. It is opaque to clients, so that it can change.
+// cursor encodes the kind of a list and the position in it at which a page ended. It is opaque to
+// clients, so that it can change.
 func cursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }
 
-// after is where the page begins: after that position, "" for the first page.
+// after returns the position after which the page begins, or "" for the first page.
 func (p Page) after(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil
@@ -38,7 +39,7 @@ func badCursor() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// list makes a page of found, which has one item more than the page if there are further items.
+// list returns a page of found, which has one item more than the page if there are further items.
 func list[R, T any](kind string, found []R, p Page, item func(R) T, position func(R) string) api.List[T] {
 	var page api.List[T]
 	if len(found) > p.Limit {
@@ -52,12 +53,14 @@ func list[R, T any](kind string, found []R, p Page, item func(R) T, position fun
 	return page
 }
 
-// timePosition encodes a position in a list ordered by time, then by rest. Stored times are whole microseconds; rest has no spaces.
+// timePosition encodes a position in a list that is ordered by time, then by rest. Stored times are
+// whole microseconds; rest has no spaces.
 func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTime decodes a position of timePosition with a number of parts. The zero time means the first page.
+// afterTime decodes a position of timePosition with a number of parts. The zero time means the
+// first page.
 func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
 	rest = make([]string, parts)
 	text, err := p.after(kind)

@@ -12,17 +12,17 @@ import (
 // Quota is an account with its plan's limits.
 type Quota struct {
 	Account api.Account
-	Plan    *api.Plan // nil: the account or its plan does not exist
-	Active  int64     // its active workflows
+	Plan    *api.Plan // nil means that the account or its plan does not exist
+	Active  int64     // number of its active workflows
 }
 
 // Webhooks reports whether the plan has webhook triggers.
 func (q Quota) Webhooks() bool { return q.Plan != nil && q.Plan.WebhookTriggers }
 
-// Limited reports whether the plan bounds the number of active workflows.
+// Limited reports whether the plan limits the number of active workflows.
 func (q Quota) Limited() bool { return q.Plan == nil || q.Plan.MaxActiveWebhookWorkflows != nil }
 
-// Max is how many workflows the plan lets be active, if it is Limited.
+// Max returns the maximum number of active workflows of the plan, if it is Limited.
 func (q Quota) Max() int64 {
 	if !q.Webhooks() || !q.Limited() {
 		return 0
@@ -33,7 +33,7 @@ func (q Quota) Max() int64 {
 // Full reports whether no further workflow can be activated.
 func (q Quota) Full() bool { return !q.Webhooks() || (q.Limited() && q.Active >= q.Max()) }
 
-// Over is the number of active workflows past the plan's limit.
+// Over returns the number of active workflows beyond the plan's limit.
 func (q Quota) Over() int64 {
 	if q.Webhooks() && !q.Limited() {
 		return 0
@@ -70,19 +70,19 @@ type PlanChange struct {
 	To     Quota // with the other plan
 	Stop   Some  // workflows whose webhooks would stop working
 	Stay   Some
-	Slower int64 // how many go on working, but with a lower rate limit: they have none of their own
+	Slower int64 // number of workflows that keep working, but with a lower rate limit, because they have none of their own
 }
 
-// Some is a number of workflows, and the first few of them.
+// Some is the number of workflows of a set, and the first few of them.
 type Some struct {
 	First []api.Workflow
 	Total int
 }
 
-// Others is the number of those that are not in First.
+// Others returns the number of workflows that are not in First.
 func (s Some) Others() int64 { return int64(s.Total - len(s.First)) }
 
-// maxSome is how many workflows of a Some are there.
+// maxSome is the maximum number of workflows in First.
 const maxSome = 5
 
 func (s *Some) add(w api.Workflow) {
@@ -125,7 +125,8 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// active are an account's active workflows, in the order in which a plan accepts them: by their activation.
+// active returns an account's active workflows, in the order in which a plan accepts them: by their
+// activation.
 func (s *Service) active(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {

@@ -14,8 +14,9 @@ import (
 
 const queuesList = "queues"
 
-// Queues lists the queues of workflows, by name; only of one account's workflows, unless accountID is empty. The contents of
-// a queue that other accounts use, too, are shown only to callers who see all accounts.
+// Queues lists the queues of workflows by name. If accountID is not empty, it lists only the queues
+// of that account's workflows. The contents of a queue that other accounts use, too, are shown only
+// to callers who see all accounts.
 func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page Page) (api.List[api.Queue], error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.Queue], err error) {
 		after, err := page.after(queuesList)
@@ -33,7 +34,7 @@ func (s *Service) Queues(ctx context.Context, by Caller, accountID string, page 
 	})
 }
 
-// queuesOf returns those of some queues that an account's workflows use.
+// queuesOf returns the queues that an account's workflows use.
 func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue {
 	if accountID == "" {
 		return all
@@ -45,7 +46,8 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// NobodyTakes returns the queues of workflows without a runner at the last poll, a few seconds ago. It makes no remote call.
+// NobodyTakes returns the queues of workflows without a runner at the last poll, a few seconds ago.
+// It makes no remote call.
 func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Queue, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (map[string]api.Queue, error) {
 		idle := map[string]api.Queue{}
@@ -60,7 +62,8 @@ func (s *Service) NobodyTakes(ctx context.Context, by Caller) (map[string]api.Qu
 	})
 }
 
-// sharedQueues are the queues that workflows of accounts name which the caller does not see.
+// sharedQueues returns the queues that are also named by workflows of accounts that the caller does
+// not see.
 func (s *Service) sharedQueues(by Caller) map[string]bool {
 	if by.AccountID == "" {
 		return nil
@@ -100,7 +103,8 @@ func groupOf(g queues.Group) api.QueueGroup {
 	return of
 }
 
-// ofQueue: the call is about a queue. A caller of one account may change one that its workflows alone name.
+// ofQueue returns the subject of a call about a queue. A caller of one account may change a queue
+// that only this account's workflows name.
 func ofQueue(name string) subject {
 	return func(ctx context.Context, s *Service, by Caller) error {
 		if err := s.config.Editor.Current(ctx); err != nil {
@@ -120,8 +124,9 @@ func ofQueue(name string) subject {
 	}
 }
 
-// PauseQueue lets no group of a queue be handed anything new, until a time; zero: until ResumeQueue. When it
-// returns without an error, that holds: executions are accepted, and wait.
+// PauseQueue stops the delivery of new executions to all groups of a queue, until a time; zero
+// means until ResumeQueue. When it returns without an error, the queue is paused: executions are
+// accepted, and wait.
 func (s *Service) PauseQueue(ctx context.Context, by Caller, name string, until time.Time) (api.Queue, error) {
 	return s.changeQueue(ctx, by, name, func(ctx context.Context) (*registry.Queue, error) {
 		return s.config.Editor.PauseQueue(ctx, name, until)
@@ -135,8 +140,8 @@ func (s *Service) ResumeQueue(ctx context.Context, by Caller, name string) (api.
 	})
 }
 
-// SetQueueGroup sets how many executions the members of a group have in flight together. nil: as many as they ask
-// for. The group need not exist yet.
+// SetQueueGroup sets how many executions the members of a group may have in flight together. nil
+// means that there is no limit. The group need not exist yet.
 func (s *Service) SetQueueGroup(ctx context.Context, by Caller, name, group string, maxInFlight *int64) (none api.QueueGroup, err error) {
 	var limit int64
 	if maxInFlight != nil {
@@ -156,8 +161,9 @@ func (s *Service) SetQueueGroup(ctx context.Context, by Caller, name, group stri
 	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
 }
 
-// changeQueue changes the settings of a queue, and makes the consumers of its groups agree with them. The
-// record comes first: an executor that ends in between has not answered, and all others do the rest.
+// changeQueue changes the settings of a queue, and updates the consumers of its groups to match.
+// The record is written first: an executor that ends in between has not answered, and all other
+// executors update the consumers.
 func (s *Service) changeQueue(ctx context.Context, by Caller, name string, apply func(context.Context) (*registry.Queue, error)) (api.Queue, error) {
 	return change(ctx, s, by, needs(Editor, ofQueue(name)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Queue, err error) {
 		settings, err := apply(ctx)
@@ -176,7 +182,7 @@ func (s *Service) changeQueue(ctx context.Context, by Caller, name string, apply
 				return queueOf(q, s.sharedQueues(by)[name]), nil
 			}
 		}
-		// No workflow names it yet.
+		// No workflow names the queue yet.
 		q := queues.Queue{Name: name}
 		if settings.Paused(time.Now()) {
 			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil

@@ -15,9 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recoverMessage records a message that was put aside, under the execution ID that its sender got, and removes it from the
-// dead letters. It starts nothing: runners got the message from the stream all the same. It is idempotent; recovered
-// reports whether this call recorded the message.
+// recoverMessage records a quarantined message, under the execution ID that its sender received,
+// and removes the message from the dead letters. It starts nothing, because runners received the
+// message from the stream all the same. It is idempotent; recovered reports whether this call
+// recorded the message.
 func (s *Service) recoverMessage(ctx context.Context, id string, key store.MessageKey) (none api.Started, recovered bool, err error) {
 	if key.StreamSequence == 0 {
 		return none, false, notFound("dead letter", id, "")
@@ -64,15 +65,16 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 	if err != nil {
 		return none, false, err
 	}
-	_ = s.config.Changes.Tell(applied.Changed) // a watcher that misses it sees the change at its next query
+	_ = s.config.Changes.Tell(applied.Changed) // a watcher that misses the announcement sees the change at its next query
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
-// putAside reads a message that was put aside. subject is the message's, or empty if it is not known. If the stream has
-// another message at that sequence, or none, it fails with jetstream.ErrMsgNotFound.
+// putAside reads a quarantined message. subject is the message's subject, or empty if that is not
+// known. If the stream has another message at that sequence, or none, putAside fails with
+// jetstream.ErrMsgNotFound.
 func (s *Service) putAside(ctx context.Context, key store.MessageKey, subject string) (*jetstream.RawStreamMsg, error) {
 	names := []string{stream.Name}
-	if key.Progress { // before progress had a stream of its own, it was among the starts
+	if key.Progress { // in older versions, progress was in the stream of starts
 		names = []string{stream.ProgressName, stream.Name}
 	}
 	for _, name := range names {

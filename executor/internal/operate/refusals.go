@@ -14,7 +14,8 @@ const (
 	allRefusalsList = "all-refusals"
 )
 
-// refusalsSpan is how far back refusals are counted unless the caller says since when.
+// refusalsSpan is the period for which refusals are counted unless the caller specifies its
+// beginning.
 const refusalsSpan = 24 * time.Hour
 
 func orLastDay(since time.Time) time.Time {
@@ -24,8 +25,9 @@ func orLastDay(since time.Time) time.Time {
 	return since
 }
 
-// Refusals counts a workflow's refused requests since the minute of a time (zero: in the
-// last 24 hours) by code, the last refused first; none if it belongs to another account, unless accountID is empty.
+// Refusals counts a workflow's refused requests by code, since the minute of a time, the last
+// refused first. The zero time means the last 24 hours. If accountID is not empty and the workflow
+// belongs to another account, the list is empty.
 func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
 	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.List[api.Refusal], err error) {
 		have, exists := s.config.Directory.Workflow(workflowID)
@@ -42,13 +44,14 @@ func (s *Service) Refusals(ctx context.Context, by Caller, accountID, workflowID
 				return none, err
 			}
 		}
-		// There are no more than codes.
+		// The number of refusal sums is bounded by the number of codes.
 		sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool { return sum.Code == after })+1:]
 		return list(refusalsList, sums, page, refusalOf, func(sum store.RefusalSum) string { return sum.Code }), nil
 	})
 }
 
-// AllRefusals counts the refused requests of all workflows, or of an account's current ones, by workflow and code.
+// AllRefusals counts the refused requests by workflow and code, of all workflows or of an account's
+// current ones.
 func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, since time.Time, page Page) (api.List[api.WorkflowRefusal], error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 		at, of, err := page.afterTime(allRefusalsList, 2)
@@ -66,8 +69,9 @@ func (s *Service) AllRefusals(ctx context.Context, by Caller, accountID string, 
 	})
 }
 
-// refusalsOf reads refusals after a position; of one account's workflows if accountID is not empty. The database does not
-// know the account of a workflow, because it may change.
+// refusalsOf reads refusals after a position. If accountID is not empty, it reads only refusals of
+// this account's workflows. The database does not store the account of a workflow, because it may
+// change.
 func (s *Service) refusalsOf(ctx context.Context, accountID string, since time.Time, after store.RefusalPosition, limit int) ([]store.WorkflowRefusalSum, error) {
 	if accountID == "" {
 		return s.config.Store.AllRefusals(ctx, since, after, limit)

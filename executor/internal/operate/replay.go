@@ -14,12 +14,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// maxIdempotencyKey bounds the key of a call, in bytes.
+// maxIdempotencyKey is the maximum length of the key of a call, in bytes.
 const maxIdempotencyKey = 255
 
-// ReplayExecution starts a new execution on the body, headers and query of one that has ended, or was rejected. A repeated call with a
-// key answers the execution of the first; without one ("") each call starts another. Account and queue are the workflow's of now;
-// neither its plan nor whether it is active matters.
+// ReplayExecution starts a new execution with the body, headers and query of an execution that has
+// ended, or was rejected. A repeated call with the same key returns the execution of the first
+// call; without a key (""), each call starts another execution. The account and the queue are the
+// workflow's current ones. The workflow's plan and whether it is active do not matter.
 func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if err := validKey(key); err != nil {
@@ -40,7 +41,7 @@ func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string
 			}
 			as = fresh.String()
 		} else if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
-			// The stream remembers message IDs for the dedup window only, the database for longer.
+			// The stream keeps message IDs only for the dedup window, the database keeps them longer.
 			return api.Started{ExecutionID: as}, err
 		}
 		_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
@@ -48,7 +49,7 @@ func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string
 	})
 }
 
-// validKey refuses an idempotency key that is too long.
+// validKey returns an error for an idempotency key that is too long.
 func validKey(key string) error {
 	if len(key) > maxIdempotencyKey {
 		return &edit.InvalidError{Field: "Idempotency-Key", Problem: fmt.Sprintf("must have at most %d bytes", maxIdempotencyKey)}
@@ -56,12 +57,13 @@ func validKey(key string) error {
 	return nil
 }
 
-// keyOfAll is the key of bulk replays without a key of their own: together, they replay each execution once.
+// keyOfAll is the key of bulk replays without a key of their own: together, they replay each
+// execution once.
 const keyOfAll = "all"
 
-// ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips executions that such a
-// call with the same key has replayed before, so an interrupted call can be repeated. It counts those that cannot be
-// replayed by the code of the reason.
+// ReplayRejected replays rejected executions, the oldest first, at most MaxBulk of them. It skips
+// executions that such a call with the same key has replayed before, so an interrupted call can be
+// repeated. It counts the executions that cannot be replayed by the code of the reason.
 func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter ExecutionFilter, key string) (api.Replayed, error) {
 	return change(ctx, s, by, needs(Editor, within(&filter.AccountID)), bulkTimeout, func(ctx context.Context) (none api.Replayed, err error) {
 		if err := validKey(key); err != nil {
@@ -79,7 +81,8 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 	})
 }
 
-// startAgain starts an execution with another one's request, once: its ID is the message ID. It reports whether this call stored it.
+// startAgain starts an execution with another execution's request, once: its ID is the message ID.
+// It reports whether this call stored the start.
 func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) (stored bool, err error) {
 	trigger, err := s.prepareAgain(ctx, by, of, &start, triggerOf)
 	if err != nil {
@@ -88,7 +91,8 @@ func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, st
 	return s.start(ctx, trigger, start, true)
 }
 
-// prepareAgain sets the request of a start to that of another execution, and returns the trigger node at which it starts.
+// prepareAgain sets the request of a start to the request of another execution, and returns the
+// trigger node at which it starts.
 func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, start *execution.Start, triggerOf triggers) (*edit.TriggerInfo, error) {
 	original, err := s.request(ctx, of)
 	switch {
@@ -104,14 +108,15 @@ func (s *Service) prepareAgain(ctx context.Context, by Caller, of store.Record, 
 		return nil, err
 	}
 	start.Payload, start.Headers, start.Query = original.payload, original.headers, original.query
-	start.Sender, start.Verified = original.sender, original.verified // it was verified when it came
+	start.Sender, start.Verified = original.sender, original.verified // it was verified when it arrived
 	return trigger, nil
 }
 
 // triggers finds the trigger node at which an execution starts again.
 type triggers func(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout bounds a bulk call; another call does the rest. bulkReserve of it is for the last batch.
+// bulkTimeout is the maximum duration of a bulk call; another call does the rest. bulkReserve is
+// the part of it that is reserved for the last batch.
 const (
 	bulkTimeout = 45 * time.Second
 	bulkReserve = 15 * time.Second

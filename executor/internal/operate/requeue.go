@@ -10,9 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution requeues a dead letter. A message that was put aside is recorded, if the database accepts it now. A failed execution
-// is started again with its body, once: the new ID, made of the original's, is the message ID, too. So repeated and concurrent calls,
-// and one after a crash between publishing and marking, return the same execution.
+// RequeueExecution requeues a dead letter. A quarantined message is recorded, if the database
+// accepts it now. A failed execution is started again with its body, once: the new ID, which is
+// derived from the original's, is the message ID, too. So repeated and concurrent calls, and a call
+// after a crash between publishing and marking, return the same execution.
 func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofDeadLetter(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		if key, isMessage := messageKey(id); isMessage {
@@ -30,7 +31,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 			return api.Started{ExecutionID: record.RequeuedAs}, nil
 		}
 		as := execution.IDForRequeue(record.ID)
-		// The stream remembers message IDs for the dedup window only, the database for longer.
+		// The stream keeps message IDs only for the dedup window, the database keeps them longer.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
 			_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
@@ -42,7 +43,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		if err != nil {
 			return none, err
 		}
-		_ = s.config.Changes.Tell(marked) // a watcher that misses it sees the change at its next query
+		_ = s.config.Changes.Tell(marked) // a watcher that misses the announcement sees the change at its next query
 		return api.Started{ExecutionID: as}, nil
 	})
 }

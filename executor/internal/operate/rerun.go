@@ -21,7 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// RerunTrigger starts an execution on a trigger node's sample payload. It returns when the stream has stored the start.
+// RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
+// has stored the start.
 func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
@@ -32,7 +33,7 @@ func (s *Service) RerunTrigger(ctx context.Context, by Caller, workflowID, nodeI
 	})
 }
 
-// RerunExecution starts an execution's trigger node again, on its sample payload.
+// RerunExecution starts an execution's trigger node again, with its sample payload.
 func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api.Started, error) {
 	return change(ctx, s, by, needs(Editor, ofExecution(id)), 2*readTimeout, func(ctx context.Context) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
@@ -47,7 +48,8 @@ func (s *Service) RerunExecution(ctx context.Context, by Caller, id string) (api
 	})
 }
 
-// triggerOf returns the trigger node of an execution that is to run again. The workflow may have moved to an account unseen by the caller.
+// triggerOf returns the trigger node of an execution that is to run again. The workflow may have
+// moved to an account that the caller does not see.
 func (s *Service) triggerOf(ctx context.Context, by Caller, workflowID, nodeID string) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 	if err == nil && !by.sees(trigger.Workflow.AccountID) {
@@ -76,8 +78,9 @@ func (s *Service) rerun(ctx context.Context, trigger *edit.TriggerInfo, rerunOf 
 	return api.Started{ExecutionID: id.String()}, err
 }
 
-// start publishes the start of an execution at a trigger node, and returns when the stream has stored it. With once, the
-// stream stores it only once, by its ID; stored reports whether this call did.
+// start publishes the start of an execution at a trigger node, and returns when the stream has
+// stored it. With once, the stream stores it only once, by its ID; stored reports whether this call
+// stored it.
 func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool) (stored bool, err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
 	start.AccountID, start.Queue = at.Workflow.AccountID, at.Workflow.Queue
@@ -98,7 +101,7 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 		if s.isStart(ctx, ack.Sequence, start.ID) {
 			return false, nil
 		}
-		// Another message has used the ID, so the start is stored without one.
+		// Another message has used the ID, so the start is stored without a message ID.
 		delete(msg.Header, jetstream.MsgIDHeader)
 		_, err = s.publish(ctx, msg)
 	}
@@ -108,10 +111,12 @@ func (s *Service) start(ctx context.Context, at *edit.TriggerInfo, start executi
 	return true, nil
 }
 
-// inProcess is the server's error code for a message while another one with its ID is being stored, perhaps without success.
+// inProcess is the server's error code for a message with the ID of another message that is being
+// stored, perhaps without success.
 const inProcess = 10158
 
-// publish puts a message into the stream. It waits while another one with its ID is being stored.
+// publish publishes a message to the stream. It waits while another message with the same ID is
+// being stored.
 func (s *Service) publish(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		ack, err = s.config.JetStream.PublishMsg(ctx, msg)
@@ -121,7 +126,8 @@ func (s *Service) publish(ctx context.Context, msg *nats.Msg) (ack *jetstream.Pu
 	return ack, err
 }
 
-// isStart reports whether a message is the start of an execution. One that cannot be read now counts: it has the ID.
+// isStart reports whether a message is the start of an execution. A message that cannot be read now
+// counts as a start, because it has the ID.
 func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool {
 	_, event, err := s.message(ctx, sequence)
 	if err != nil {
@@ -130,7 +136,7 @@ func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool 
 	return event.Start != nil && event.Start.ID == id
 }
 
-// startTrace begins a trace and returns its W3C traceparent. end must be called with the outcome.
+// startTrace starts a trace and returns its W3C traceparent. end must be called with the outcome.
 func (s *Service) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
 	if s.config.Tracer == nil {
 		var ids [24]byte

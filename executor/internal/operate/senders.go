@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// MaxSecrets is how many secrets of one sender may work at the same time.
+// MaxSecrets is the maximum number of secrets of one sender that are valid at the same time.
 const MaxSecrets = sender.MaxSecrets
 
 // SenderPresets lists all presets, in the table's order.
@@ -41,7 +41,8 @@ func orEmpty(texts []string) []string {
 	return texts
 }
 
-// Sender returns a node's sender. Editors also get the text of a secret that the provider has brought, once.
+// Sender returns a node's sender. For editors, it contains the text of a secret that the provider
+// has sent, once.
 func (s *Service) Sender(ctx context.Context, by Caller, workflowID, nodeID string) (api.Sender, error) {
 	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (none api.Sender, err error) {
 		info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
@@ -73,7 +74,7 @@ func (s *Service) showCaptured(ctx context.Context, by Caller, info *edit.Sender
 		if !info.Secrets[i].Unseen {
 			continue
 		}
-		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, by), info.Workflow.ID, info.NodeID) // the audit says who has seen it
+		texts, err := s.config.Editor.SeeCaptured(madeBy(ctx, by), info.Workflow.ID, info.NodeID) // the audit log has an entry about the caller who has seen it
 		if err != nil {
 			return err
 		}
@@ -92,7 +93,8 @@ func hideSecrets(of *api.Sender) {
 	}
 }
 
-// PutSender gives a node a sender, or replaces it. What was seen of another preset is forgotten: it says nothing of this one.
+// PutSender gives a node a sender, or replaces its sender. The observations of a sender with
+// another preset are deleted, because they do not apply to the new sender.
 func (s *Service) PutSender(ctx context.Context, by Caller, workflowID, nodeID string, put api.PutSender) (PutResult[api.Sender], error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none PutResult[api.Sender], err error) {
 		info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID, edit.SenderSpec{Preset: put.Preset, Secrets: put.Secrets, Settings: put.Settings})
@@ -142,7 +144,7 @@ func (s *Service) RemoveSenderSecret(ctx context.Context, by Caller, workflowID,
 	})
 }
 
-// senderOnWire is the API's form of a sender, with the times of its last requests.
+// senderOnWire returns the API's form of a sender, with the times of its last requests.
 func (s *Service) senderOnWire(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
 	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
 	return senderOf(info, seen), err

@@ -19,9 +19,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// SendTest posts a request of the node's sender, signed with its newest secret, to the node's webhook URL, and returns the
-// endpoint's answer, a refusal too. It runs here so that the secret does not leave the executor. It sends nothing if the
-// sender's requests cannot be signed with what the executor knows.
+// SendTest posts a request of the node's sender, signed with the sender's newest secret, to the
+// node's webhook URL, and returns the endpoint's answer, also if it is a refusal. It runs in the
+// executor so that the secret does not leave it. It sends nothing if the executor does not know
+// what is needed to sign the sender's requests.
 func (s *Service) SendTest(ctx context.Context, by Caller, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
 	within := readTimeout + tryout.Timeout
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), within, func(ctx context.Context) (none api.SentTest, err error) {
@@ -41,7 +42,7 @@ func (s *Service) SendTest(ctx context.Context, by Caller, workflowID, nodeID st
 	})
 }
 
-// senderToTry returns a node's sender, or one that signs nothing.
+// senderToTry returns a node's sender, or a sender that signs nothing if the node has none.
 func (s *Service) senderToTry(ctx context.Context, workflowID, nodeID string) (*sender.Sender, error) {
 	config, err := s.config.Editor.OpenSender(ctx, workflowID, nodeID)
 	if err != nil {
@@ -53,7 +54,7 @@ func (s *Service) senderToTry(ctx context.Context, workflowID, nodeID string) (*
 	return sender.Compile(*config)
 }
 
-// testRequest is the request to send, without a signature.
+// testRequest returns the request to send, without a signature.
 func (s *Service) testRequest(at *edit.TriggerInfo, test api.SendTest) (r sender.Request, err error) {
 	r = sender.Request{Method: "POST", Header: map[string][]string{}}
 	switch {
@@ -118,7 +119,7 @@ func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Send
 			"The webhook endpoint at %s does not answer this executor: %v. Check --public-url, the name, the proxy and the firewalls on the way.", to.publicURL, err)}
 	}
 	isHandshake := as.Handshake(&sender.Request{Method: "POST", Header: signed.Header, Query: signed.Query, URL: r.URL, Body: signed.Body}, now) != nil
-	// A sender's own answer does not say that the request was filtered.
+	// A sender's own answer does not show whether the request was filtered.
 	filtered := answer.Filtered || at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
 	if answer.ExecutionID == "" && answer.Code == "" && (!isHandshake && !filtered || answer.Status/100 != 2) {
 		return none, &Error{Code: api.CodeEndpointUnreachable, Detail: fmt.Sprintf(
@@ -130,7 +131,7 @@ func (s *Service) try(ctx context.Context, at *edit.TriggerInfo, as *sender.Send
 	}, nil
 }
 
-// cannotSign is the error if a test cannot be signed; it says what to do instead.
+// cannotSign returns the error for a test that cannot be signed; it says what to do instead.
 func cannotSign(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST …/rerun, or hookstart trigger rerun."

@@ -9,14 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Sessions remembers which sessions of the console have ended before their time. It is in the database: so it holds at every
-// executor, and after a restart.
+// Sessions stores which sessions of the console have been ended before they expired. They are
+// stored in the database, so a session is ended at every executor, and after a restart.
 type Sessions struct{ store store.Store }
 
-// NewSessions returns the Sessions in a database.
+// NewSessions returns the Sessions of a database.
 func NewSessions(records store.Store) *Sessions { return &Sessions{records} }
 
-// End ends a session, which would have ended by itself at a time. When it returns without an error, every executor refuses it.
+// End ends a session that would expire at the time until. When it returns without an error, every
+// executor refuses the session.
 func (s *Sessions) End(ctx context.Context, id string, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxTokens is how many tokens of one trigger node may work at the same time.
+// MaxTokens is the maximum number of tokens of one trigger node that are valid at the same time.
 const MaxTokens = edit.MaxTokens
 
 // HoldsToken reports whether a text contains a webhook's token or a key.
@@ -22,7 +22,8 @@ func HoldsToken(text string) bool {
 	return strings.Contains(text, registry.TokenPrefix) || strings.Contains(text, KeyPrefix)
 }
 
-// Trigger returns a trigger node with its URL and its tokens in clear, without them for viewers.
+// Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it leaves
+// the tokens out.
 func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID string) (api.Trigger, error) {
 	return read(ctx, s, by, needs(Viewer, ofWorkflow(workflowID)), func(ctx context.Context) (api.Trigger, error) {
 		trigger, err := s.trigger(ctx, workflowID, nodeID)
@@ -33,7 +34,7 @@ func (s *Service) Trigger(ctx context.Context, by Caller, workflowID, nodeID str
 	})
 }
 
-// hideTokens removes the tokens, and the URL with one.
+// hideTokens removes the tokens, and the URL that contains one.
 func hideTokens(of *api.Trigger) {
 	of.URL, of.Token = "", ""
 	for i := range of.Tokens {
@@ -56,8 +57,8 @@ func (s *Service) trigger(ctx context.Context, workflowID, nodeID string) (none 
 	return s.triggerOnWire(info, seen), nil
 }
 
-// PatchTrigger changes the settings of a trigger node. patch gets what an operator has set, without the
-// sample payload, and changes it; it may be called more than once.
+// PatchTrigger changes the settings of a trigger node. patch receives the settings of the operator,
+// without the sample payload, and changes them; it may be called more than once.
 func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeID string, patch func(*api.TriggerSettings) error) (api.Trigger, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		_, err = s.config.Editor.ChangeWorkflow(ctx, workflowID, func(spec *edit.WorkflowSpec) error {
@@ -84,7 +85,7 @@ func (s *Service) PatchTrigger(ctx context.Context, by Caller, workflowID, nodeI
 	})
 }
 
-// SetSamplePayload configures a node's sample payload: one JSON text.
+// SetSamplePayload sets a node's sample payload, which is one JSON text.
 func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
 		if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID, sample); err != nil {
@@ -94,10 +95,12 @@ func (s *Service) SetSamplePayload(ctx context.Context, by Caller, workflowID, n
 	})
 }
 
-// RotateToken gives a node a new token. Each call makes another one, so its errors say whether to repeat it.
+// RotateToken gives a node a new token. Each call creates another token, so its errors say whether
+// to repeat the call.
 func (s *Service) RotateToken(ctx context.Context, by Caller, workflowID, nodeID string, keepOld time.Duration) (api.Trigger, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Trigger, err error) {
-		// Fetch everything else that the answer needs first: otherwise a failure would lose a new token.
+		// Everything else that the answer needs is read first: otherwise a failure would lose a new
+		// token.
 		before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
@@ -134,9 +137,9 @@ func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	return failed
 }
 
-// seen is what the records know of a trigger node.
+// seen holds the records' information about a trigger node.
 type seen struct {
-	tokens map[string]time.Time // when each was last used, by ID
+	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderSeen
 
 	filtered store.Filtered
@@ -187,7 +190,8 @@ func (s *Service) triggerOnWire(info *edit.TriggerInfo, of seen) api.Trigger {
 	return wire
 }
 
-// filteredOf returns the requests that did not meet a node's filter; nil: it has no filter, and there were none.
+// filteredOf returns the requests that did not match a node's filter, or nil if the node has no
+// filter and there were no such requests.
 func filteredOf(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil

@@ -14,15 +14,16 @@ import (
 // Batch is one notification of a watch.
 type Batch = changes.Batch
 
-// Watching is a watch of changed records. Its IDs are of all accounts; Changed returns only the records that the caller sees.
+// Watching is a watch of changed records. It reports the IDs of records of all accounts; Changed
+// returns only the records that the caller sees.
 type Watching struct {
 	changes.Watching
-	// Ended is closed when the caller's key is revoked, or expires. nil: never.
+	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot happen.
 	Ended <-chan struct{}
 }
 
-// Watch watches from now on, or, unless the time is zero, from the batch after the one of that time. Unless it fails, Cancel
-// must be called, once. A caller has at most MaxStreams watches.
+// Watch watches from now on, or, unless the time is zero, from the batch after the batch of that
+// time. If it succeeds, Cancel must be called once. A caller has at most MaxStreams watches.
 func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watching, error) {
 	return read(ctx, s, by, needs(Viewer, ofNone), func(context.Context) (Watching, error) {
 		end, err := s.streams.begin(by)
@@ -46,7 +47,8 @@ func (s *Service) Watch(ctx context.Context, by Caller, after time.Time) (Watchi
 	})
 }
 
-// Changed returns the current records of some IDs, the oldest first; only those of one account or workflow, unless it is empty.
+// Changed returns the current records of some IDs, the oldest first. If accountID or workflowID is
+// not empty, it returns only records of that account or workflow.
 func (s *Service) Changed(ctx context.Context, by Caller, ids []string, accountID, workflowID string) ([]Execution, error) {
 	return read(ctx, s, by, needs(Viewer, within(&accountID)), func(ctx context.Context) ([]Execution, error) {
 		records, err := s.config.Store.GetMany(ctx, ids)

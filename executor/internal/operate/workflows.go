@@ -18,7 +18,7 @@ const workflowsList = "workflows"
 // WorkflowFilter selects workflows. Empty fields do not filter.
 type WorkflowFilter struct {
 	AccountID string
-	Text      string // in the ID or the name, in any case
+	Text      string // contained in the ID or the name, ignoring case
 	Active    bool   // only active ones
 }
 
@@ -45,7 +45,7 @@ func (s *Service) Workflows(ctx context.Context, by Caller, filter WorkflowFilte
 // searchedAtOnce is the number of workflows, or of refusals, that a search reads at once.
 const searchedAtOnce = 1000
 
-// workflows iterates over the workflows of an account ("": of all) after an ID, by ID.
+// workflows iterates over the workflows of an account after an ID, by ID. "" means all accounts.
 func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
 	return func(yield func(*registry.Workflow) bool) {
 		for {
@@ -90,7 +90,7 @@ func (s *Service) Workflow(ctx context.Context, by Caller, id string) (api.Workf
 	})
 }
 
-// current returns a workflow, with all changes that were confirmed before.
+// current returns a workflow, with all changes that were confirmed before the call.
 func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, error) {
 	if err := s.config.Editor.Current(ctx); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, e
 	return have.Record, nil
 }
 
-// Origin is the workflow and the node of an execution or a message, which may have been deleted.
+// Origin is the workflow and the node of an execution or a message. They may have been deleted.
 type Origin struct {
 	WorkflowName string
 	HasWorkflow  bool // it still exists
@@ -124,11 +124,11 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// IfUpdatedAt limits the changes of a context to the version of a workflow that was made then; another one is api.CodeChangedSince.
-// The zero time: any version.
+// IfUpdatedAt limits the changes of a context to the version of a workflow that was made at a time.
+// A change of another version fails with api.CodeChangedSince. The zero time means any version.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context { return edit.IfUpdatedAt(ctx, at) }
 
-// PutWorkflow creates a workflow, inactive, or, unless it must be new, replaces it.
+// PutWorkflow creates an inactive workflow or, unless it must be new, replaces a workflow.
 func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api.PutWorkflow, mustBeNew bool) (PutResult[api.Workflow], error) {
 	spec := specOf(put)
 	spec.ID, spec.IfNew = id, mustBeNew
@@ -142,7 +142,7 @@ func (s *Service) PutWorkflow(ctx context.Context, by Caller, id string, put api
 	})
 }
 
-// specOf returns what the registry is to hold.
+// specOf returns the registry's form of a workflow.
 func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	spec := edit.WorkflowSpec{AccountID: put.AccountID, Name: put.Name, Queue: put.Queue, RateLimit: rateLimitFrom(put.RateLimit)}
 	for _, t := range put.Triggers {
@@ -168,8 +168,8 @@ func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 	return put
 }
 
-// PatchWorkflow changes a workflow. patch gets what an operator has set, without the sample payloads, and
-// changes it; it may be called more than once.
+// PatchWorkflow changes a workflow. patch receives the settings of the operator, without the sample
+// payloads, and changes them; it may be called more than once.
 func (s *Service) PatchWorkflow(ctx context.Context, by Caller, id string, patch func(*api.PutWorkflow) error) (api.Workflow, error) {
 	return change(ctx, s, by, needs(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(ctx context.Context) (none api.Workflow, err error) {
 		w, err := s.config.Editor.ChangeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
@@ -232,7 +232,8 @@ func (s *Service) workflowOf(w *registry.Workflow) api.Workflow {
 	return of
 }
 
-// planRefusal is the code with which the plan refuses an active workflow's webhooks; "": it does not.
+// planRefusal returns the code with which the plan refuses an active workflow's webhooks, or "" if
+// it does not refuse them.
 func (s *Service) planRefusal(w *registry.Workflow) string {
 	view, known := s.config.Directory.Lookup(w.ID)
 	switch {
