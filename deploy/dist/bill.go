@@ -62,8 +62,9 @@ const unasserted = "NOASSERTION"
 
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
 
-// bill writes the bill of materials of a file that was made, beside it: the file, the programs in it, Go's standard library and
-// every module that a program has linked, as the linker noted them in it.
+// bill writes the bill of materials of a file of the release next to it. The bill lists the file,
+// the programs in it, Go's standard library, and every module that the linker has noted in a
+// program.
 func (r *Release) bill(name string, content []byte, binaries []string) error {
 	document := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
@@ -100,7 +101,8 @@ func (r *Release) bill(name string, content []byte, binaries []string) error {
 	return r.write(name+".spdx.json", append(inJSON, '\n'))
 }
 
-// program returns the package of a program and those of what it has linked.
+// program returns the SPDX package of a program, and the packages of the modules that are linked
+// into it.
 func (r *Release) program(binary string) (program spdxPackage, linked []spdxPackage, err error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 
 var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`) //nolint:gochecknoglobals // a constant
 
-// chart packs the chart for Helm with the version of the release, as helm package does, but for times.
+// chart packs the chart for Helm with the version of the release. It does what helm package does,
+// except that it sets the times.
 func (r *Release) chart(shipped *tree) error {
 	files := shipped.under("deploy/dist/chart/hookstart")
 	if len(files) == 0 {
@@ -18,7 +19,8 @@ func (r *Release) chart(shipped *tree) error {
 			files[i].content = chartVersions.ReplaceAll(f.content, []byte("$1: "+r.Number()))
 		}
 	}
-	// The chart's templates change the objects of the kustomization; NATS has its own files.
+	// The chart's templates change the objects of the kustomization; the objects of NATS have separate
+	// files.
 	for _, name := range chartManifests() {
 		content, err := shipped.get("deploy/" + name)
 		if err != nil {
@@ -37,7 +39,7 @@ func (r *Release) chart(shipped *tree) error {
 	return r.bill(name, content, nil)
 }
 
-// chartManifests are the files of deploy that the chart carries.
+// chartManifests returns the names of the files of deploy that the chart carries.
 func chartManifests() []string {
 	return []string{
 		"kubernetes/executor.yaml", "kubernetes/ingress.yaml", "kubernetes/network.yaml", "nats/accounts.conf", "nats/cluster.conf",

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tool returns the program that a variable names; without it, the test is skipped.
+// tool returns the program that an environment variable names. It skips the test if the variable is
+// not set.
 func tool(t *testing.T, variable string) string {
 	t.Helper()
 	program := os.Getenv(variable)
@@ -24,7 +25,7 @@ func tool(t *testing.T, variable string) string {
 	return program
 }
 
-// chart packs the chart and returns its archive.
+// chart packs the chart and returns the path of its archive.
 func chart(t *testing.T) string {
 	t.Helper()
 	r := newRelease(t, root)
@@ -68,8 +69,9 @@ func parse(t *testing.T, text string) map[string]object {
 	return all
 }
 
-// With its default values, the chart makes the objects of the kustomization, but for the namespace and the secrets, which the
-// kustomization makes of files, and for what says who made them.
+// With its default values, the chart makes the same objects as the kustomization. Exceptions are
+// the namespace, the secrets, which the kustomization makes from files, and the labels that tell
+// which tool made an object.
 func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	kustomize := tool(t, "HOOKSTART_KUSTOMIZE")
 	folder := t.TempDir()
@@ -90,7 +92,7 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 			}
 		}
 	}
-	// Names of what is made of files end with a hash of it.
+	// The names of objects that are made from files end with a hash of the files.
 	built := regexp.MustCompile(`(?m)^(.*ame: \S+)-[0-9a-z]{10}$`).ReplaceAllString(command(t, folder, kustomize, "build", "kubernetes"), "$1")
 	want := parse(t, built)
 	for _, o := range want {
@@ -126,7 +128,8 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	}
 }
 
-// pods returns the template of an object's pods, or nil, after change has changed its container.
+// pods returns the template of an object's pods after change has changed its container, or nil if
+// the object has none.
 func pods(o object, change func(container object)) object {
 	spec, _ := o["spec"].(object)
 	template, _ := spec["template"].(object)
@@ -136,14 +139,14 @@ func pods(o object, change func(container object)) object {
 	return template
 }
 
-// Every value does what it says.
+// Every value of the chart has its documented effect.
 func TestChartValues(t *testing.T) {
 	helm, archive := tool(t, "HOOKSTART_HELM"), chart(t)
 	command(t, ".", helm, "lint", "--strict", "--kube-version", "1.32.0", archive)
 	for name, c := range map[string]struct {
 		set  string
-		with []string // KIND/NAME: text in it
-		less []string // objects that are gone
+		with []string // text that the object KIND/NAME must contain
+		less []string // objects that must be gone
 	}{
 		"servers of NATS of one's own": {
 			set:  "nats.enabled=false,nats.url=tls://nats.example.com:4222",

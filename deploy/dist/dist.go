@@ -1,6 +1,7 @@
-// Package dist makes what is shipped of a release: archives, packages for Debian and Fedora and what descends from them, images,
-// a chart, bills of materials and checksums. What it makes depends on the commit, on the version of Go and on nothing else: not
-// on the machine, the folder, the user, the umask, the locale or the time.
+// Package dist makes the files of a release: archives, packages for Debian and Fedora and their
+// descendants, images, a chart, bills of materials and checksums. The files depend on the commit
+// and on the version of Go, and on nothing else: not on the machine, the folder, the user, the
+// umask, the locale or the time.
 package dist
 
 import (
@@ -30,28 +31,30 @@ type Platform struct{ OS, Arch string }
 
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
-// Platforms are those that archives are made for. Packages and images are for Linux.
+// Platforms returns the platforms for which archives are made. Packages and images are for Linux.
 func Platforms() []Platform {
 	return []Platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 }
 
-// Release is one release and where it is made. Its methods write below Out and nowhere else.
+// Release is one release and the folders in which it is made. Its methods write below Out and
+// nowhere else.
 type Release struct {
-	// Root is the checkout. What git tracks there is shipped, as it is in the folder.
+	// Root is the folder of the checkout. The files that git tracks there are shipped, as they are in
+	// the folder.
 	Root string
-	// Out is the folder that gets the files.
+	// Out is the folder to which the files are written.
 	Out string
-	// Version is the release, as v0.1.0.
+	// Version is the version of the release, such as v0.1.0.
 	Version string
-	// Commit is the full name of the commit, followed by -dirty if the checkout has changes.
+	// Commit is the full hash of the commit, followed by -dirty if the checkout has changes.
 	Commit string
-	// Time is the commit's: everything that is made has it.
+	// Time is the time of the commit. Everything that is made has this time.
 	Time time.Time
-	// Binaries are the folders of the programs for each platform. Compile fills it.
+	// Binaries maps each platform to the folder of its programs. Compile fills it.
 	Binaries map[Platform]string
-	// NFPM is the program that makes packages. Empty: no packages are made.
+	// NFPM is the path of the program that makes packages. "" means that no packages are made.
 	NFPM string
-	// Log gets a line for each step.
+	// Log receives a line for each step.
 	Log io.Writer
 }
 
@@ -81,7 +84,7 @@ func New(ctx context.Context, root, out, version string, log io.Writer) (*Releas
 	return r, nil
 }
 
-// Number returns the version without the v, as archives and packages have it in their names.
+// Number returns the version without the v, as the names of archives and packages have it.
 func (r *Release) Number() string { return strings.TrimPrefix(r.Version, "v") }
 
 func (r *Release) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n", args...) }
@@ -96,7 +99,8 @@ func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// run runs a program and returns what it wrote to stdout; its error has what it wrote to stderr.
+// run runs a program and returns what it wrote to stdout. Its error contains what the program wrote
+// to stderr.
 func run(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = folder, env
@@ -108,7 +112,7 @@ func run(ctx context.Context, folder string, env []string, name string, args ...
 	return stdout.Bytes(), nil
 }
 
-// programs are the packages of the main functions, by the names of the programs.
+// programs maps the names of the programs to the packages of their main functions.
 func programs() map[string]string {
 	return map[string]string{
 		"hookstart":       "./executor/cmd/hookstart",
@@ -118,10 +122,12 @@ func programs() map[string]string {
 	}
 }
 
-// keyMaker is the package of nk, by NATS, with which make-secrets.sh makes keys on a machine without Go.
+// keyMaker is the package of nk, by NATS, with which make-secrets.sh makes keys on a machine
+// without Go.
 const keyMaker = "github.com/nats-io/nkeys/nk"
 
-// Compile compiles all programs for a platform. The Go version decides on each byte, too: every program says it in --version.
+// Compile compiles all programs for a platform. The bytes depend on the version of Go, too; every
+// program prints it with --version.
 func (r *Release) Compile(ctx context.Context, p Platform) error {
 	folder, err := filepath.Abs(filepath.Join(r.Out, ".bin", p.String()))
 	if err != nil {
@@ -144,7 +150,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 	return nil
 }
 
-// Pack makes everything out of the programs in Binaries, and SHA256SUMS last.
+// Pack makes everything from the programs in Binaries, and SHA256SUMS last.
 func (r *Release) Pack(ctx context.Context) error {
 	if err := os.MkdirAll(r.Out, 0o755); err != nil { //nolint:gosec // what is in it is for everybody
 		return err
@@ -179,7 +185,7 @@ func (r *Release) Pack(ctx context.Context) error {
 	return r.sums()
 }
 
-// generate runs the programs for the manual pages and the shells' completions.
+// generate runs the programs to make the manual pages and the completions for shells.
 func (r *Release) generate(ctx context.Context) (*tree, error) {
 	host := Platform{runtime.GOOS, runtime.GOARCH}
 	folder, ok := r.Binaries[host]
@@ -204,7 +210,8 @@ func (r *Release) generate(ctx context.Context) (*tree, error) {
 	return made, nil
 }
 
-// manualPath returns where a program's page is in the archive: the command line is for everybody, services are for administrators.
+// manualPath returns the path of a program's page in the archive. The page of the command line is
+// for everybody; the pages of services are for administrators.
 func manualPath(program string) string {
 	if program == "hookstart" {
 		return "man/man1/hookstart.1"
@@ -212,7 +219,7 @@ func manualPath(program string) string {
 	return "man/man8/" + program + ".8"
 }
 
-// sums writes the checksums of all files that were made, in the form of sha256sum.
+// sums writes the checksums of all files of the release, in the format of sha256sum.
 func (r *Release) sums() error {
 	entries, err := os.ReadDir(r.Out)
 	if err != nil {
@@ -255,11 +262,11 @@ func sum(content []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// Sign signs SHA256SUMS with the releaser's own SSH key, as SHA256SUMS.sig. It needs ssh-keygen and no network; an agent
-// may hold the key.
+// Sign signs SHA256SUMS with the releaser's own SSH key, and writes SHA256SUMS.sig. It needs
+// ssh-keygen and no network; an agent may hold the key.
 func (r *Release) Sign(ctx context.Context, key string) error {
 	sums := filepath.Join(r.Out, "SHA256SUMS")
-	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) { // ssh-keygen asks before it overwrites
+	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) { // otherwise ssh-keygen asks before it overwrites the file
 		return err
 	}
 	_, err := run(ctx, "", os.Environ(), "ssh-keygen", "-Y", "sign", "-f", key, "-n", "hookstart-release", sums)

@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/dist"
 )
 
-// root is the checkout.
+// root is the folder of the checkout.
 const root = "../.."
 
 func command(t *testing.T, folder, name string, args ...string) string {
@@ -34,7 +34,8 @@ func command(t *testing.T, folder, name string, args ...string) string {
 	return string(out)
 }
 
-// clone returns a copy of the checkout with its changes, committed as the same commit in each: only the folder differs.
+// clone returns the folder of a copy of the checkout with its changes, committed as the same commit
+// in each copy. Only the folder differs.
 func clone(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "a folder")
@@ -81,7 +82,8 @@ var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglo
 	}
 }()
 
-// newRelease returns a release of a checkout whose programs for Linux and for this machine are testdata/program.
+// newRelease returns a release of a checkout in which the programs for Linux and for this machine
+// are testdata/program.
 func newRelease(t *testing.T, checkout string) *dist.Release {
 	t.Helper()
 	r, err := dist.New(t.Context(), checkout, filepath.Join(t.TempDir(), "dist"), "v1.2.3-rc.1", io.Discard)
@@ -122,7 +124,7 @@ func files(t *testing.T, folder string) map[string][]byte {
 	return found
 }
 
-// same compares what two releases made, to the byte.
+// same checks that two releases made the same files, to the byte.
 func same(t *testing.T, first, second string) {
 	t.Helper()
 	a, b := files(t, first), files(t, second)
@@ -136,8 +138,8 @@ func same(t *testing.T, first, second string) {
 	}
 }
 
-// Everything but compiling: in two folders, with another umask and another zone of time. make shipped does the same with the
-// programs, as another user, too.
+// Everything but the compiled programs is the same in two folders, with different umasks and time
+// zones. make shipped checks the same for the programs, and for another user.
 func TestTheSameEverywhere(t *testing.T) {
 	one := newRelease(t, root)
 	if err := one.Pack(t.Context()); err != nil {
@@ -156,7 +158,8 @@ func TestTheSameEverywhere(t *testing.T) {
 	same(t, one.Out, other.Out)
 }
 
-// The archive has the programs, what was made of their flags, and every document that a document in it names.
+// The archive contains the programs, the files that are generated from their flags, and every
+// document to which a document in it links.
 func TestArchive(t *testing.T) {
 	r := newRelease(t, root)
 	r.NFPM = ""
@@ -204,7 +207,8 @@ func unpack(t *testing.T, archive string) map[string]*tar.Header {
 	}
 }
 
-// Each file that is made has its checksum, and its bill of materials, whose parts are those that SPDX 2.3 demands.
+// Each file of the release has a checksum, and a bill of materials with the parts that SPDX 2.3
+// demands.
 func TestChecksumsAndBills(t *testing.T) {
 	r := newRelease(t, root)
 	if err := r.Pack(t.Context()); err != nil {
@@ -252,7 +256,8 @@ func TestChecksumsAndBills(t *testing.T) {
 	}
 }
 
-// A signature of the releaser's own key is made and checked without a network; one of another key is refused.
+// A signature with the releaser's own key is made and checked without a network, and a signature
+// with another key is refused.
 func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")

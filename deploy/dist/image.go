@@ -13,20 +13,21 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// User is the user of every image. It has no name: there is no /etc/passwd.
+// User is the ID of the user of every image. It has no name, because there is no /etc/passwd.
 const User = 65532
 
-// Image is what an image has besides its program, certificate authorities and User.
+// Image describes an image beyond its program, the certificate authorities and User.
 type Image struct {
-	// Ports are those that the program listens on, in a container.
+	// Ports are the ports on which the program listens in a container.
 	Ports []string
-	// Env are variables of the environment that fit a container.
+	// Env are environment variables with values that fit a container.
 	Env []string
-	// Data says that the program keeps data in /data: a volume of User.
+	// Data is true if the program keeps data in /data, a volume that belongs to User.
 	Data bool
 }
 
-// Images are those that are shipped, by the names of their programs. deploy/Dockerfile makes the same.
+// Images returns the images of a release by the names of their programs. deploy/Dockerfile makes
+// the same images.
 func Images() map[string]Image {
 	return map[string]Image{
 		"ingress":   {Ports: []string{"8080/tcp", "9090/tcp"}},
@@ -87,20 +88,21 @@ type (
 	}
 )
 
-// authorities returns the certificate authorities that Mozilla trusts, without those that it trusts for old certificates only:
-// the same on every machine, which the system's are not.
+// authorities returns the certificate authorities that Mozilla trusts, without those that are
+// trusted for old certificates only. They are the same on every machine, unlike the authorities of
+// the system.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a buffer cannot fail
 		}
 	}
 	return out.Bytes()
 }
 
-// images makes an archive of each image for a platform. It is a layout of the OCI, which podman, skopeo and Docker 25 or newer
-// load, and has the manifest of docker save, for older ones.
+// images makes an archive of each image for a platform. The archive is an OCI layout, which podman,
+// skopeo and Docker 25 or newer load. It also has the manifest of docker save, for older versions.
 func (r *Release) images(p Platform) error {
 	for name, about := range Images() {
 		binary := filepath.Join(r.Binaries[p], name)
@@ -108,7 +110,8 @@ func (r *Release) images(p Platform) error {
 		if err != nil {
 			return fmt.Errorf("the image of %s: %w", name, err)
 		}
-		// hookstart_0.1.0_linux_amd64.tar.gz is the archive of all programs, so this is not called .tar alone.
+		// The name ends in .oci.tar because hookstart_0.1.0_linux_amd64.tar.gz is the archive of all
+		// programs.
 		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.Number(), p)
 		if err := r.write(archive, content); err != nil {
 			return err
@@ -189,7 +192,7 @@ func (r *Release) imageConfig(p Platform, name string, about Image, layer string
 		"org.opencontainers.image.revision": r.Commit,
 		"org.opencontainers.image.created":  r.Time.Format(time.RFC3339),
 		"org.opencontainers.image.source":   "https://github.com/hookstart/hookstart",
-		// No licence has been chosen yet; SPDX calls that NONE.
+		// No licence has been chosen yet, which SPDX expresses as NONE.
 		"org.opencontainers.image.licenses": "NONE",
 	}
 	c.RootFS.Type = "layers"

@@ -12,25 +12,28 @@ import (
 	"time"
 )
 
-// Package is a package for Debian and for Fedora.
+// Package describes a package for Debian and for Fedora.
 type Package struct {
-	// Summary is one line, Description what comes below it.
+	// Summary is one line; Description is the text below it.
 	Summary, Description string
-	// Programs are those that it installs in /usr/bin, with their manual pages.
+	// Programs are the programs that the package installs in /usr/bin, with their manual pages.
 	Programs []string
-	// Units are the units that it installs, from deploy/systemd.
+	// Units are the units that the package installs, from deploy/systemd.
 	Units []string
-	// Settings are files of deploy/systemd, NAME.example, that are /etc/hookstart/NAME. They may hold secrets.
+	// Settings are files of deploy/systemd, NAME.example, that the package installs as
+	// /etc/hookstart/NAME. They may hold secrets.
 	Settings []string
-	// NATS says that it has the configuration of NATS, as /etc/hookstart/nats, and the scripts that make keys.
+	// NATS is true if the package has the configuration of NATS, as /etc/hookstart/nats, and the
+	// scripts that make keys.
 	NATS bool
-	// State are folders in /var/lib that the units have. They are deleted when the package is purged.
+	// State are the folders in /var/lib that belong to the units. They are deleted when the package is
+	// purged.
 	State []string
-	// Recommends and Suggests are packages that go well with it.
+	// Recommends and Suggests are the names of packages that complement the package.
 	Recommends, Suggests []string
 }
 
-// Packages are those that are shipped, by name.
+// Packages returns the packages of a release, by name.
 func Packages() map[string]Package {
 	return map[string]Package{
 		"hookstart": {
@@ -93,7 +96,8 @@ func (s *staged) source(name string, data []byte) string {
 	return path
 }
 
-// add adds a file. packager is deb, rpm or empty for both; kind is nfpm's type: empty, or config for what upgrades keep.
+// add adds a file. packager is deb, rpm, or "" for both. kind is nfpm's type: "", or config for
+// files that upgrades keep.
 func (s *staged) add(destination string, mode int64, kind, packager string, data []byte) {
 	s.contents = append(s.contents, content{s.source(destination, data), destination, kind, packager, contentInfo{"root", "root", mode, s.at}})
 }
@@ -127,7 +131,7 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 		}
 		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@", strings.Join(instances(about.Units), " "), "@STATE@", strings.Join(about.State, " ")).Replace(string(text))
 		scripts[when] = s.source(when, []byte(filled))
-		s.contents = append(s.contents, content{}) // keeps the names apart
+		s.contents = append(s.contents, content{}) // keeps the names of the staged files distinct
 	}
 	s.contents = slices.DeleteFunc(s.contents, func(c content) bool { return c.Destination == "" })
 	if s.err != nil {
@@ -141,7 +145,7 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 		"rpm": map[string]any{"buildhost": "hookstart", "summary": about.Summary},
 		"deb": map[string]any{"compression": "xz"},
 	}
-	inJSON, err := json.Marshal(config) // which is YAML, too
+	inJSON, err := json.Marshal(config) // JSON is YAML, too
 	if err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 	return nil
 }
 
-// instances are the units that can be named: a template is none.
+// instances returns the units that can be named, that is, all except templates.
 func instances(units []string) (named []string) {
 	for _, unit := range units {
 		if !strings.Contains(unit, "@") {
@@ -263,7 +267,7 @@ func (r *Release) stage(s *staged, p Platform, name string, about Package, shipp
 	return binaries, s.err
 }
 
-// stageShells adds the completions, where each distribution looks for them.
+// stageShells adds the completions in the folders where each distribution looks for them.
 func (r *Release) stageShells(s *staged, made *tree) {
 	for _, to := range []struct{ script, path, packager string }{
 		{"hookstart.bash", "/usr/share/bash-completion/completions/hookstart", ""},

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/dist"
 )
 
-// shipped is the folder that HOOKSTART_SHIPPED names, with a release of this checkout, which is made if it is not there.
+// shipped returns the folder that HOOKSTART_SHIPPED names. It makes a release of this checkout
+// there, if there is none.
 var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // made once
 	folder := os.Getenv("HOOKSTART_SHIPPED")
 	if _, err := os.Stat(filepath.Join(folder, "SHA256SUMS")); err == nil {
@@ -40,7 +41,7 @@ func makeAll(checkout, folder string) error {
 	return nil
 }
 
-// release returns the folder of the release; without one, the test is skipped.
+// release returns the folder of the release. It skips the test if there is none.
 func release(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("HOOKSTART_SHIPPED") == "" {
@@ -53,7 +54,8 @@ func release(t *testing.T) string {
 	return folder
 }
 
-// check runs a script of checks. It ends with 77 where the machine cannot do what it needs, and says what that is.
+// check runs a script of checks. The script exits with 77 if the machine lacks something that it
+// needs, and prints what that is; then the test is skipped.
 func check(t *testing.T, name string, env ...string) {
 	t.Helper()
 	work := filepath.Join(release(t), ".checks")
@@ -74,7 +76,7 @@ func check(t *testing.T, name string, env ...string) {
 	}
 }
 
-// servers builds a NATS server and nk, which the packages do not have, and returns their folder.
+// servers builds a NATS server and nk, which the packages do not contain, and returns their folder.
 func servers(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -86,7 +88,8 @@ func servers(t *testing.T) string {
 	return folder
 }
 
-// The whole release is made twice: in this folder, and in another by another user, if this one is root.
+// The whole release is made twice with the same result: in this folder, and in another folder by
+// another user, if this user is root.
 func TestShippedTwice(t *testing.T) {
 	first := release(t)
 	second := filepath.Join(t.TempDir(), "dist")

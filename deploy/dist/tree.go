@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// file is a file of an archive or a package: its mode is what git says or what is written here, never what umask made of it.
+// file is a file of an archive or a package. Its mode comes from git or from this package, never
+// from the umask.
 type file struct {
 	path    string
 	mode    int64
@@ -29,14 +30,14 @@ func (t *tree) add(name string, mode int64, content []byte) {
 	t.files = append(t.files, file{name, mode, content})
 }
 
-// sorted returns the files by their paths.
+// sorted returns the files in the order of their paths.
 func (t *tree) sorted() []file {
 	files := slices.Clone(t.files)
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	return files
 }
 
-// get returns a file's content.
+// get returns the content of a file.
 func (t *tree) get(name string) ([]byte, error) {
 	for _, f := range t.files {
 		if f.path == name {
@@ -46,7 +47,7 @@ func (t *tree) get(name string) ([]byte, error) {
 	return nil, fmt.Errorf("there is no %s in the checkout", name)
 }
 
-// under returns the files of a folder, with paths below it.
+// under returns the files in a folder, with paths relative to it.
 func (t *tree) under(folder string) (below []file) {
 	for _, f := range t.sorted() {
 		if rest, ok := strings.CutPrefix(f.path, folder+"/"); ok {
@@ -56,7 +57,8 @@ func (t *tree) under(folder string) (below []file) {
 	return below
 }
 
-// checkout reads what users may want of the files that git tracks: documents, and what deploy has for each kind of installation.
+// checkout reads the tracked files that users may want: the documents, and the files of deploy for
+// each kind of installation.
 func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md", "SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
 		"deploy/docs", "deploy/systemd", "deploy/nats", "deploy/prometheus", "deploy/grafana", "deploy/kubernetes", "deploy/compose", "deploy/dist/chart", "deploy/dist/packages")
@@ -82,7 +84,8 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	return t, nil
 }
 
-// archive makes the .tar.gz of a platform: everything, with paths as in the checkout, so that the documents' links hold.
+// archive makes the .tar.gz of a platform with everything in it. The paths are the paths in the
+// checkout, so that the links in the documents work.
 func (r *Release) archive(p Platform, shipped, made *tree) error {
 	all := &tree{files: slices.Clone(made.files)}
 	for _, f := range shipped.files {
@@ -111,7 +114,8 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 	return r.bill(name+".tar.gz", content, binaries)
 }
 
-// tarball returns a compressed archive with the files below prefix, of user root, at a time. Folders come before what is in them.
+// tarball returns a compressed archive with the files below prefix, which belong to root and have
+// the time at. A folder precedes the files in it.
 func tarball(files []file, prefix string, at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	if err := writeTar(tar.NewWriter(&out), files, prefix, at, 0); err != nil {
@@ -120,7 +124,7 @@ func tarball(files []file, prefix string, at time.Time) ([]byte, error) {
 	return compressed(out.Bytes())
 }
 
-// compressed compresses as gzip -9n: without a name and a time.
+// compressed compresses content like gzip -9n, that is, without a name and a time.
 func compressed(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
@@ -136,8 +140,8 @@ func compressed(content []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// writeTar writes files and their folders, and closes w. A file whose path ends in a slash is a folder that belongs to owner;
-// everything else is root's.
+// writeTar writes files and their folders, and closes w. A file whose path ends in a slash is a
+// folder that belongs to owner; everything else belongs to root.
 func writeTar(w *tar.Writer, files []file, prefix string, at time.Time, owner int) error {
 	folders := map[string]bool{".": true, "/": true}
 	var folder func(name string) error

@@ -2,5 +2,5 @@ package dist_test
 
 import "syscall"
 
-// umask sets the umask of the process, and returns the one before.
+// umask sets the umask of the process, and returns the previous one.
 func umask(mask int) int { return syscall.Umask(mask) }

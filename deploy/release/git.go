@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Prepare makes a release of the commit that is checked out at root: a commit beside the branch, which
-// differs in the versions alone, and its tags. The branch and its work tree stay as they are, and
-// nothing is pushed; out is told what to push.
+// Prepare makes a release of the commit that is checked out at root: a commit beside the branch,
+// which differs in the versions only, and its tags. The branch and its work tree stay as they are,
+// and nothing is pushed. Prepare prints to out what to push.
 func Prepare(ctx context.Context, root, version string, out io.Writer) (err error) {
 	if err := CheckVersion(version); err != nil {
 		return err
@@ -77,7 +77,7 @@ func Prepare(ctx context.Context, root, version string, out io.Writer) (err erro
 	return err
 }
 
-// nodeManifest is that of the kit for Node.js, which has the same version.
+// nodeManifest is the path of the manifest of the kit for Node.js, which has the same version.
 const nodeManifest = "shared/runner/node/package.json"
 
 func setNodeVersion(root, version string) error {
@@ -95,7 +95,7 @@ func setNodeVersion(root, version string) error {
 	return os.WriteFile(path, []byte(released), 0o600) //nolint:gosec // a file of the checkout that is released
 }
 
-// Tags are the names of a release's tags: that of the whole, and one for each module.
+// Tags returns the names of a release's tags: one for the whole, and one for each module.
 func Tags(version string) []string {
 	tags := []string{version}
 	for _, folder := range Modules {
@@ -104,7 +104,7 @@ func Tags(version string) []string {
 	return tags
 }
 
-// git runs git in a folder and returns what it says.
+// git runs git in a folder and returns its output.
 func git(ctx context.Context, folder string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...) //nolint:gosec // arguments of our own
 	cmd.Dir = folder

@@ -27,18 +27,18 @@ const (
 	version = "v0.0.1"
 )
 
-// outside is a folder outside of the repository, and a go command that knows our modules by a
-// proxy alone.
+// outside is a folder outside of the repository, with a go command that finds our modules only
+// through a proxy.
 type outside struct {
 	t      *testing.T
 	folder string
 	env    []string
 }
 
-// newOutside makes a folder with the files of testdata, or an empty one.
+// newOutside makes a folder with the files of testdata, or an empty folder if testdata is "".
 func newOutside(t *testing.T, testdata string) *outside {
 	t.Helper()
-	// Everything that a runner and its tests need, into the ordinary module cache.
+	// This loads everything that a runner and its tests need into the ordinary module cache.
 	download := exec.CommandContext(t.Context(), "go", "mod", "download")
 	download.Dir = filepath.Join(root, "shared", "runner", "runnertest")
 	download.Env = append(os.Environ(), "GOWORK=off")
@@ -56,8 +56,8 @@ func newOutside(t *testing.T, testdata string) *outside {
 		}
 	}
 	o := &outside{t: t, folder: t.TempDir()}
-	// A module cache of its own, so that ours leave nothing behind; without paths in what is
-	// compiled, so that the next run finds it in the build cache.
+	// A separate module cache keeps ours free of these releases. Without paths in what is compiled,
+	// the next run finds it in the build cache.
 	o.env = append(os.Environ(),
 		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
 		"GOMODCACHE="+filepath.Join(t.TempDir(), "modules"),
@@ -71,8 +71,8 @@ func newOutside(t *testing.T, testdata string) *outside {
 	return o
 }
 
-// addToProxy writes the release of a module into a folder as a module proxy has it: with GOPROXY=file://FOLDER the go
-// command finds the module there. scratch is an empty folder.
+// addToProxy writes the release of a module into a folder that serves as a module proxy: with
+// GOPROXY=file://FOLDER the go command finds the module there. scratch is an empty folder.
 func addToProxy(proxy, name, scratch string) error {
 	goMod, err := release.GoMod(root, name, version)
 	if err != nil {
@@ -97,7 +97,8 @@ func addToProxy(proxy, name, scratch string) error {
 		os.WriteFile(filepath.Join(at, version+".zip"), archive.Bytes(), 0o600))
 }
 
-// copyModule copies the files of a module, without the modules beneath it and without what npm has put there.
+// copyModule copies the files of a module, without the modules beneath it and without the files
+// that npm has put there.
 func copyModule(from, to string) error {
 	return filepath.WalkDir(from, func(found string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -147,13 +148,13 @@ func (o *outside) read(name string) string {
 	return string(content)
 }
 
-// A runner in an empty module: it is built, tested with the kit, and runs.
+// A runner in an empty module can be built and tested with the kit, and runs.
 func TestARunnerFromOutside(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, "testdata/runner")
 	o.run("mod", "init", "example.com/shouter")
 	o.run("get", "github.com/hookstart/hookstart/shared/runner@"+version)
-	o.run("get", "-t", ".") // and not go mod tidy, which also wants what the tests of others import
+	o.run("get", "-t", ".") // go mod tidy would also get the imports of other modules' tests
 	o.run("vet", "./...")
 	o.run("test", "./...")
 	o.run("build", "-o", "shouter", ".")
@@ -170,12 +171,13 @@ func TestARunnerFromOutside(t *testing.T) {
 	checkLinks(t, o)
 }
 
-// What the modules that strangers import bring into an empty module: no server, no exporter, no logger, no flags.
+// The modules that other people import bring no server, exporter, logger or flag parser into an
+// empty module.
 func TestWhatTheModulesBring(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		imports string
-		brings  []string // prefixes of all modules
+		brings  []string // prefixes of all modules that it brings
 		has     string
 	}{
 		{"shared/runner", []string{
@@ -185,7 +187,7 @@ func TestWhatTheModulesBring(t *testing.T) {
 			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/auto/sdk",
 			"github.com/go-logr/", "github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel/log",
 			"google.golang.org/protobuf", "github.com/google/go-cmp", "golang.org/x/",
-			// What OpenTelemetry and protobuf require for their own tests; nothing of it is linked.
+			// OpenTelemetry and protobuf require these modules for their own tests; none of them is linked.
 			"github.com/davecgh/go-spew", "github.com/golang/protobuf", "github.com/kr/pretty", "github.com/pmezard/go-difflib",
 			"github.com/rogpeppe/go-internal", "github.com/stretchr/testify", "go.yaml.in/yaml/v3", "gopkg.in/",
 		}, "github.com/nats-io/nats.go"},
@@ -217,7 +219,7 @@ func TestWhatTheModulesBring(t *testing.T) {
 	}
 }
 
-// What a runner links: nothing that serves, stores or reads flags.
+// checkLinks checks that a runner links nothing that serves, stores or reads flags.
 func checkLinks(t *testing.T, o *outside) {
 	t.Helper()
 	linked := strings.Fields(o.run("list", "-deps", "."))

@@ -1,6 +1,7 @@
-// Package release makes releases of hookstart's modules. In the checkout they require each other at
-// v0.0.0 and are found by replace directives, which count for nobody else. A release is a commit
-// whose go.mod files require each other at its version, and a tag of it for each module.
+// Package release makes releases of hookstart's modules. In the checkout the modules require each
+// other at v0.0.0 and are found by replace directives, which have no effect in other modules. A
+// release is a commit in which the go.mod files require each other at its version, and a tag of
+// that commit for each module.
 package release
 
 import (
@@ -14,11 +15,12 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Root is the path that the paths of all modules begin with.
+// Root is the prefix of the paths of all modules.
 const Root = "github.com/hookstart/hookstart"
 
-// Modules are the folders of the modules that are released, each after those that it requires: programs,
-// the kit for runners and the API's client are made of them. The others are for work on the repository itself.
+// Modules are the folders of the released modules, each after the modules that it requires.
+// Programs, the kit for runners and the API's client are made of them. The other modules are for
+// work on the repository itself.
 //
 //nolint:gochecknoglobals // a constant
 var Modules = []string{
@@ -27,7 +29,7 @@ var Modules = []string{
 	"shared", "ingress", "executor/client", "executor", "deploy/local",
 }
 
-// CheckVersion says what is wrong with a version.
+// CheckVersion returns an error that tells what is wrong with a version, or nil.
 func CheckVersion(version string) error {
 	if semver.Canonical(version) != version || semver.Build(version) != "" {
 		return fmt.Errorf("%q is not a version: it has to be like v0.1.0 or v0.1.0-rc.1", version)
@@ -38,8 +40,8 @@ func CheckVersion(version string) error {
 	return nil
 }
 
-// GoMod is the go.mod file of a module in the release: it requires ours at the version, and replaces
-// nothing, so that `go install` takes its programs too.
+// GoMod returns the go.mod file of a module in the release. It requires our modules at the version,
+// and replaces nothing, so that `go install` accepts its programs, too.
 func GoMod(root, folder, version string) ([]byte, error) {
 	name := filepath.Join(root, folder, "go.mod")
 	content, err := os.ReadFile(name) //nolint:gosec // in the checkout
@@ -71,8 +73,8 @@ func GoMod(root, folder, version string) ([]byte, error) {
 
 func ours(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/") }
 
-// CheckChangelog says what is missing in CHANGELOG.md for a release: its section, with the date, and
-// something in it.
+// CheckChangelog returns an error that tells what CHANGELOG.md lacks for a release: its section,
+// with the date, and text in it.
 func CheckChangelog(text, version string) error {
 	heading := "## [" + strings.TrimPrefix(version, "v") + "] - "
 	_, after, found := strings.Cut("\n"+text, "\n"+heading)

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/deploy/release"
 )
 
-// What is released requires only what is released, and what it names comes before it.
+// Released modules require only released modules, and each module comes after those that it
+// requires.
 func TestModulesAreComplete(t *testing.T) {
 	for n, folder := range release.Modules {
 		content, err := release.GoMod(root, folder, version)
@@ -67,8 +68,8 @@ func TestCheckChangelog(t *testing.T) {
 	}
 }
 
-// A release is a commit beside the branch, with a tag for each module; a second one of the same
-// version, or one of what is not committed, is refused.
+// A release is a commit beside the branch, with a tag for each module. A second release of the same
+// version is refused, and so is a release with uncommitted changes.
 func TestPrepare(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")

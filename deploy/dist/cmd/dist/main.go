@@ -1,4 +1,4 @@
-// Command dist makes what is shipped of a release, in the checkout that it is started in: dist v0.1.0.
+// Command dist makes the files of a release from the checkout in which it is started: dist v0.1.0.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command program stands for all programs of a release where their content does not matter.
+// Command program replaces all programs of a release in tests in which their content does not
+// matter.
 package main
 
 import (

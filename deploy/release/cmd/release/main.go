@@ -1,4 +1,4 @@
-// Command release prepares a release of the modules, in the checkout that it is started in:
+// Command release prepares a release of the modules, in the checkout in which it is started:
 // release v0.1.0. It pushes nothing.
 package main
 
