@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// FuzzDecodePlainWorkflow: what is read of a plain workflow is what proto.Unmarshal reads.
+// FuzzDecodePlainWorkflow checks that decodePlainWorkflow reads a plain workflow as proto.Unmarshal
+// does.
 func FuzzDecodePlainWorkflow(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	for _, w := range []*Workflow{
@@ -20,10 +21,10 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
-		f.Add(append(data, data...)) // the last one of a field counts, and messages are merged
+		f.Add(append(data, data...)) // the last value of a field counts, and messages are merged
 	}
-	f.Add([]byte("\x0a\x01\xff"))             // no UTF-8
-	f.Add([]byte("\x4a\x04\x1a\x02\x0a\x00")) // a hash that is none
+	f.Add([]byte("\x0a\x01\xff"))             // not UTF-8
+	f.Add([]byte("\x4a\x04\x1a\x02\x0a\x00")) // not a valid hash
 	f.Fuzz(func(t *testing.T, data []byte) {
 		plain := decodePlainWorkflow(data)
 		if plain == nil {
@@ -46,7 +47,8 @@ func plainWorkflow(at time.Time) *Workflow {
 	}
 }
 
-// Most workflows are plain: a field that is added to the record belongs into decodePlainWorkflow, too.
+// Most workflows are plain. A field that is added to the record must be added to
+// decodePlainWorkflow, too.
 func TestAWorkflowWithoutSendersIsPlain(t *testing.T) {
 	t.Parallel()
 	want := plainWorkflow(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))

@@ -8,32 +8,34 @@ import (
 	"time"
 )
 
-// The records of the registry. Records from a Directory or a Change are shared and must not be changed: change a Clone.
-// Times are UTC; a zero time is not set. The tag "audit" is for package edit: it is the field's name in the audit, with
-// ",hidden" if the audit must not show its value; fields with "-" are not in the audit.
+// These are the records of the registry. Records from a Directory or a Change are shared and must
+// not be changed: change a Clone. Times are UTC; the zero time means not set. The tag "audit" is
+// for package edit: it is the field's name in the audit, with ",hidden" if the audit must not show
+// its value. Fields with "-" are not in the audit.
 
-// RateLimit lets Requests requests through at once from idle, then one every Window/Requests. The zero value is none.
+// RateLimit is a limit on requests: from idle, Requests requests are admitted at once, then one every
+// Window/Requests. The zero value means that no limit is set.
 type RateLimit struct {
 	Requests int64         `audit:"requests"`
 	Window   time.Duration `audit:"windowSeconds"` // whole seconds
 }
 
-// Plan says what an account may do.
+// Plan is the set of limits and permissions that an account may have.
 type Plan struct {
 	ID              string
 	WebhookTriggers bool
-	MaxActive       int64     // active workflows with webhook triggers; Unlimited: any number
-	RateLimit       RateLimit // of each workflow that sets none of its own
-	BytesPerDay     int64     // of all bodies of the account; Unlimited: any number
+	MaxActive       int64     // active workflows with webhook triggers; Unlimited means any number
+	RateLimit       RateLimit // for each workflow that sets none of its own
+	BytesPerDay     int64     // bytes of all bodies of the account; Unlimited means any number
 }
 
-// Unlimited is Plan.MaxActive and Plan.BytesPerDay for any number.
+// Unlimited is the value of Plan.MaxActive and Plan.BytesPerDay that means no limit.
 const Unlimited = -1
 
-// Plans is the plan catalog, in the catalog file's order: the record under PlansKey.
+// Plans is the plan catalog, in the order of the catalog file. It is the record under PlansKey.
 type Plans []Plan
 
-// Find returns a plan; nil: there is none with this ID.
+// Find returns the plan with an ID, or nil if there is none.
 func (p Plans) Find(id string) *Plan {
 	for i := range p {
 		if p[i].ID == id {
@@ -43,16 +45,17 @@ func (p Plans) Find(id string) *Plan {
 	return nil
 }
 
-// Account is an account. Its record is also the lock under which its workflows are switched on and off: see
-// LastTransition.
+// Account is a customer's account. Its record also serves as the lock under which its workflows are
+// activated and deactivated: see LastTransition.
 type Account struct {
 	ID        string    `audit:"-"`
 	Name      string    `audit:"name"`
-	Plan      string    `audit:"plan"` // the ID of a plan
+	Plan      string    `audit:"plan"` // ID of a plan
 	CreatedAt time.Time `audit:"-"`
-	// LastTransition is the last activation or deactivation of one of this account's workflows. It is written here first,
-	// and then to the workflow's record. After a crash between the two writes, the next transition does the second one
-	// first. Number 0: there was none.
+	// LastTransition is the last activation or deactivation of one of this account's workflows. It
+	// is written here first, and then to the workflow's record. After a crash between the two
+	// writes, the next transition makes the second write first. Number is 0 if there was no
+	// transition.
 	LastTransition Transition `audit:"-"`
 
 	unknown unknown `audit:"-"`
@@ -60,35 +63,36 @@ type Account struct {
 
 // Transition is one activation or deactivation of a workflow.
 type Transition struct {
-	Number     int64 // counts the account's transitions from 1; a workflow's record holds the number of its last one
+	Number     int64 // counts the account's transitions from 1; a workflow's record holds the number of its last transition
 	WorkflowID string
 	Active     bool
 	At         time.Time
-	By         Actor // who asked for it; zero in old records
+	By         Actor // the actor who requested it; zero in old records
 
 	unknown unknown
 }
 
-// Actor is who makes a change.
+// Actor is the operator or program that makes a change.
 type Actor struct {
 	Kind string `json:"kind"` // admin-token, key, user or system
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// Workflow is a workflow.
+// Workflow is a workflow that webhooks can start.
 type Workflow struct {
 	ID          string    `audit:"-"`
 	AccountID   string    `audit:"accountId"`
 	Name        string    `audit:"name"`
-	Queue       string    `audit:"queue"` // the runners' queue
+	Queue       string    `audit:"queue"` // queue of the runners
 	Active      bool      `audit:"active"`
 	ActivatedAt time.Time `audit:"-"` // when it was last activated; zero while it is inactive
-	// Transition is the number of the account's transition that last switched it, or that the account had reached
-	// when the workflow was created. It orders the active ones: the lowest came first.
+	// Transition is the number of the account's transition that last activated or deactivated the
+	// workflow, or the number that the account had reached when the workflow was created. It orders
+	// the active workflows: the lowest was activated first.
 	Transition int64     `audit:"-"`
-	RateLimit  RateLimit `audit:"rateLimit"` // zero: the plan's
-	Triggers   []Trigger `audit:"triggers"`  // its webhook trigger nodes, in the operator's order
+	RateLimit  RateLimit `audit:"rateLimit"` // zero means the plan's rate limit
+	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
 
@@ -99,23 +103,23 @@ type Workflow struct {
 type Trigger struct {
 	NodeID string      `audit:"-"`
 	Name   string      `audit:"name"`
-	Tokens []NodeToken `audit:"tokens,hidden"` // that open it, the newest first
-	Sender *Sender     `audit:"sender"`        // who calls it; nil: only the token is known
-	Filter string      `audit:"filter"`        // which requests start an execution, as compact JSON; empty: every one
+	Tokens []NodeToken `audit:"tokens,hidden"` // tokens that open the node, newest first
+	Sender *Sender     `audit:"sender"`        // the sender that calls the node; nil means that only the token is checked
+	Filter string      `audit:"filter"`        // selects the requests that start an execution, as compact JSON; "" selects all
 
 	unknown unknown `audit:"-"`
 }
 
-// NodeToken is what an ingress knows of a token of a node.
+// NodeToken is the part of a node's token that an ingress may read.
 type NodeToken struct {
 	Hash      TokenHash
-	ExpiresAt int64 // Unix nanoseconds; 0: never
+	ExpiresAt int64 // Unix nanoseconds; 0 means never
 }
 
-// Works says whether the token has not expired.
+// Works reports whether the token has not expired.
 func (t NodeToken) Works(now time.Time) bool { return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano() }
 
-// Expiry is when the token expires; zero: never.
+// Expiry returns the time when the token expires. The zero time means never.
 func (t NodeToken) Expiry() time.Time {
 	if t.ExpiresAt == 0 {
 		return time.Time{}
@@ -123,26 +127,27 @@ func (t NodeToken) Expiry() time.Time {
 	return time.Unix(0, t.ExpiresAt).UTC()
 }
 
-// Sender configures how a trigger node verifies its requests. Package sender does it: see OpenSender.
+// Sender is the configuration by which a trigger node verifies its requests. Package sender
+// verifies them: see OpenSender.
 type Sender struct {
 	Preset  string         `audit:"preset"`
-	Secrets []SenderSecret `audit:"secrets,hidden"` // the newest first; expired ones may still be there
-	// Settings are the settings that are not secret, by the preset's names; SealedSettings the secret ones, each
-	// sealed as AboutSetting.
+	Secrets []SenderSecret `audit:"secrets,hidden"` // newest first; expired secrets may still be included
+	// Settings are the settings that are not secret, by the preset's names. SealedSettings are the
+	// secret ones, each encrypted for AboutSetting.
 	Settings       map[string]string `audit:"settings,hidden"`
 	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
 
 	unknown unknown `audit:"-"`
 }
 
-// Sealed returns everything in the record that is sealed.
+// Sealed returns everything in the record that is encrypted.
 func (w *Workflow) Sealed() (boxes [][]byte) {
 	for _, node := range w.Triggers {
 		if node.Sender == nil {
 			continue
 		}
 		for _, secret := range node.Sender.Secrets {
-			if len(secret.Sealed) > 0 { // else it is a public key
+			if len(secret.Sealed) > 0 { // otherwise it is a public key
 				boxes = append(boxes, secret.Sealed)
 			}
 		}
@@ -155,13 +160,13 @@ func (w *Workflow) Sealed() (boxes [][]byte) {
 
 // SenderSecret is a secret, or a public key, with which a sender's requests are verified.
 type SenderSecret struct {
-	ID        string // identifies it where its text must not appear
-	Sealed    []byte // its text, sealed as AboutSecret; empty: it is a public key
+	ID        string // identifies the secret where its text must not appear
+	Sealed    []byte // the text, encrypted for AboutSecret; empty means that it is a public key
 	PublicKey string
-	Last4     string // the last characters of the text, for people; empty when it is short
+	Last4     string // the last characters of the text, for people; "" if the text is short
 	SetAt     time.Time
-	ExpiresAt time.Time // zero: never
-	Unseen    bool      // the provider sent it, and it was not shown to an operator yet: that happens once
+	ExpiresAt time.Time // the zero time means never
+	Unseen    bool      // the provider sent it, and it was not yet shown to an operator, which happens once
 
 	unknown unknown
 }
@@ -171,37 +176,40 @@ type Key struct {
 	ID        string            `audit:"-"` // key_ and random characters of base64url
 	Name      string            `audit:"name"`
 	Role      string            `audit:"role"`      // viewer, editor or admin
-	AccountID string            `audit:"accountId"` // the only account that it has access to; empty: all of them
-	Hash      [sha256.Size]byte `audit:"-"`         // of its text
+	AccountID string            `audit:"accountId"` // the only account that the key has access to; "" means all accounts
+	Hash      [sha256.Size]byte `audit:"-"`         // SHA-256 of the key's text
 	CreatedAt time.Time         `audit:"-"`
-	ExpiresAt time.Time         `audit:"expiresAt"` // zero: never
+	ExpiresAt time.Time         `audit:"expiresAt"` // the zero time means never
 
 	unknown unknown `audit:"-"`
 }
 
-// Installation says whose registry this is: the record under InstallationKey. While there is none, or with Restoring, no
-// process answers from the registry.
+// Installation is the identity of the registry. It is the record under InstallationKey. While there
+// is none, or with Restoring, no process answers from the registry.
 type Installation struct {
-	ID string // a random UUID, which the database has, too
-	// Restoring is set while a backup is restored.
+	ID string // a random UUID, which is also in the database
+	// Restoring is true while a backup is being restored.
 	Restoring bool
-	// Stamp is a random UUID for each time that the record was written. A process that has seen the registry go back to an
-	// earlier state relies on it again when the stamp has changed: see package agree.
+	// Stamp is a random UUID that is new each time the record is written. A process that has seen
+	// the registry go back to an earlier state relies on it again when the stamp has changed: see
+	// package agree.
 	Stamp string
-	// Life is a random UUID for each time that the registry was restored from the database's copy.
+	// Life is a random UUID that is new each time the registry is restored from the database's
+	// copy.
 	Life string
 
 	unknown unknown
 }
 
-// Queue holds the settings of a queue. Its runners read the record, too: see stream.ReadQueueSettings.
+// Queue holds the settings of a queue. Its runners read the record, too: see
+// stream.ReadQueueSettings.
 type Queue struct {
 	Name string `audit:"-"`
-	// PausedSince is when the queue was paused; zero: it is not paused.
+	// PausedSince is the time when the queue was paused. The zero time means that it is not paused.
 	PausedSince time.Time `audit:"pausedSince"`
-	// PausedUntil is when the pause ends by itself; zero: it does not.
+	// PausedUntil is the time when the pause ends by itself. The zero time means that it does not.
 	PausedUntil time.Time    `audit:"pausedUntil"`
-	Groups      []QueueGroup `audit:"groups"` // by name
+	Groups      []QueueGroup `audit:"groups"` // sorted by name
 
 	unknown unknown `audit:"-"`
 }
@@ -209,7 +217,7 @@ type Queue struct {
 // QueueGroup holds the settings of a group of runners.
 type QueueGroup struct {
 	Group       string `audit:"-"`
-	MaxInFlight int64  `audit:"maxInFlight"` // 0: as many as its members ask for
+	MaxInFlight int64  `audit:"maxInFlight"` // 0 means as many as its members ask for
 
 	unknown unknown `audit:"-"`
 }
@@ -226,17 +234,19 @@ func (q *Queue) Clone() *Queue {
 	return &own
 }
 
-// TriggerSecrets are the secrets of a trigger node: the record in SecretsBucket, which an ingress may not read.
+// TriggerSecrets are the secrets of a trigger node. They are the record in SecretsBucket, which an
+// ingress may not read.
 type TriggerSecrets struct {
-	Tokens        []Token // the workflow's record says which of them are valid
-	SamplePayload []byte  // one JSON text; nil: none is configured
-	// Sealed replaces the fields above by their encryption, sealed as AboutTrigger. Empty: they are in clear.
+	Tokens        []Token // the workflow's record holds the hashes of the valid ones
+	SamplePayload []byte  // one JSON text; nil means that none is configured
+	// Sealed is the encryption of the fields above for AboutTrigger, and replaces them. Empty means
+	// that they are not encrypted.
 	Sealed []byte
 
 	unknown unknown
 }
 
-// Token is a token in clear.
+// Token is an unencrypted token.
 type Token struct {
 	Text      string
 	CreatedAt time.Time
@@ -244,7 +254,8 @@ type Token struct {
 	unknown unknown
 }
 
-// unknown holds the fields of a record that only a later version knows. They survive a change by this version.
+// unknown holds the fields of a record that only a later version knows. A change by this version
+// keeps them.
 type unknown []byte
 
 // Clone returns a copy that shares nothing that may be changed.
@@ -258,7 +269,8 @@ func (w *Workflow) Clone() *Workflow {
 	return &own
 }
 
-// Trigger returns a node of the workflow; nil: it has none of this ID. The workflow may be nil.
+// Trigger returns a node of the workflow, or nil if the workflow has no node with this ID. The
+// workflow may be nil.
 func (w *Workflow) Trigger(nodeID string) *Trigger {
 	if w == nil {
 		return nil
@@ -271,7 +283,7 @@ func (w *Workflow) Trigger(nodeID string) *Trigger {
 	return nil
 }
 
-// Clone returns a copy that shares nothing that may be changed; of nil, nil.
+// Clone returns a copy that shares nothing that may be changed. For nil it returns nil.
 func (s *Sender) Clone() *Sender {
 	if s == nil {
 		return nil
@@ -281,7 +293,7 @@ func (s *Sender) Clone() *Sender {
 	return &own
 }
 
-// Live are the secrets that have not ended; of nil, none.
+// Live returns the secrets that have not expired. For nil it returns none.
 func (s *Sender) Live(now time.Time) (live []SenderSecret) {
 	if s == nil {
 		return nil
@@ -300,7 +312,7 @@ type Record interface {
 	Encode() ([]byte, error)
 }
 
-// Equal says whether two records are the same.
+// Equal reports whether two records are equal.
 func Equal(a, b Record) bool {
 	one, err := a.Encode()
 	if err != nil {

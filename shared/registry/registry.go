@@ -1,10 +1,13 @@
-// Package registry is the domain of who may start executions: accounts, plans, workflows, trigger
-// nodes and their tokens; and the Snapshot of it that an ingress reads without a lock.
+// Package registry defines the records that decide which requests may start executions: accounts,
+// plans, workflows, trigger nodes and their tokens. It also holds the Snapshot of them that an
+// ingress reads without a lock.
 //
-// The records live in a JetStream KV bucket, the source of truth. Package edit changes them. Package
-// agree delivers every change, in order, to every process, and waits until all of them have applied it.
+// The records are stored in a JetStream KV bucket, the source of truth. Package edit changes them.
+// Package agree delivers every change, in order, to every process, and waits until all of them have
+// applied it.
 //
-// The first bucket has hashes only. Tokens and sample payloads are in a second one, which an ingress may not read.
+// The first bucket contains only hashes. Tokens and sample payloads are in a second bucket, which
+// an ingress may not read.
 package registry
 
 import (
@@ -13,7 +16,7 @@ import (
 	"time"
 )
 
-// The buckets.
+// These are the names of the buckets.
 const (
 	Bucket        = "registry"
 	SecretsBucket = "registry_secrets"
@@ -22,14 +25,15 @@ const (
 // Stream is the name of the stream behind Bucket.
 const Stream = "KV_" + Bucket
 
-// Streams are the names of the streams behind the buckets.
+// Streams returns the names of the streams behind the buckets.
 func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 
-// CopyStreams are the names of the streams behind the copy.
+// CopyStreams returns the names of the streams behind the copy.
 func CopyStreams() []string { return []string{Stream} }
 
-// The keys of Bucket: one for the plan catalog, one for the installation's identity, and one for each account, workflow,
-// key of the operators' API and queue with settings, whose ID or name comes after the prefix.
+// These are the keys of Bucket: one for the plan catalog, one for the installation's identity, and
+// one for each account, workflow, key of the operators' API and queue with settings. For the
+// latter, the ID or name follows the prefix.
 const (
 	PlansKey        = "plans"
 	InstallationKey = "installation"
@@ -39,14 +43,15 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the header of a stored record that says who changed it, and what: see package edit.
+// HeaderAudit is the header of a stored record that holds the actor and the content of the change:
+// see package edit.
 const HeaderAudit = "Hookstart-Audit"
 
-// Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one of these fields
-// is set.
+// Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one
+// of the record fields is set.
 type Change struct {
 	Revision uint64
-	// At is when the server stored it.
+	// At is the time when the server stored the revision.
 	At time.Time
 
 	Plans    Plans // not nil, but perhaps empty
@@ -62,7 +67,8 @@ type Change struct {
 	DeletedAPIKey   string
 }
 
-// DecodeChange reads a message of the bucket's stream: its subject, whether it is a deletion, its sequence, time and record.
+// DecodeChange decodes a message of the bucket's stream from its subject, whether it is a deletion,
+// its sequence, its time and its record.
 func DecodeChange(subject string, deleted bool, revision uint64, at time.Time, data []byte) (c Change, err error) {
 	c = Change{Revision: revision, At: at}
 	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")

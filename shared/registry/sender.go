@@ -8,28 +8,30 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Every box is sealed for one of these purposes, so that one box cannot replace another.
+// Every box is encrypted for exactly one of these purposes, so that one box cannot replace another.
 
-// AboutTrigger is what the tokens and the sample payload of a node are sealed as.
+// AboutTrigger returns the purpose for which the tokens and the sample payload of a node are
+// encrypted.
 func AboutTrigger(workflowID, nodeID string) string { return "trigger:" + workflowID + "." + nodeID }
 
-// AboutSecret is what a secret of a node's sender is sealed as.
+// AboutSecret returns the purpose for which a secret of a node's sender is encrypted.
 func AboutSecret(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }
 
-// AboutSetting is what a secret setting of a node's sender is sealed as.
+// AboutSetting returns the purpose for which a secret setting of a node's sender is encrypted.
 func AboutSetting(workflowID, nodeID, name string) string {
 	return "setting:" + workflowID + "." + nodeID + ":" + name
 }
 
-// AboutCaptured is what a secret that a node's provider brought is sealed as, on its way to the executors.
+// AboutCaptured returns the purpose for which a secret that a node's provider has sent is encrypted
+// on its way to the executors.
 func AboutCaptured(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
-// OpenSender opens the record of a node's sender, which may be nil. The config holds secrets in clear. Its errors are those of
-// seal.Keys.Open, and say which node they are about.
+// OpenSender decrypts the record of a node's sender, which may be nil. The config holds unencrypted
+// secrets. Its errors are those of seal.Keys.Open, and name the node.
 func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sender.Config, error) {
 	if record == nil {
 		return sender.Config{}, nil

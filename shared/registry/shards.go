@@ -8,27 +8,28 @@ import (
 
 const shardCount = 4096
 
-// keyed is a pointer to a value that knows its own key.
+// keyed is a pointer to a value that contains its own key.
 type keyed interface {
 	comparable
 	key() string
 }
 
-// shards is a hash table for many readers, who take no lock, and one writer. With a million values it takes 33 bytes for
-// each, a map of them 57: it stores no keys. A change copies one shard, 8 KB of such a table.
+// shards is a hash table for one writer and many readers, which take no lock. With a million values
+// it takes 33 bytes for each, while a map of them takes 57: it stores no keys. A change copies one
+// shard, which is 8 KB in a table of that size.
 type shards[V keyed] struct {
 	seed      maphash.Seed
-	published atomic.Bool // before that, the writer fills the shards in place, and readers find nothing
+	published atomic.Bool // false until the table is complete: until then the writer fills the shards in place, and readers find nothing
 	shard     [shardCount]atomic.Pointer[shard[V]]
 }
 
 // shard is a part of the table, with open addressing and linear probing. At least one slot is free.
 type shard[V keyed] struct {
-	slots []slot[V] // a power of two
+	slots []slot[V] // the length is a power of two
 	used  int
 }
 
-// slot is free if its value is nil.
+// slot is one place of a shard. It is free if its value is nil.
 type slot[V keyed] struct {
 	hash  uint64
 	value V
@@ -99,7 +100,7 @@ func (s *shards[V]) len() int {
 	return n
 }
 
-// find returns the slot of a key, or the free one where it belongs.
+// find returns the slot of a key, or the free slot where the key belongs.
 func (s *shard[V]) find(hash uint64, key string) *slot[V] {
 	mask := uint64(len(s.slots)) - 1
 	for i := hash / shardCount; ; i++ {
@@ -110,7 +111,7 @@ func (s *shard[V]) find(hash uint64, key string) *slot[V] {
 	}
 }
 
-// without returns a copy with so many slots, and without one of the values.
+// without returns a copy that has the given number of slots and lacks one of the values.
 func (s *shard[V]) without(v V, slots int) *shard[V] {
 	other := &shard[V]{slots: make([]slot[V], slots)}
 	for _, one := range s.slots {

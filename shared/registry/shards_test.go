@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The table has what a map has, whatever is set and removed, before it is published and after. The keys are so many that
-// shards grow, collide and become empty again.
+// The table behaves like a map for any sequence of sets and removals, both before and after it is
+// published. There are so many keys that shards grow, collide and become empty again.
 func TestShardsAreAMap(t *testing.T) {
 	t.Parallel()
 	var table shards[*Webhook]

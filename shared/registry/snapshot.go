@@ -12,50 +12,54 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Webhook is what a request needs to know of a workflow. It is immutable: a change replaces it.
+// Webhook is the part of a workflow that a request needs. It is immutable: a change replaces it.
 type Webhook struct {
 	ID         string
 	AccountID  string
 	Queue      string
 	Active     bool
-	place      uint32    // in the account's active workflows; for the writer only
+	place      uint32    // position among the account's active workflows; for the writer only
 	Transition int64     // orders the active workflows of an account
-	RateLimit  RateLimit // zero: the plan's
+	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []Node
 }
 
 func (w *Webhook) key() string { return w.ID }
 
-// compare orders the active workflows of an account: the one that was activated first comes first.
+// compare orders the active workflows of an account by the time of their activation, earliest
+// first.
 func (w *Webhook) compare(other *Webhook) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
 
-// Node is what a request needs to know of a webhook trigger node.
+// Node is the part of a webhook trigger node that a request needs.
 type Node struct {
 	ID     string
 	Tokens []NodeToken
-	// Sender verifies the node's requests. nil: the token alone decides, unless Unusable is set.
+	// Sender verifies the node's requests. nil means that the token alone decides, unless Unusable
+	// is set.
 	Sender *sender.Sender
-	// Filter decides which requests start an execution. nil: every one does, unless Unusable is set.
+	// Filter decides which requests start an execution. nil means that every request does, unless
+	// Unusable is set.
 	Filter *filter.Filter
-	// Unusable is why the node cannot decide about requests: this process cannot decrypt its sender's secrets, or does not
-	// know what its filter says. Such a node must refuse every request.
+	// Unusable is the reason why the node cannot decide about requests: this process cannot decrypt
+	// the secrets of its sender, or cannot interpret its filter. Such a node must refuse every
+	// request. nil means that the node is usable.
 	Unusable error
 }
 
-// View is all that a request needs to know of its workflow.
+// View is everything that a request needs to know about its workflow.
 type View struct {
 	Workflow *Webhook
-	Plan     *Plan // nil: the account or its plan is unknown, and nothing is allowed
-	// WithinPlan reports whether the plan lets the workflow be active.
+	Plan     *Plan // nil means that the account or its plan is unknown, and nothing is allowed
+	// WithinPlan reports whether the plan allows the workflow to be active.
 	WithinPlan bool
 }
 
 // PlanHasWebhooks reports whether the plan has webhook triggers.
 func (v View) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
-// Limit is the rate limit in force.
+// Limit returns the rate limit that is in force.
 func (v View) Limit() RateLimit {
 	if v.Workflow.RateLimit.Requests > 0 {
 		return v.Workflow.RateLimit
@@ -63,11 +67,12 @@ func (v View) Limit() RateLimit {
 	return v.Plan.RateLimit
 }
 
-// account is what a request needs to know of an account. It is immutable.
+// account is the part of an account that a request needs. It is immutable.
 type account struct {
 	id   string
 	plan *Plan
-	// limited: the plan lets the active workflows up to last be active, and nil lets none. Otherwise it lets all.
+	// limited is true if the plan allows only the active workflows up to last, or none if last is
+	// nil. Otherwise the plan allows all of them.
 	limited bool
 	last    *Webhook
 }
@@ -78,44 +83,46 @@ func (a *account) allows(w *Webhook) bool {
 	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
 }
 
-// owner is what the writer needs to know of an account.
+// owner is the part of an account that the writer needs.
 type owner struct {
 	id     string
-	known  bool // its record is there; without it there are only workflows
+	known  bool // the account's record exists; without it there are only workflows
 	plan   string
-	active []*Webhook // in no order
+	active []*Webhook // in no particular order
 }
 
-// Snapshot is the registry in memory. Lookup takes no lock. When the bucket was recreated or restored, a new copy is
-// loaded beside the current one, and then replaces it as a whole.
+// Snapshot is the registry in memory. Lookup takes no lock. When the bucket was recreated or
+// restored, a new copy is loaded beside the current one, and then replaces it as a whole.
 type Snapshot struct {
-	current atomic.Pointer[tables] // Lookup reads it
+	current atomic.Pointer[tables] // read by Lookup
 
 	mu      sync.Mutex
-	filling *tables // changes are applied to it: current, except while another copy is loaded
+	filling *tables // the tables that changes are applied to: the same as current, except while another copy is loaded
 	keys    *seal.Keys
 }
 
-// tables are the records of one snapshot. Lookup's maps are split into shards, and a change replaces the shard of its
-// key: a write copies one shard, about 10 µs with a million workflows, and a read takes no lock.
+// tables holds the records of one snapshot. Lookup's maps are split into shards, and a change
+// replaces the shard of its key: a write copies one shard, in about 10 µs with a million workflows,
+// and a read takes no lock.
 type tables struct {
 	workflows shards[*Webhook]
 	accounts  shards[*account]
 
-	// For writers only, guarded by Snapshot.mu. Lookup does not read these.
+	// The following fields are for writers only and guarded by Snapshot.mu. Lookup does not read
+	// them.
 	loading bool
 	plans   Plans
 	owners  map[string]*owner // by account
-	texts   map[string]string // that many records share: see shared
-	// unusable has the workflows with an unusable sender, and why it is (see Node.Unusable).
+	texts   map[string]string // texts that many records share: see shared
+	// unusable holds the workflows with an unusable sender, and the reason (see Node.Unusable).
 	unusable map[string]error
-	// opened has the workflows whose senders' secrets are sealed, and were all opened.
+	// opened holds the workflows whose senders' secrets are encrypted and were all decrypted.
 	opened map[string]struct{}
-	keys   *seal.Keys // open senders' secrets
+	keys   *seal.Keys // decrypt senders' secrets
 }
 
-// NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called. keys open senders' secrets; nil:
-// there are none.
+// NewSnapshot returns an empty snapshot. Lookup finds nothing before Loaded is called. keys decrypt
+// senders' secrets; nil means that there are no keys.
 func NewSnapshot(keys *seal.Keys) *Snapshot {
 	s := &Snapshot{filling: newTables(keys), keys: keys}
 	s.current.Store(s.filling)
@@ -139,7 +146,7 @@ func newTables(keys *seal.Keys) *tables {
 // Lookup finds a workflow.
 func (s *Snapshot) Lookup(workflowID string) (View, bool) { return s.current.Load().lookup(workflowID) }
 
-// PlanOf is an account's plan, nil if it is not known.
+// PlanOf returns the plan of an account, or nil if it is not known.
 func (s *Snapshot) PlanOf(accountID string) *Plan {
 	if a, found := s.current.Load().accounts.get(accountID); found {
 		return a.plan
@@ -147,10 +154,10 @@ func (s *Snapshot) PlanOf(accountID string) *Plan {
 	return nil
 }
 
-// Len is the number of workflows.
+// Len returns the number of workflows.
 func (s *Snapshot) Len() int { return s.current.Load().workflows.len() }
 
-// ActiveBesides counts an account's active workflows other than the given one.
+// ActiveBesides returns the number of an account's active workflows other than the given one.
 func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +173,7 @@ func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
 	return count
 }
 
-// Unusable counts the workflows with an unusable sender, and returns the reason of one of them.
+// Unusable returns the number of workflows with an unusable sender, and the reason for one of them.
 func (s *Snapshot) Unusable() (count int, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +184,7 @@ func (s *Snapshot) Unusable() (count int, why error) {
 	return len(unusable), why
 }
 
-// Survey counts the workflows with a sender whose secrets are sealed.
+// Survey counts the workflows with a sender whose secrets are encrypted.
 func (s *Snapshot) Survey() (found Survey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +228,8 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 		if view.WithinPlan || !w.Active {
 			return view, true
 		}
-		// It is past its plan's limit, or was switched off or deleted between the two reads.
+		// The workflow exceeds its plan's limit, or was deactivated or deleted between the two
+		// reads.
 		if again, _ := t.workflows.get(workflowID); again == w {
 			return view, true
 		}
@@ -264,15 +272,15 @@ func (t *tables) apply(c Change) {
 func (t *tables) loaded() {
 	t.loading = false
 	t.refreshAll()
-	t.accounts.publish() // first: a lookup that finds a workflow must find its account
+	t.accounts.publish() // accounts first: a lookup that finds a workflow must also find its account
 	t.workflows.publish()
 }
 
 func (t *tables) setWorkflow(w *Webhook) {
 	before, existed := t.workflows.last(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
-	// A lookup that finds an active workflow must find it within its plan. So the account is updated before an activation,
-	// and after a deactivation.
+	// A lookup that finds an active workflow must find it within its plan. So the account is
+	// updated before an activation, and after a deactivation.
 	switch {
 	case stays:
 		w.place = before.place
@@ -292,7 +300,7 @@ func (t *tables) setWorkflow(w *Webhook) {
 	}
 }
 
-// deactivate takes a workflow out of the active ones, if it is there.
+// deactivate removes a workflow from the active ones, if it is among them.
 func (t *tables) deactivate(w *Webhook) {
 	if !w.Active {
 		return
@@ -315,7 +323,7 @@ func (t *tables) owner(accountID string) *owner {
 	return of
 }
 
-// forget deletes an owner of which nothing is known any more.
+// forget deletes an owner that has neither a record nor workflows.
 func (t *tables) forget(accountID string) {
 	if of := t.owners[accountID]; !of.known && len(of.active) == 0 {
 		delete(t.owners, accountID)
@@ -328,7 +336,8 @@ func (t *tables) refreshAll() {
 	}
 }
 
-// refresh recomputes which workflows of an account the plan lets be active: those that were activated first.
+// refresh recomputes which workflows of an account the plan allows to be active: the ones that were
+// activated first.
 func (t *tables) refresh(accountID string) {
 	of := t.owners[accountID]
 	if t.loading || !of.known {
@@ -344,9 +353,9 @@ func (t *tables) refresh(accountID string) {
 	t.accounts.set(a)
 }
 
-// webhookOf makes a Webhook of a workflow's record.
+// webhookOf returns the Webhook for a workflow's record.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token: they take one allocation.
+	// Most workflows have one node with one token. They take one allocation.
 	whole := &struct {
 		Webhook
 		node  [1]Node
@@ -368,16 +377,17 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	}
 	for _, trigger := range r.Triggers {
 		node := Node{ID: t.shared(trigger.NodeID), Tokens: append(tokens, trigger.Tokens...)}
-		tokens = nil // the room is for the first node
+		tokens = nil // the space is for the first node
 		if trigger.Sender != nil {
-			// Compiled once per revision, and not per request.
+			// The sender is compiled once per revision, and not per request.
 			if node.Sender, node.Unusable = compileSender(t.keys, w.ID, node.ID, trigger.Sender); node.Unusable != nil {
 				t.unusable[w.ID] = node.Unusable
 				delete(t.opened, w.ID)
 			}
 		}
 		if trigger.Filter != "" && node.Unusable == nil {
-			// One that this version cannot read refuses requests, for a while: it neither starts nor loses what it should not.
+			// A node whose filter this version cannot read refuses requests temporarily, so that no
+			// execution is started or lost by mistake.
 			node.Filter, node.Unusable = compileFilter(w.ID, node.ID, trigger.Filter)
 		}
 		w.Nodes = append(w.Nodes, node)
@@ -394,11 +404,11 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 	return f, nil
 }
 
-// maxTexts bounds the texts that are kept to be shared. Where each workflow has node IDs of its own, to keep all of them
-// would take more memory than it saves.
+// maxTexts is the maximum number of texts that are kept for sharing. If each workflow has node IDs
+// of its own, keeping all of them would take more memory than it saves.
 const maxTexts = 10_000
 
-// shared returns an equal text, so that one that many records have is in memory once.
+// shared returns an equal text, so that a text of many records is in memory only once.
 func (t *tables) shared(text string) string {
 	if same, found := t.texts[text]; found {
 		return same

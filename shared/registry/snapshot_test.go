@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// An ingress that starts hears the others, and is asked for its metrics, while it still
-// loads the registry.
+// A snapshot finds nothing until it is loaded: an ingress that starts receives announcements, and
+// is asked for its metrics, while it still loads the registry.
 func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	snapshot := registry.NewSnapshot(nil)
 	const workflows = 2000
@@ -49,8 +49,8 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	readers.Wait()
 }
 
-// While the plan's one active workflow is switched, deleted and made again, nobody finds that
-// it is past the plan's limit.
+// While the only workflow that the plan allows to be active is switched, deleted and created again,
+// no lookup finds it beyond the plan's limit.
 func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	t.Parallel()
 	s := registry.NewSnapshot(nil)
@@ -80,8 +80,8 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	}
 }
 
-// Whatever is activated, switched off, moved to another account and deleted, and in whatever order: the plan lets those be
-// active that were activated first.
+// The plan allows the workflows that were activated first, whatever workflows are activated,
+// deactivated, moved to another account and deleted, in any order.
 func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	t.Parallel()
 	const accounts, workflows, steps = 3, 20, 5000
@@ -141,7 +141,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup finds workflows among a million: what each request does.
+// BenchmarkLookup measures what each request does: it finds workflows among a million.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{Plans: registry.Plans{{ID: "pro", WebhookTriggers: true, MaxActive: registry.Unlimited}}})

@@ -9,22 +9,22 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Survey says how much of what is sealed can be opened with some keys.
+// Survey counts how many encrypted secrets some keys can decrypt.
 type Survey struct {
-	Opened  int      // boxes, or senders, that the keys open
-	Closed  int      // those that they do not open
-	Missing []string // the IDs of the keys that are missing, in order
-	Why     error    // why one of those is closed
+	Opened  int      // boxes, or senders, that the keys decrypt
+	Closed  int      // boxes, or senders, that the keys do not decrypt
+	Missing []string // IDs of the keys that are missing, in order
+	Why     error    // the reason for one of the closed ones
 }
 
-// Add counts one box, or one sender, that was opened or not.
+// Add counts one box, or one sender. err is nil if it was decrypted.
 func (s *Survey) Add(err error) {
 	switch {
 	case err == nil:
 		s.Opened++
 		return
 	case !errors.Is(err, seal.ErrNoKey) && !errors.Is(err, seal.ErrBroken):
-		return // not the keys' fault
+		return // the keys are not the cause
 	}
 	s.Closed++
 	s.Why = err
@@ -35,7 +35,7 @@ func (s *Survey) Add(err error) {
 	}
 }
 
-// Err returns an error if something is sealed and the keys open nothing of it.
+// Err returns an error if there are encrypted secrets and the keys decrypt none of them.
 func (s *Survey) Err(keys *seal.Keys) error {
 	if s.Closed == 0 || s.Opened > 0 {
 		return nil
@@ -51,7 +51,7 @@ func (s *Survey) Err(keys *seal.Keys) error {
 		strings.Join(s.Missing, ", "), has)
 }
 
-// Warning says which keys are missing; "": none.
+// Warning returns a text that names the missing keys, or "" if none is missing.
 func (s *Survey) Warning() string {
 	switch {
 	case s.Closed == 0:
@@ -74,7 +74,7 @@ func (s *Survey) Try(keys *seal.Keys, w *Workflow) {
 			continue
 		}
 		for _, secret := range node.Sender.Secrets {
-			if len(secret.Sealed) > 0 { // else it is a public key
+			if len(secret.Sealed) > 0 { // otherwise it is a public key
 				try(secret.Sealed, AboutSecret(w.ID, node.NodeID, secret.ID))
 			}
 		}

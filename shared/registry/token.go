@@ -9,21 +9,21 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// TokenPrefix begins every token, so that a leaked one is recognised.
+// TokenPrefix is the beginning of every token, so that a leaked one is recognised.
 const TokenPrefix = "hst_"
 
-// TokenHash is the SHA-256 of a token's text. The ingress knows tokens by their hashes only.
+// TokenHash is the SHA-256 of a token's text. The ingress has only the hashes of tokens.
 type TokenHash [sha256.Size]byte
 
-// NewToken makes a token: 256 random bits, URL-safe.
+// NewToken returns a new token: 256 random bits, URL-safe.
 func NewToken() string {
 	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // never fails: crypto/rand says so
+	_, _ = rand.Read(bits[:]) // never fails, as crypto/rand documents
 	return TokenPrefix + base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
-// HashToken is the hash of a token, of any text.
+// HashToken returns the hash of a token, which may be any text.
 func HashToken(token string) TokenHash { return execution.SHA256(token) }
 
-// ID identifies a token where its text must not appear: 16 hex digits.
+// ID returns 16 hex digits that identify a token where its text must not appear.
 func (h TokenHash) ID() string { return hex.EncodeToString(h[:8]) }

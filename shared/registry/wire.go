@@ -12,9 +12,10 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// The encoding of records in NATS. No other file of this package knows it.
+// The following functions encode the records for NATS. No other file of this package knows the
+// encoding.
 
-// marshal is deterministic: equal messages have equal encodings.
+// marshal is the deterministic encoding: equal messages have equal encodings.
 var marshal = proto.MarshalOptions{Deterministic: true}
 
 // Encode implements Record.
@@ -29,7 +30,7 @@ func (p Plans) Encode() ([]byte, error) {
 	return marshal.Marshal(catalog)
 }
 
-// DecodePlans reads the plan catalog.
+// DecodePlans decodes the plan catalog.
 func DecodePlans(data []byte) (Plans, error) {
 	var catalog hookstartv1.PlanCatalog
 	if err := proto.Unmarshal(data, &catalog); err != nil {
@@ -59,7 +60,7 @@ func (a *Account) Encode() ([]byte, error) {
 	return marshal.Marshal(wire)
 }
 
-// DecodeAccount reads an account.
+// DecodeAccount decodes an account.
 func DecodeAccount(data []byte) (*Account, error) {
 	var wire hookstartv1.Account
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -94,7 +95,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 	return marshal.Marshal(wire)
 }
 
-// DecodeWorkflow reads a workflow.
+// DecodeWorkflow decodes a workflow.
 func DecodeWorkflow(data []byte) (*Workflow, error) {
 	if w := decodePlainWorkflow(data); w != nil {
 		return w, nil
@@ -120,7 +121,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
-				continue // not a hash: no token can match it
+				continue // this is not a hash, so no token can match it
 			}
 			one := NodeToken{Hash: TokenHash(token.GetSha256())}
 			if token.GetExpiresAt() != nil {
@@ -133,7 +134,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 	return w, nil
 }
 
-// Equal says whether two senders are the same; either may be nil.
+// Equal reports whether two senders are equal. Either may be nil.
 func (s *Sender) Equal(other *Sender) bool { return proto.Equal(s.toWire(), other.toWire()) }
 
 func (s *Sender) toWire() *hookstartv1.Sender {
@@ -177,7 +178,7 @@ func (k *Key) Encode() ([]byte, error) {
 	return marshal.Marshal(wire)
 }
 
-// DecodeKey reads a key.
+// DecodeKey decodes a key.
 func DecodeKey(data []byte) (*Key, error) {
 	var wire hookstartv1.Key
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -198,7 +199,7 @@ func (i *Installation) Encode() ([]byte, error) {
 	return marshal.Marshal(wire)
 }
 
-// DecodeInstallation reads the installation's identity.
+// DecodeInstallation decodes the installation's identity.
 func DecodeInstallation(data []byte) (*Installation, error) {
 	var wire hookstartv1.Installation
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -223,7 +224,7 @@ func (q *Queue) Encode() ([]byte, error) {
 	return marshal.Marshal(wire)
 }
 
-// DecodeQueue reads the settings of a queue.
+// DecodeQueue decodes the settings of a queue.
 func DecodeQueue(data []byte) (*Queue, error) {
 	var wire hookstartv1.QueueSettings
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -251,7 +252,7 @@ func (s *TriggerSecrets) Encode() ([]byte, error) {
 	return marshal.Marshal(wire)
 }
 
-// DecodeTriggerSecrets reads the secrets of a node.
+// DecodeTriggerSecrets decodes the secrets of a node.
 func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	var wire hookstartv1.TriggerSecrets
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -312,9 +313,9 @@ func orUnlimited(n *int64) int64 {
 	return *n
 }
 
-// decodePlainWorkflow reads a workflow as most are: without senders, and as this version has stored it. nil: it is another
-// one, or none. A process that starts reads all of them, a million perhaps: this takes a third of the time and memory of
-// proto.Unmarshal.
+// decodePlainWorkflow decodes a plain workflow: one without senders, as most are, that was stored
+// by this version. It returns nil for any other data. A process that starts reads all workflows,
+// perhaps a million: this function takes a third of the time and memory of proto.Unmarshal.
 func decodePlainWorkflow(data []byte) *Workflow {
 	w, f := &Workflow{Triggers: []Trigger{}}, fields{rest: data}
 	for f.next() {
@@ -351,20 +352,20 @@ func decodePlainWorkflow(data []byte) *Workflow {
 	return w
 }
 
-// fields reads the fields of a message, which must be in order. It fails at everything else.
+// fields reads the fields of a message, which must be in order. It fails for everything else.
 type fields struct {
 	rest   []byte
 	failed bool
 
-	// The field that was read last: a number or bytes.
+	// The following fields hold the field that was read last: a number or bytes.
 	number int32
-	again  bool // the one before had the same number
+	again  bool // the field before had the same number
 	kind   protowire.Type
 	value  uint64
 	bytes  []byte
 }
 
-// next reads a field. It returns false at the end, and when reading has failed.
+// next reads a field. It returns false at the end, and after a failure.
 func (f *fields) next() bool {
 	if f.failed || len(f.rest) == 0 {
 		return false

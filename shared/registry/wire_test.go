@@ -17,7 +17,7 @@ import (
 // aLaterField is a field of a message that only a later version knows.
 var aLaterField = protowire.AppendString(protowire.AppendTag(nil, 1999, protowire.BytesType), "later")
 
-// fill sets every field of a message, and one that is not known here.
+// fill sets every field of a message, and one field that this version does not know.
 func fill(m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -47,7 +47,8 @@ func fill(m protoreflect.Message, depth int) {
 			setScalar(m, field, i)
 		}
 	}
-	// A rate limit, a plan, an actor and a token's hash are values: they have no fields of a later version.
+	// A rate limit, a plan, an actor and a token's hash are values: they keep no fields of a later
+	// version.
 	switch m.Descriptor().Name() {
 	case "RateLimit", "Plan", "PlanCatalog", "Actor", "TokenHash":
 	default:
@@ -68,8 +69,9 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 	}
 }
 
-// What is stored is read whole and stored again as it was, with what only a later version knows: a field that is
-// added to a message and forgotten here would be lost at the next change of a record.
+// Stored records are read completely and stored again unchanged, including the fields that only a
+// later version knows. A field that is added to a message but not to the decoding would be lost at
+// the next change of a record.
 func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -132,7 +134,7 @@ func TestAHashThatIsNoneOpensNothing(t *testing.T) {
 	}
 }
 
-// A changed clone leaves what it was made of alone: directories and snapshots share it.
+// A changed clone does not affect the original, which directories and snapshots share.
 func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	shared := func() *registry.Workflow {
@@ -154,7 +156,7 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	}
 }
 
-// The audit names each field, or leaves it out on purpose.
+// The audit names every field of a record, or leaves it out explicitly.
 func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 	t.Parallel()
 	var check func(of reflect.Type)

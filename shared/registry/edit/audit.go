@@ -269,7 +269,7 @@ func fieldsOf(record registry.Record) map[string]value {
 	return fieldsUnder("", record)
 }
 
-// fieldsUnder returns the same with a prefix before each name.
+// fieldsUnder returns the set fields of a record, as fieldsOf does, with a prefix before each name.
 func fieldsUnder(prefix string, record registry.Record) map[string]value {
 	fields := map[string]value{}
 	if record != nil {
