@@ -10,7 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// readAxe reads axe-core. It is not part of the repository: npm ci in testdata/axe installs it.
+// readAxe returns the script axe-core. It is not part of the repository: npm ci in testdata/axe
+// installs it.
 func readAxe(t *testing.T) (script string, installed bool) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
@@ -28,7 +29,7 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 		t.Skip("axe is not installed: npm ci --ignore-scripts --prefix deploy/e2e/testdata/axe")
 	}
 	defer func(outer *testing.T) { b.t = outer }(b.t)
-	b.t = t // what fails in here fails here
+	b.t = t // the browser's failures in here fail this subtest
 	for _, path := range paths {
 		b.visit(path)
 		b.wait(fragmentsAreThere)
@@ -67,14 +68,14 @@ func setLook(b *tab, scheme string, width int64) {
 	b.do(chromedp.EmulateViewport(width, 900))
 }
 
-// violations are what axe-core finds on the page as it is, "" for nothing.
+// violations returns what axe-core finds on the current page, or "" if it finds nothing.
 func violations(b *tab) string {
 	b.t.Helper()
 	return b.evaluate(`axe.run({ resultTypes: ["violations"] }).then((result) => result.violations.map((v) =>
 		v.id + ": " + v.help + v.nodes.map((n) => "\n    " + n.html.slice(0, 200) + "\n      " + n.any.map((c) => c.message).join("; ")).join("")).join("\n"))`)
 }
 
-// checkWidth finds what one would have to scroll sideways for.
+// checkWidth fails the test if the page must be scrolled sideways.
 func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if wider := b.evaluate(`String(document.documentElement.scrollWidth > innerWidth)`); wider != "false" {
@@ -82,7 +83,8 @@ func checkWidth(t *testing.T, b *tab, path string, width int64) {
 	}
 }
 
-// checkFilters finds a link beside the button of a list's filters whose text is not on the button's line.
+// checkFilters fails the test if the text of a link beside the button of a list's filters is not on
+// the button's line.
 func checkFilters(t *testing.T, b *tab, path string, width int64) {
 	t.Helper()
 	if off := b.evaluate(`String([...document.querySelectorAll(".filters .clear")].map((link) => {

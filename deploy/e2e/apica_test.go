@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// authority makes certificates.
+// authority is a certificate authority.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -37,7 +37,8 @@ func newAuthority(t *testing.T, name string) *authority {
 	return a
 }
 
-// make makes a certificate and its key: that of the authority itself as long as it has none.
+// make makes a certificate and its key. If the authority has no certificate yet, it makes the
+// authority's own.
 func (a *authority) make(template *x509.Certificate) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +70,7 @@ func (a *authority) make(template *x509.Certificate) (cert *x509.Certificate, ke
 	return cert, key, certFile, keyFile
 }
 
-// forLoopback are the files of a certificate for 127.0.0.1.
+// forLoopback returns the files of a certificate for 127.0.0.1.
 func (a *authority) forLoopback() (certFile, keyFile string) {
 	a.t.Helper()
 	_, _, certFile, keyFile = a.make(&x509.Certificate{
@@ -78,7 +79,8 @@ func (a *authority) forLoopback() (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// The command line trusts the authority that --api-ca names, and no other then; without it, it says which flag to set.
+// The command line trusts only the authority that --api-ca names. Without the flag, it prints which
+// flag to set.
 func TestTheCommandLineTrustsAnAuthority(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")

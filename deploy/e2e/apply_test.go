@@ -21,7 +21,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// hookstartAt runs the command line at an installation.
+// hookstartAt runs the command line against an installation.
 func hookstartAt(t *testing.T, l *localProgram, stdin string, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -37,8 +37,9 @@ func hookstartAt(t *testing.T, l *localProgram, stdin string, env []string, args
 	return out.String(), problems.String(), code
 }
 
-// export | apply makes an empty installation like the first; what no file holds comes from the environment. Then there are no
-// differences, and to apply it once more changes nothing: not one entry is added to the audit.
+// export | apply makes an empty installation equal to the first; what no file holds comes from the
+// environment. Then there are no differences, and applying once more changes nothing: not one entry
+// is added to the audit.
 func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	from := launchLocal(t, t.TempDir())
@@ -79,7 +80,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	if again != exported {
 		t.Errorf("the second installation exports\n%s\nand the first\n%s", again, exported)
 	}
-	// What the environment gave is in force.
+	// The values from the environment are in force.
 	trigger, err := empty.client().Trigger(t.Context(), "orders", "meta")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	}
 }
 
-// describe gives an installation something of everything that documents hold.
+// describe gives an installation an example of everything that documents hold.
 func describe(t *testing.T, client *apiclient.Client) {
 	t.Helper()
 	check := func(_ any, err error) {
@@ -118,7 +119,7 @@ func describe(t *testing.T, client *apiclient.Client) {
 	check(client.Activate(t.Context(), "orders"))
 }
 
-// auditIDs are the entries of the audit about accounts, workflows and senders.
+// auditIDs returns the IDs of the audit's entries about accounts, workflows and senders.
 func auditIDs(t *testing.T, client *apiclient.Client) (ids []string) {
 	t.Helper()
 	page := apiclient.Page{Limit: api.MaxLimit}
@@ -176,7 +177,7 @@ func checkSchema(t *testing.T, documents string) {
 	}
 }
 
-// The documents that the page shows are as the schema says.
+// The documents that the page shows comply with the schema.
 func TestSchemaOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/apply.md")

@@ -24,8 +24,9 @@ func isClosed(done <-chan struct{}) bool {
 	}
 }
 
-// 500 changes and more by three actors through two executors, of which one is killed five times: what was confirmed is in the
-// audit exactly once; what was not is done if and only if it is in the audit.
+// Three actors make more than 500 changes through two executors, one of which is killed five times.
+// Each confirmed change is in the audit exactly once, and an unconfirmed change is done if and only
+// if it is in the audit.
 func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	})
 }
 
-// auditOnce makes the changes with a database.
+// auditOnce makes the changes with one database.
 func auditOnce(t *testing.T, database string) {
 	t.Helper()
 	const perActor, kills, perKill = 167, 5, 30
@@ -67,13 +68,13 @@ func auditOnce(t *testing.T, database string) {
 	killed, address := start()
 	var (
 		at     sync.RWMutex // guards address
-		served atomic.Int64 // changes that the one that is killed, or one before it, confirmed
+		served atomic.Int64 // changes confirmed by the killed executor or its predecessors
 	)
 	killing := make(chan struct{})
 	go func() {
 		defer close(killing)
 		for range kills {
-			reach(t, &served, served.Load()+perKill) // by progress: a slow machine would make many more changes meanwhile
+			reach(t, &served, served.Load()+perKill) // kills follow the progress, because a slow machine would make many more changes in a fixed time
 			killed.Kill()
 			p, where := start()
 			at.Lock()
@@ -82,7 +83,8 @@ func auditOnce(t *testing.T, database string) {
 		}
 	}()
 
-	// Each actor gives its own workflow one name after the other, through the executors in turn, and now and then starts it.
+	// Each actor gives its own workflow one name after the other, through the executors in turn, and
+	// sometimes starts it.
 	type change struct {
 		name      string
 		confirmed bool
@@ -120,7 +122,7 @@ func auditOnce(t *testing.T, database string) {
 
 	wantAllTaken(t, admin)
 	entries := map[string]int{}
-	reruns := map[string]api.AuditEntry{} // by the execution
+	reruns := map[string]api.AuditEntry{} // by the ID of the execution
 	var last [3]string                    // the newest name in the audit
 	page, all := apiclient.Page{Limit: api.MaxLimit}, 0
 	seen := map[string]bool{}
@@ -184,7 +186,7 @@ func auditOnce(t *testing.T, database string) {
 				t.Errorf("%q, confirmed %v, is in the audit %d times", c.name, c.confirmed, n)
 			}
 		}
-		// The newest one in the audit is in force, whether it was confirmed or not.
+		// The newest change in the audit is in force, whether it was confirmed or not.
 		w, err := admin.Workflow(t.Context(), fmt.Sprint("workflow-", actor))
 		if err != nil || w.Name != last[actor] {
 			t.Errorf("%q is in force, %q is the newest in the audit, %v", w.Name, last[actor], err)
@@ -199,7 +201,7 @@ func auditOnce(t *testing.T, database string) {
 	}
 }
 
-// reach waits until a count is that high.
+// reach waits until a count is at least want.
 func reach(t *testing.T, count *atomic.Int64, want int64) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -212,8 +214,8 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken starts one more execution and makes one more workflow, and waits until both are in the audit: so is all
-// that was done before.
+// wantAllTaken starts one more execution and makes one more workflow, and waits until both are in
+// the audit. Then everything that was done before is in the audit, too.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")
@@ -237,7 +239,8 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Fatal("what was done last is not in the audit")
 }
 
-// wantReruns: what was started, confirmed or not, is in the audit, and nothing else; with who started it.
+// wantReruns checks that the audit contains exactly the executions that were started, confirmed or
+// not, with the actor that started each.
 func wantReruns(t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry, started []map[string]bool) {
 	t.Helper()
 	for actor, ids := range started {

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The page of the audit: who did what, filtered by the keyboard alone, page by page; for admins only.
+// The page of the audit shows changes and their actors, filtered by the keyboard alone, page by
+// page, and for admins only.
 func TestAuditPage(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)
@@ -56,7 +57,8 @@ func TestAuditPage(t *testing.T) {
 	b.click(`a[rel="next"]`)
 	b.text("table", "account.create")
 
-	// By keyboard: the first field, a name, Enter; the focus stays in the field.
+	// With the keyboard, an operator goes to the first field, types a name and presses Enter. The
+	// focus stays in the field.
 	b.visit("/audit")
 	b.do(chromedp.Focus(chromedp.CSS(`[name="actor"]`)), chromedp.KeyEvent("nobody"+kb.Enter))
 	b.text("main", "Nothing matches these filters.")

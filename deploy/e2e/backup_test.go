@@ -28,7 +28,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sizeOf is how large a test is: its own size, or that of an environment variable, for acceptance.
+// sizeOf returns the size of a test: its own size, or the value of an environment variable, for
+// acceptance.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {
@@ -41,7 +42,7 @@ func sizeOf(t *testing.T, variable string, size int) int {
 	return size
 }
 
-// admin runs a verb of hookstart admin against an installation, and returns what it says.
+// admin runs a verb of hookstart admin against an installation, and returns its output.
 func (i *installation) admin(t *testing.T, bin string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), append([]string{"admin"}, args...)...)
@@ -50,13 +51,14 @@ func (i *installation) admin(t *testing.T, bin string, args ...string) (string, 
 	return string(output), err
 }
 
-// sent is what a sender was told of one delivery.
+// sent is one delivery and the answer that the sender got.
 type sent struct {
 	path, delivery, id string
 }
 
-// A backup that is taken under load, restored into an empty installation: the same URLs work, the earlier deliveries
-// are recognised, the records are the same, and runners run nothing again.
+// After a backup that was taken under load is restored into an empty installation, the same URLs
+// work, earlier deliveries are recognised, the records are the same, and runners do not run
+// acknowledged executions again.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	workflows, executions := sizeOf(t, "HOOKSTART_BACKUP_WORKFLOWS", 30), sizeOf(t, "HOOKSTART_BACKUP_EXECUTIONS", 2_000)
@@ -75,7 +77,7 @@ func TestBackup(t *testing.T) {
 	recorded(t, from.client, before[len(before)-1].id, func(api.ExecutionDetail) bool { return true })
 	recorded(t, from.client, repeated.id, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
 
-	// Under load.
+	// The backup is taken under load.
 	loading, stopLoad := context.WithCancel(t.Context())
 	var load sync.WaitGroup
 	var during []sent
@@ -101,14 +103,14 @@ func TestBackup(t *testing.T) {
 	}
 
 	to := install(t, 2)
-	// It waits for work already when the old messages come.
+	// The runner already waits for work when the old messages arrive.
 	ranAgain, stopAgain := to.runs(t)
 	began = time.Now()
 	if output, err = to.admin(t, bin, "restore", file); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	t.Logf("restore: %s\n%s", time.Since(began), output)
-	// At once, and through either ingress: the same URLs.
+	// The same URLs work at once, and through either ingress.
 	for n, path := range paths {
 		a, err := post(t.Context(), to.urls[n%2]+path, nil, strings.NewReader(`{"after":true}`))
 		if err != nil || a.status != 200 {
@@ -125,7 +127,8 @@ func TestBackup(t *testing.T) {
 	}
 	t.Logf("%d deliveries are recognised; %d came during the backup", recognised, len(during))
 
-	// Every record is what it was; of those that were not over, the runner of the new installation reports the end.
+	// Every record is what it was. For executions that had not ended, the runner of the new
+	// installation reports the end.
 	for _, n := range rand.Perm(len(before))[:min(len(before), 300)] {
 		was, err := from.client.Execution(t.Context(), before[n].id)
 		if err != nil {
@@ -150,8 +153,9 @@ func TestBackup(t *testing.T) {
 			again++
 		}
 	}
-	// What had run beyond the oldest execution that was not over when the backup was taken: on a busy machine that is many. All
-	// that was acknowledged before it does not run again.
+	// Executions may run again if they ran after the oldest one that had not ended when the backup was
+	// taken. On a busy machine there are many of them. Executions that were acknowledged before it do
+	// not run again.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
@@ -160,8 +164,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// A backup of an installation with SQLite is restored into one with PostgreSQL, and without the streams' messages: then the
-// inputs are gone, and everything else is there.
+// A backup of an installation with SQLite is restored into one with PostgreSQL, without the
+// streams' messages. Then the inputs are gone, and everything else is there.
 func TestRestoreElsewhere(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -231,8 +235,8 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// What is changed while a backup is taken is in the file with the audit's entry of each change, and with no entry of a
-// change that is not in it.
+// A change that is made while a backup is taken is in the file together with its entry in the
+// audit, and the file has no entry of a change that it lacks.
 func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -247,7 +251,7 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	var changing sync.WaitGroup
 	changing.Go(func() {
 		for n := 1; stopped.Err() == nil && n < 1_000; n++ {
-			put("counter", strconv.Itoa(n)) // each number once: of an entry that is missing, nothing else would tell
+			put("counter", strconv.Itoa(n)) // each number is used once, because nothing else would reveal a missing entry
 			put(fmt.Sprint("new-", n), "new")
 		}
 	})
@@ -308,7 +312,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	}
 }
 
-// A backup of an installation whose stream of starts has reports from before they had a stream of their own can be restored.
+// A backup of an installation whose stream of starts has reports, from before reports had a
+// separate stream, can be restored.
 func TestBackupAfterTheDivisionOfTheStream(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -364,7 +369,8 @@ func TestBackupAfterTheDivisionOfTheStream(t *testing.T) {
 	}
 }
 
-// Whoever restores without the key learns it before, not from every sender afterwards.
+// An operator who restores without the key is told so beforehand, instead of by every sender
+// afterwards.
 func TestRestoreNeedsTheKey(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -434,10 +440,10 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 	return all
 }
 
-// runnersAtOnce is how many executions a runner of these tests has in hand.
+// runnersAtOnce is the maximum number of executions that a runner of these tests runs at once.
 const runnersAtOnce = 8
 
-// runs starts a runner of the default queue, which says what it has run, by ID.
+// runs starts a runner of the default queue. ran holds the IDs of the executions that it has run.
 func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	t.Helper()
 	nc := i.nats.Connect(t)
@@ -457,7 +463,7 @@ func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	return ran, stop
 }
 
-// sendUntil posts deliveries until the context ends.
+// sendUntil posts deliveries until ctx ends.
 func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []string) (all []sent) {
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -473,7 +479,8 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 	return all
 }
 
-// accepted are the sequences of the given executions, by ID, as lists of the API have them.
+// accepted returns the stream sequences of the given executions, by ID, as lists of the API report
+// them.
 func (i *installation) accepted(t *testing.T, of []sent) map[string]uint64 {
 	t.Helper()
 	wanted := map[string]bool{}

@@ -20,10 +20,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromiumNames are the programs that will do, the first that is there.
+// chromiumNames are the programs that are suitable. The first one that is installed is used.
 var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
-// findChromium skips the test where there is none, unless one is required.
+// findChromium returns the path of a browser. If there is none, it skips the test, or fails it if a
+// browser is required.
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range chromiumNames {
@@ -38,23 +39,23 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// tab is a page of a browser, with somebody in front of it.
+// tab is a page of a browser, and what a person does on it.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
 	base string // URL of the console
 
 	mu         sync.Mutex
-	complaints []string // of the browser, about the page
+	complaints []string // the browser's complaints about the page
 }
 
-// openBrowser starts a browser of its own, with nothing in it. What the browser complains
-// of, a refused script or a failed one, fails the test.
+// openBrowser starts a separate browser with an empty profile. If the browser complains, for
+// example about a script that is refused or fails, the test fails.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(browserFolder(t)), chromedp.DisableGPU, chromedp.WindowSize(1440, 900),
-		chromedp.NoSandbox, // CI is root
+		chromedp.NoSandbox, // CI runs as root
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
@@ -65,7 +66,7 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // starts the browser, which ends with this context: no step's will do
+	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank"))) // starts the browser, which ends with this context; the context of a step would be too short
 	go func() {
 		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
 	}()
@@ -78,8 +79,8 @@ func openBrowser(t *testing.T, base string) *tab {
 	return b
 }
 
-// browserFolder is empty. The browser's children may still write to it when the browser
-// has ended, so that it cannot be removed at the first try.
+// browserFolder returns an empty folder. The browser's children may still write to it when the
+// browser has ended, so that removing it may need more than one attempt.
 func browserFolder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(os.TempDir(), "hookstart-browser-"+filepath.Base(t.TempDir())+"-"+time.Now().Format("150405.000000"))
@@ -105,7 +106,7 @@ func (b *tab) hear(event any) {
 			complaint += " " + e.ExceptionDetails.Exception.Description
 		}
 	case *log.EventEntryAdded:
-		// What the API refuses is logged as a network error, and is shown to the operator.
+		// A refusal of the API is logged as a network error, and is shown to the operator.
 		if e.Entry.Level != log.EntryLevelError || e.Entry.Source == log.EntrySourceNetwork {
 			return
 		}
@@ -128,11 +129,12 @@ func (b *tab) contented() {
 	}
 }
 
-// stepLimit is how long one thing that is done in the browser may take. A navigation whose page goes elsewhere by itself
-// meanwhile, or an element that never comes, would else wait until the whole test is killed.
+// stepLimit is the maximum time of one step in the browser. Otherwise a navigation whose page goes
+// elsewhere by itself meanwhile, or an element that never appears, would wait until the whole test
+// is killed.
 const stepLimit = time.Minute
 
-// check fails the test on an error, and says what is on the page.
+// check fails the test on an error, and prints what is on the page.
 func (b *tab) check(err error) {
 	b.t.Helper()
 	if err == nil {
@@ -165,7 +167,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 func quote(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a string always marshals
+		panic(err) // a string can always be marshaled
 	}
 	return string(quoted)
 }
@@ -185,8 +187,8 @@ func (b *tab) write(selector, text string) {
 	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// wait waits until an expression is true. Meanwhile the page may be left for another one,
-// which makes asking it fail.
+// wait waits until an expression is true. Evaluating it may fail meanwhile, because the page may be
+// left for another one.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
@@ -206,18 +208,18 @@ func (b *tab) wait(expression string) {
 	}
 }
 
-// text waits until an element's text holds one, and returns all of it.
+// text waits until an element's text contains part, and returns the whole text.
 func (b *tab) text(selector, part string) string {
 	b.t.Helper()
 	element := `document.querySelector(` + quote(selector) + `)`
 	b.wait(element + `?.innerText.includes(` + quote(part) + `)`)
-	return b.evaluate(element + `?.innerText ?? ""`) // it may be replaced just now
+	return b.evaluate(element + `?.innerText ?? ""`) // the element may just be replaced
 }
 
-// fragmentsAreThere: parts of the page that are fetched apart from it have come.
+// fragmentsAreThere is true when all parts of the page that are fetched separately have arrived.
 const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
 
-// page waits until a page with that heading is there, and its scripts run.
+// page waits until a page with the given heading is shown, and its scripts run.
 func (b *tab) page(heading string) {
 	b.t.Helper()
 	b.wait(`"ready" in document.documentElement.dataset && document.querySelector("h1").innerText.includes(` + quote(heading) + `)`)

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// 10,000 dead letters are requeued by a filter, and the executor is killed in the middle. The call is repeated at
-// its successor: each is requeued exactly once.
+// 10,000 dead letters are requeued by a filter, and the executor is killed halfway. The call is
+// repeated at its successor, and each dead letter is requeued exactly once.
 func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	const letters = 10_000
@@ -37,7 +37,8 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	failMany(t, js, letters)
 	within(t, 2*time.Minute, "dead letters", func() bool { return countLetters(t, client) == letters })
 
-	// The call is broken off when a tenth has been started: on a busy machine it answers after 30 s with what it has done by then.
+	// The call is broken off when a tenth has been started. On a busy machine the call answers after
+	// 30 s with what it has done by then.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
@@ -74,7 +75,7 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Logf("%d were requeued before the kill, and %d after", letters-requeued, requeued)
 }
 
-// failMany makes executions that have failed, as an ingress and a runner do.
+// failMany makes n executions that have failed, like an ingress and a runner.
 func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	for i := range n {
@@ -107,7 +108,7 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	<-js.PublishAsyncComplete()
 }
 
-// countLetters counts the dead letters, by pages.
+// countLetters counts the dead letters, page by page.
 func countLetters(t *testing.T, c *apiclient.Client) (n int) {
 	t.Helper()
 	page := apiclient.Page{Limit: api.MaxLimit}
@@ -132,7 +133,7 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// requeuesOf counts the starts in the stream by the execution in whose place they are.
+// requeuesOf counts the starts in the stream by the execution that each of them replaces.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

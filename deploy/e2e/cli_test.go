@@ -21,21 +21,22 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// buildCommandLine builds the program hookstart, once for all tests, and returns the folder that it is in.
+// buildCommandLine builds the program hookstart, once for all tests, and returns the folder that
+// contains it.
 func buildCommandLine(t *testing.T) (dir string) {
 	t.Helper()
 	return filepath.Dir(buildProgram(t, "github.com/hookstart/hookstart/executor/cmd/hookstart"))
 }
 
-// programs has the programs that were built, in a folder that TestMain removes.
+// programs holds the paths of the programs that were built, in a folder that TestMain removes.
 var programs struct {
 	sync.Mutex
 	dir  string
 	path map[string]string // by package
 }
 
-// buildProgram builds a program, with the race detector if this test has it, and returns
-// where it is. It is built once for all tests.
+// buildProgram builds a program, with the race detector if this test has it, and returns its path.
+// It is built once for all tests.
 func buildProgram(t *testing.T, of string) (path string) {
 	t.Helper()
 	programs.Lock()
@@ -60,11 +61,11 @@ func buildProgram(t *testing.T, of string) (path string) {
 	return path
 }
 
-// raceOptions keep a program with the race detector in it from waiting a second before it
-// ends.
+// raceOptions keep a program with the race detector from waiting for a second before it ends.
 const raceOptions = "atexit_sleep_ms=0"
 
-// Every verb, against the real thing: each script has an installation of its own.
+// Every verb of the command line works against the real programs. Each script has a separate
+// installation.
 func TestCommandLine(t *testing.T) {
 	bin := buildCommandLine(t)
 	scripts, err := filepath.Glob("testdata/script/*.txtar")
@@ -94,7 +95,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// publish puts a message into the stream as it is: "publish SUBJECT DATA".
+// publish puts a message into the stream without any change: "publish SUBJECT DATA".
 func publish(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: publish SUBJECT DATA")
@@ -160,11 +161,11 @@ func TestHelpExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// There is something to show, to run again and to requeue.
+	// This makes an execution to show, to run again and to requeue.
 	sh.run(`hookstart trigger send demo --data '{"fail":"on purpose"}' && hookstart execution verify latest --wait 20s`)
 	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") && time.Now().Before(deadline) {
-		continue // each time it is a program that is started
+		continue // each verb starts a program
 	}
 	sh.run("hookstart trigger send demo && hookstart execution verify latest --wait 20s")
 	verbs := verbLine.FindAllStringSubmatch(sh.run("hookstart --help"), -1)
@@ -191,13 +192,13 @@ func TestHelpExamples(t *testing.T) {
 				watching.Terminate()
 				continue
 			}
-			if strings.HasPrefix(example[1], "hookstart-local ") || strings.HasPrefix(example[1], "hookstart admin restore ") { // into an installation of its own: TestBackup
+			if strings.HasPrefix(example[1], "hookstart-local ") || strings.HasPrefix(example[1], "hookstart admin restore ") { // it needs another installation
 				continue
 			}
 			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") { // no key that is made has this ID
 				continue
 			}
-			if strings.HasSuffix(example[1], " message-12") { // there is such a dead letter only after a fault of the database
+			if strings.HasSuffix(example[1], " message-12") { // such a dead letter exists only after a fault of the database
 				continue
 			}
 			sh.run(example[1])

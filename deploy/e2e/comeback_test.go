@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// A page that is open while the executor is killed and starts again shows what it missed, once,
-// and leads to the sign-in when its session is of no use any more.
+// A page that is open while the executor is killed and starts again shows what it missed, once, and
+// leads to the sign-in when its session is no longer valid.
 func TestConsoleComesBack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -62,7 +62,7 @@ func TestConsoleComesBack(t *testing.T) {
 	send()
 	rows()
 
-	// Another admin token ends all sessions: nothing would come any more.
+	// Another admin token ends all sessions, so that nothing more would arrive.
 	l.Kill()
 	l = launchLocal(t, dir, fixed, "--admin-token=another")
 	b.see("#token")

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// From a workflow without a sender to the first verified event of Slack, in the console alone.
+// An operator gets from a workflow without a sender to the first verified event of Slack, in the
+// console alone.
 func TestConnectSlack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -25,7 +26,7 @@ func TestConnectSlack(t *testing.T) {
 	b.write("#token", adminToken)
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Demo")
-	b.wait(fragmentsAreThere) // what comes later moves the section
+	b.wait(fragmentsAreThere) // parts that arrive later move the section
 	choose("slack")(b)
 	b.text("[data-preset-fields] .steps", "Copy the Signing Secret and paste it here first")
 	picture(b, "choose")
@@ -85,8 +86,9 @@ func TestConnectSlack(t *testing.T) {
 	}
 }
 
-// tryOut sends tests: signed, each a delivery of its own, and recorded as verified; refused while the workflow is
-// inactive, when the way past the endpoint is open.
+// tryOut sends tests, and checks that they are signed, separate deliveries that are recorded as
+// verified. While the workflow is inactive they are refused, and the page offers to start an
+// execution without the endpoint.
 func tryOut(b *tab) {
 	b.t.Helper()
 	first := ""
@@ -111,10 +113,11 @@ func tryOut(b *tab) {
 	b.do(chromedp.Navigate(b.base + "/workflows/demo"))
 	b.page("Demo")
 	b.text(".headers", "/event_id in the JSON")
-	b.wait(fragmentsAreThere) // what comes later moves what is below it
+	b.wait(fragmentsAreThere) // parts that arrive later move what is below them
 }
 
-// picture is for the eyes of who changes the page: HOOKSTART_SCREENSHOTS=FOLDER.
+// picture takes a picture for developers who change the page, if HOOKSTART_SCREENSHOTS names a
+// folder.
 func picture(b *tab, name string) {
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
 	if folder == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// What an operator does on the first day, in a browser, on the real program.
+// An operator does the tasks of the first day in a browser, on the real program.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -25,7 +25,7 @@ func TestConsole(t *testing.T) {
 	b.do(chromedp.Navigate(link))
 	b.text("[role=alert]", "works once")
 
-	// The admin token signs in, and leads to where one was going.
+	// The admin token signs in, and leads to the page that was requested.
 	b.do(chromedp.Navigate(b.base + "/accounts"))
 	b.write("#token", "wrong")
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
@@ -77,7 +77,8 @@ func signOut(b *tab) {
 	b.see("#token")
 }
 
-// demoIsSaid finds on the demo's page what its runner does, and how far its URL leads.
+// demoIsSaid checks that the demo's page tells what its runner does, and from where its URL can be
+// reached.
 func demoIsSaid(b *tab) {
 	b.t.Helper()
 	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
@@ -115,17 +116,17 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	return copied(b, "webhook-url")
 }
 
-// copied presses a copy button and looks into the clipboard.
+// copied presses a copy button and returns what is in the clipboard.
 func copied(b *tab, id string) string {
 	b.t.Helper()
-	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`) // it says so for a while
+	b.wait(`!document.querySelector('[data-copy="` + id + `"]').innerText.includes("Copied")`) // the button shows this for a while
 	b.evaluate(`navigator.clipboard.writeText("nothing").then(() => "")`)
 	b.click(`[data-copy="` + id + `"]`)
 	b.text(`[data-copy="`+id+`"]`, "Copied")
 	return b.evaluate(`navigator.clipboard.readText()`)
 }
 
-// arriveLive posts as a sender does; the page that is open shows it.
+// arriveLive posts as a sender does, and checks that the open page shows the execution.
 func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	t.Helper()
 	b.see("[data-live-state].on")
@@ -144,7 +145,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 		t.Errorf("the curl command has not the URL:\n%s", curl)
 	}
 
-	// With the focus in the list nothing moves away from under one's hands.
+	// With the focus in the list, nothing moves away while it is used.
 	b.do(chromedp.KeyEvent(kb.Tab)) // the focus came by keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"}, strings.NewReader("second")); err != nil || a.status != 200 {
@@ -169,12 +170,13 @@ func showIt(b *tab, executionID string) {
 	b.text("#input-text", `{"order": 12345678901234567890,`)
 }
 
-// runAgain needs a sample payload, and says so; the editor checks it as one types.
+// runAgain checks that running again needs a sample payload and that the page says so, and that the
+// editor checks the payload while it is typed.
 func runAgain(b *tab, executionID string) {
 	b.t.Helper()
 	b.click("[data-run-again]")
 	b.text("[data-said].bad", "no sample payload")
-	b.see(`.again a[href$="#sample"]`) // where one can be given
+	b.see(`.again a[href$="#sample"]`) // where a sample payload can be given
 
 	b.visit("/workflows/new-orders")
 	asks := func(want string) {
@@ -216,7 +218,8 @@ func runAgain(b *tab, executionID string) {
 	b.wait(`document.querySelectorAll(".execution").length === 1`)
 }
 
-// refuseSome sends what is refused: the page that is open says why, and so does the overview.
+// refuseSome sends requests that are refused, and checks that the open page and the overview give
+// the reason.
 func refuseSome(t *testing.T, b *tab, url string) {
 	t.Helper()
 	b.visit("/workflows/new-orders")
@@ -234,7 +237,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	if !strings.Contains(said, "token=[token]") || strings.Contains(b.evaluate(`document.documentElement.outerHTML`), "hst_") {
 		t.Errorf("of a refused request it says: %s", said)
 	}
-	// What is open stays open, when there is something new.
+	// An open element stays open when something new arrives.
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"}, strings.NewReader("{")); err != nil || a.status != 400 {
@@ -259,7 +262,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.text("main", "“broken” is not a status")
 }
 
-// requeue starts what failed once more, on its own input.
+// requeue starts a failed execution once more, on its own input.
 func requeue(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
@@ -278,7 +281,8 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "Requeued as")
 	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
 
-	// What it was requeued as has failed for the same reason: the list of dead letters requeues it, too.
+	// The requeued execution has failed for the same reason, and the list of dead letters requeues it,
+	// too.
 	b.text(".facts", "Requeued as")
 	again := strings.TrimPrefix(b.evaluate(`[...document.querySelectorAll(".facts dt")].find((each) => each.innerText === "Requeued as").nextElementSibling.querySelector("a").pathname`), "/executions/")
 	recorded(t, l.client(), again, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
@@ -293,7 +297,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.click(".dead-letters [data-said] a")
 	b.text("main", "a requeue of "+again)
 
-	// That one has failed, too, and is requeued where the executions are listed.
+	// This execution has failed, too, and is requeued in the list of executions.
 	third := strings.TrimPrefix(b.evaluate(`location.pathname`), "/executions/")
 	recorded(t, l.client(), third, func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	b.visit("/")
@@ -306,7 +310,7 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text("main", "a requeue of "+third)
 }
 
-// rotate makes a new token; the old one works a while longer.
+// rotate makes a new token. The old one keeps working for a while.
 func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 	t.Helper()
 	b.visit("/workflows/new-orders")
@@ -324,7 +328,7 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 		}
 	}
 
-	// Somebody else rotates it, too: the page neither shows nor copies the old one.
+	// Another client rotates the token, too: the page neither shows nor copies the old one.
 	b.click("[data-show-token]")
 	b.text("#webhook-url", "hst_")
 	again, err := l.client().RotateToken(t.Context(), "new-orders", "webhook", 0)
@@ -338,7 +342,7 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 	b.wait(`!document.documentElement.outerHTML.includes("hst_")`)
 }
 
-// hitTheLimit finds that the free plan lets one workflow be active.
+// hitTheLimit checks that the free plan allows only one active workflow.
 func hitTheLimit(b *tab) {
 	b.t.Helper()
 	b.visit("/new-workflow?account=acme-inc")
@@ -362,7 +366,8 @@ func hitTheLimit(b *tab) {
 	b.text("#state", "Active")
 }
 
-// changeSettings changes a workflow, and nothing of it that was not changed on the page.
+// changeSettings changes a workflow, and checks that settings which were not changed on the page
+// stay.
 func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	check := func(err error) {
@@ -377,7 +382,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	before, err := client.Trigger(ctx, "invoices", "webhook")
 	check(err)
 	b.visit("/workflows/invoices")
-	// Meanwhile, somebody else changes the queue.
+	// Meanwhile, another client changes the queue.
 	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices", Queue: "theirs", Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
 	check(err)
 	b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "Invoices & bills"))
@@ -391,7 +396,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#title", "queue theirs")
 	b.text("#rate", "7 requests per 10 s")
 	b.wait(`document.title === "Invoices & bills · hookstart"`)
-	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // and to write the old one would change it
+	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // writing the old value would change it
 
 	w, err := client.Workflow(ctx, "invoices")
 	check(err)
@@ -404,7 +409,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 		t.Error("its trigger node is not what it was")
 	}
 
-	// What somebody else changes meanwhile is not overwritten unseen.
+	// A change that another client made meanwhile is not overwritten unnoticed.
 	_, err = client.PutWorkflow(ctx, "invoices", api.PutWorkflow{AccountID: "acme-inc", Name: "Invoices & bills", Queue: "theirs-again", RateLimit: w.RateLimit, Triggers: []api.PutTrigger{{NodeID: "webhook", Name: "Webhook"}}})
 	check(err)
 	b.do(chromedp.SetValue(chromedp.CSS("#set-queue"), "mine"))
@@ -416,7 +421,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
 	b.text("#title", "queue mine")
-	// Nor is what changes between the form's reading and writing.
+	// Nor is a change between reading and writing the form.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {
@@ -434,7 +439,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("h1", "Invoices & bills")
 
-	// What was saved is not changed any more; emptied, the rate limit is the plan's again.
+	// A setting that was saved no longer counts as changed. If the rate limit is emptied, the plan's
+	// limit applies again.
 	b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), ""), chromedp.SetValue(chromedp.CSS("[name=seconds]"), ""))
 	b.click("[data-settings] button")
 	b.text("#rate", "600 requests/min")
@@ -443,7 +449,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	}
 }
 
-// downgrade is asked what stops, and stays with the plan first.
+// downgrade checks that the page asks before a downgrade and shows what would stop, and keeps the
+// plan at first.
 func downgrade(t *testing.T, b *tab) {
 	t.Helper()
 	b.visit("/accounts")
@@ -471,7 +478,7 @@ func downgrade(t *testing.T, b *tab) {
 	b.click("dialog [value=yes]")
 	b.text("[data-done]", "“Acme Inc.” is on the plan free now.")
 	b.text("#account-acme-inc", "2 of 1 active")
-	change("ultra") // nothing stops: nothing is asked
+	change("ultra") // nothing stops, so the page does not ask
 	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
 	b.text("#account-acme-inc", "no limit")
 }
@@ -487,7 +494,7 @@ func longNames(t *testing.T, l *localProgram) {
 	}
 }
 
-// deleteIt deletes a workflow: what the dialog says of it is so.
+// deleteIt deletes a workflow, and checks that the dialog tells the truth about it.
 func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	trigger, err := l.client().Trigger(t.Context(), "demo", "webhook")

@@ -15,10 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ledger is what senders were told.
+// ledger holds what senders were told.
 type ledger struct {
 	mu sync.Mutex
-	// acknowledged are the execution IDs, with the delivery ID or "".
+	// acknowledged maps execution IDs to the delivery ID, or to "" if there is none.
 	acknowledged map[string]string
 }
 
@@ -36,8 +36,8 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts until the context ends: with a delivery ID, tried again under the same ID
-// until there is an answer, or without one.
+// send posts until ctx ends. A delivery with an ID is tried again under the same ID until there is
+// an answer; other deliveries have no ID.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
@@ -48,7 +48,7 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 		a, err := post(ctx, url(), header, strings.NewReader(`{"n":1}`))
 		switch {
 		case err != nil:
-			return // the program is gone, or the test is over; what was not acknowledged does not count
+			return // the program is gone, or the test is over; requests that were not acknowledged do not count
 		case a.status == 200:
 			if l.add(a, deliveryID) {
 				t.Errorf("execution %s was given to two deliveries", a.ExecutionID)
@@ -60,8 +60,8 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 	}
 }
 
-// Five times kill -9 under load: each acknowledged ID is recorded exactly once, and
-// deliveries from before are still recognised.
+// After five kill -9 under load, each acknowledged ID is recorded exactly once, and earlier
+// deliveries are still recognised.
 func TestKillUnderLoad(t *testing.T) {
 	t.Parallel()
 	const kills, senders, perRun = 5, 8, 150
@@ -84,7 +84,7 @@ func TestKillUnderLoad(t *testing.T) {
 			<-tick.C
 		}
 		tick.Stop()
-		p.Kill() // in the middle of it
+		p.Kill() // while requests are on their way
 		wg.Wait()
 		cancel()
 	}
@@ -106,8 +106,8 @@ func TestKillUnderLoad(t *testing.T) {
 	checkLedger(t, l.acknowledged, p.nats, p.client(), "load")
 }
 
-// checkLedger compares what was acknowledged with what is stored and recorded: each
-// exactly once. More may be there: a sender may have gone before it heard the answer.
+// checkLedger compares what was acknowledged with what is stored and recorded: each exactly once.
+// There may be more, because a sender may have gone before it got the answer.
 func checkLedger(t *testing.T, acknowledged map[string]string, natsURL string, c *apiclient.Client, workflowID string) {
 	t.Helper()
 	stored := storedStarts(t, natsURL, workflowID)

@@ -11,12 +11,12 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// maxREADME is how many lines a newcomer reads.
+// maxREADME is the maximum number of lines of the README, which newcomers read.
 const maxREADME = 165
 
 const repository = "../.."
 
-// documents are the Markdown files of the repository, by path below it.
+// documents returns the Markdown files of the repository, by path below it.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -44,7 +44,7 @@ func TestREADMEIsShort(t *testing.T) {
 	}
 }
 
-// The type of a problem is a URL with its code as the fragment, which the README must explain.
+// The type of a problem is a URL with its code as the fragment, and the README explains every code.
 func TestEveryCodeIsExplained(t *testing.T) {
 	t.Parallel()
 	readme := string(file(t, repository+"/README.md"))
@@ -65,7 +65,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-// Links between documents lead somewhere, also to a heading or an anchor.
+// Links between documents lead to an existing file, and to an existing heading or anchor in it.
 func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 	t.Parallel()
 	all := documents(t)
@@ -102,7 +102,7 @@ func hasHeading(text, fragment string) bool {
 	return false
 }
 
-// A promise names the test that shows it; a test that was renamed is found here.
+// A promise names the test that shows it, and every named test exists.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)

@@ -27,14 +27,15 @@ var failovers = flag.Int("failovers", 0, "TestDatabaseFailsOver: so many failove
 // failoverRun is the ledger of the test: what senders were told, and what runners did.
 type failoverRun struct {
 	mu       sync.Mutex
-	accepted map[string]string // execution by delivery
-	runs     map[string]int    // by execution
+	accepted map[string]string // execution IDs by delivery ID
+	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // executions that their runner ended as failed
-	after    []string          // runs that began after an earlier one of the same execution had ended
+	after    []string          // runs that began after an earlier run of the same execution had ended
 }
 
-// A standby that lags is promoted, again and again, under load: what the database has lost is recorded again from the streams,
-// with the ends that were reported, nothing that has ended runs again, and /readyz says so meanwhile.
+// A standby that lags is promoted, again and again, under load. What the database has lost is
+// recorded again from the streams, with the ends that were reported. No execution that has ended
+// runs again, and /readyz reports the recovery meanwhile.
 func TestDatabaseFailsOver(t *testing.T) {
 	t.Parallel()
 	rounds, perSecond, lag := 2, 50, time.Second
@@ -57,7 +58,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 	var took []time.Duration
 	for range rounds {
 		check(t, pair.Follow(t.Context()))
-		pause(t, lag/2) // some is on both
+		pause(t, lag/2) // some is on both databases
 		check(t, pair.CutOff())
 		pause(t, lag) // and some on one only
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
@@ -94,7 +95,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 		took[0], took[len(took)-1], took[len(took)/2], behind)
 }
 
-// work runs executions, of which every tenth fails, until the test calls stop.
+// work runs executions, every tenth of which fails, until the test calls stop.
 func (f *failoverRun) work(t *testing.T, nc *nats.Conn) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -217,7 +218,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// pause lets load go on for a while.
+// pause lets the load go on for a while.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -226,7 +227,7 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// awaitReady waits until a program's /readyz is 200.
+// awaitReady waits until a program's /readyz answers 200.
 func awaitReady(t *testing.T, ops string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -11,8 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A new operator makes a workflow, and connects Slack, Stripe and GitHub to it, one after the other, in the console alone:
-// each event is verified, a secret is rotated without a refusal, and nothing is said of a sender that another one did.
+// A new operator makes a workflow, and connects Slack, Stripe and GitHub to it, one after the
+// other, in the console alone. Each event is verified, a secret is rotated without a refusal, and
+// no event of one sender is shown as another sender's.
 func TestFirstVerifiedEvents(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -73,7 +74,7 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	}
 
 	set("Slack", "8f742231b10e8888abcd99yyyzzz85a5")
-	b.text(".sender details[open] .steps", "Copy the Signing Secret") // what to do at Slack stays in sight
+	b.text(".sender details[open] .steps", "Copy the Signing Secret") // the instructions for Slack stay visible
 	b.text("#sender-seen", "The workflow is inactive")
 	url = copied(b, "webhook-url")
 	want("Slack's check of the URL", post("slack", "8f742231b10e8888abcd99yyyzzz85a5", `{"type":"url_verification","challenge":"3eZbrw1aBm"}`), http.StatusOK)

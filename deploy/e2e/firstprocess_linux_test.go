@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// children are the processes whose parent is a process, with their states.
+// children returns the processes whose parent is the process of, with their states.
 func children(of int) map[int]string {
 	found := map[int]string{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -31,8 +31,9 @@ func children(of int) map[int]string {
 	return found
 }
 
-// hookstart run as the first process of a container, of programs that leave processes behind: those do not stay as zombies, a
-// stop reaches the programs, and the exit code is the runner's.
+// hookstart run acts as the first process of a container, with programs that leave processes
+// behind. These do not stay as zombies, a stop reaches the programs, and the exit code is the
+// runner's.
 func TestRunAsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "--pid", "--fork", "true").Run(); err != nil {

@@ -26,7 +26,8 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.contented()
 }
 
-// goOnAfterLast follows "Older" on pages that were open while rows came: none is left out.
+// goOnAfterLast follows "Older" on pages that were open while rows arrived, and checks that no row
+// is left out.
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
@@ -58,7 +59,7 @@ func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	older("/executions")
 }
 
-// changedByOthers sees on the page that is open what somebody else does to the workflow.
+// changedByOthers checks that the open page shows what another client does to the workflow.
 func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.do(chromedp.EmulateViewport(375, 900))
@@ -98,15 +99,16 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	b.do(chromedp.EmulateViewport(1440, 900))
 }
 
-// ownIsShown starts executions while the list is held: one's own come at once, those of
-// others when the pointer has left.
+// ownIsShown starts executions while the list is held: the user's own appear at once, and those of
+// other clients when the pointer has left.
 func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.visit("/workflows/demo?within=1h")
 	b.see("[data-live-state].on")
 	const newest = `document.querySelector("[data-id]").dataset.id`
 	before := b.evaluate(newest)
-	// Up to the first answer after it has started, the list does not have it yet.
+	// Up to the first answer after the execution has started, the list that the page gets lacks the
+	// execution.
 	b.evaluate(`(async () => {
 		const rows = document.querySelector("[data-live]").dataset.live, real = fetch;
 		const old = await (await real(rows)).text();
@@ -122,7 +124,7 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	})()`)
 	b.click("[data-id] [data-run-again]") // the pointer and the focus stay there
 	b.wait(`window.oldShown`)
-	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // asks once more
+	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more
 	b.wait(newest + ` !== ` + quote(before))
 	own := b.evaluate(newest)
 	b.wait(`document.querySelector("[data-live-show]").hidden && document.activeElement.matches("[data-run-again]")`)
@@ -139,8 +141,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	b.wait(newest + ` === ` + quote(others.ExecutionID))
 }
 
-// failuresGo finds that what did not work is said until the next action, or until the
-// executor is reached again.
+// failuresGo checks that a failure is shown until the next action, or until the executor is reached
+// again.
 func failuresGo(b *tab) {
 	b.t.Helper()
 	b.visit("/workflows/demo")
@@ -163,7 +165,7 @@ func failuresGo(b *tab) {
 	b.wait(said + `.innerText === ""`)
 }
 
-// zoneIsSaid finds that a time on hover is exact, and says of which time zone it is.
+// zoneIsSaid checks that the time that is shown on hover is exact, and names its time zone.
 func zoneIsSaid(t *testing.T, b *tab) {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})

@@ -81,7 +81,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-delete]")`)
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
-	b.evaluate(`String(document.querySelector("dialog").dispatchEvent(new Event("close")))`) // late, about the first time
+	b.evaluate(`String(document.querySelector("dialog").dispatchEvent(new Event("close")))`) // a late event of the first opening
 	to("dialog [value=yes]")
 	press(kb.Enter)
 	b.page("Workflows")
@@ -89,7 +89,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// Filters take effect when they are changed, and many dead letters are chosen and requeued, without a mouse.
+// Without a mouse, filters take effect when they are changed, and many dead letters are chosen and
+// requeued.
 func TestDeadLettersByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -117,7 +118,7 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	rows("3")
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
 	b.do(chromedp.Focus(chromedp.CSS("[name=reason]")))
-	press("one" + kb.Tab) // and no press of "Filter"
+	press("one" + kb.Tab) // without pressing "Filter"
 	rows("2")
 	b.wait(`document.activeElement.name === "reason"`)
 	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-page]")))
@@ -141,7 +142,8 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text("[data-done]", "1 dismissed.")
 	b.text("main", "Nothing matches these filters.")
 
-	// Executions: by workflow, and by how a delivery's ID begins; a replay has its own words.
+	// Executions are filtered by workflow, and by the beginning of a delivery's ID; a replay has a
+	// separate text.
 	b.visit("/executions")
 	b.do(chromedp.Focus(chromedp.CSS("[name=delivery]")))
 	press("gh-tha" + kb.Tab)
@@ -161,8 +163,9 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text(".queues", "1 member")
 }
 
-// An account that is empty is deleted, one that is not is refused, and what was rejected is replayed, without a mouse:
-// the focus goes into the dialog, Escape does nothing but close it, and the focus returns.
+// Without a mouse, an empty account is deleted, an account that is not empty is refused, and a
+// rejected request is replayed. The focus goes into the dialog, Escape only closes it, and the
+// focus returns.
 func TestDialogsByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -184,7 +187,7 @@ func TestDialogsByKeyboard(t *testing.T) {
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Accounts")
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
-	// asked opens the dialog of a button twice: the first time, Escape closes it.
+	// asked opens the dialog of a button twice. The first time, Escape closes it.
 	asked := func(button, title string) {
 		t.Helper()
 		b.wait(`document.documentElement.dataset.ready !== undefined`)
