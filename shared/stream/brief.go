@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// DecodeBrief is Decode without what a record does not hold: a start has no headers, no query and no body, only the
-// number of the body's bytes. It refuses exactly what Decode refuses. Nothing of what it returns is part of data.
+// DecodeBrief works like Decode but omits the data that a record does not hold: a start has no
+// headers, no query and no body, only the number of the body's bytes. DecodeBrief refuses exactly
+// the messages that Decode refuses. Its results share no memory with data.
 func DecodeBrief(subject string, header nats.Header, data []byte) (event Event, bodyBytes int, err error) {
 	if !strings.HasPrefix(subject, startPrefix) {
 		event, err = Decode(subject, header, data)
@@ -36,8 +37,9 @@ var (
 	errNotUTF8   = errors.New("a text is not UTF-8")
 )
 
-// decodeStartBrief reads the fields one by one, as encodeStart writes them: proto.Unmarshal would copy the body, and make
-// a message of each header. A test holds it against the generated code.
+// decodeStartBrief reads the fields one by one, in the form in which encodeStart writes them:
+// proto.Unmarshal would copy the body, and make a message for each header. A test compares it with
+// the generated code.
 func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	s := &briefStart{Start: execution.Start{Source: execution.Webhook}}
 	bodyBytes := 0
@@ -65,7 +67,7 @@ func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	return &s.Start, bodyBytes, err
 }
 
-// briefStart is a start that is being read. The parts of a time can come one by one.
+// briefStart is a start that is being read. The parts of a time may arrive one by one.
 type briefStart struct {
 	execution.Start
 	kind           int32
@@ -143,7 +145,7 @@ func (s *briefStart) takeTime(data []byte) error {
 	})
 }
 
-// The bounds of a Timestamp that is sane: the years 1 to 9999.
+// These are the minimum and the maximum of a valid Timestamp, in the years 1 to 9999.
 const minSeconds, maxSeconds = -62135596800, 253402300799
 
 func timeFromParts(seconds, nanos int64) time.Time {
@@ -153,7 +155,7 @@ func timeFromParts(seconds, nanos int64) time.Time {
 	return time.Unix(seconds, nanos).UTC()
 }
 
-// checkValues refuses a hookstart.v1.NamedValues that Decode refuses.
+// checkValues returns an error for a hookstart.v1.NamedValues that Decode refuses.
 func checkValues(data []byte) error {
 	return eachField(data, func(field protowire.Number, _ uint64, value []byte) error {
 		if (field == 1 || field == 2) && value != nil && !utf8.Valid(value) {
@@ -163,8 +165,9 @@ func checkValues(data []byte) error {
 	})
 }
 
-// eachField calls do for each field of a message: with the number of a varint, or with the bytes, which are not nil, of
-// what has a length. It skips the others: no field of ours has another type.
+// eachField calls do for each field of a message: with the number of a varint, or with the bytes of
+// a field that has a length, which are then not nil. It skips other types, which no field of
+// hookstart has.
 func eachField(data []byte, do func(field protowire.Number, number uint64, value []byte) error) error {
 	for len(data) > 0 {
 		field, kind, size := protowire.ConsumeTag(data)

@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// full is a start that has every field: a field that is added must be added to it.
+// full returns a start that has every field. A field that is added to the message must be added
+// here.
 func full(t *testing.T) *nats.Msg {
 	t.Helper()
 	s := execution.Start{
@@ -39,7 +40,7 @@ func full(t *testing.T) *nats.Msg {
 	return msg
 }
 
-// same compares DecodeBrief with Decode.
+// same compares the results of DecodeBrief and Decode.
 func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	t.Helper()
 	whole, wantErr := stream.Decode(subject, header, data)
@@ -72,7 +73,7 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 	for _, kind := range []uint64{0, 1, 3, 4, 257, 1 << 32, 1<<64 - 1} {
 		same(t, "a body kind", msg.Subject, msg.Header, protowire.AppendVarint(protowire.AppendTag(bytes.Clone(msg.Data), 11, protowire.VarintType), kind))
 	}
-	twice := append(bytes.Clone(msg.Data), msg.Data...) // the last one of each field counts
+	twice := append(bytes.Clone(msg.Data), msg.Data...) // the last value of each field counts
 	same(t, "twice", msg.Subject, msg.Header, twice)
 	group := protowire.AppendTag(bytes.Clone(msg.Data), 99, protowire.StartGroupType)
 	same(t, "a group that does not end", msg.Subject, msg.Header, group)
@@ -89,7 +90,7 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 	same(t, "another subject", "executions.other", nil, msg.Data)
 }
 
-// Every field of the message is one that DecodeBrief knows.
+// DecodeBrief knows every field of the message.
 func TestDecodeBriefKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	var m hookstartv1.ExecutionStart

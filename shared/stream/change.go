@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State is what EXECUTIONS is configured to, and what it holds.
+// State is the configuration and the content of EXECUTIONS.
 type State struct {
 	Settings
 	Messages uint64
 	Bytes    uint64
-	Oldest   time.Time // when its oldest message was stored; zero: it is empty
+	Oldest   time.Time // when its oldest message was stored; the zero time means that it is empty
 }
 
 // ReadState returns the state of EXECUTIONS.
@@ -35,9 +35,10 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 	return state, nil
 }
 
-// Change sets the age, the dedup window and the size of EXECUTIONS, and the age of PROGRESS, while everything runs. A shorter age
-// deletes older messages at once. A longer dedup window holds for deliveries that the server still remembers, and later ones. It
-// can be repeated. Executors that start afterwards must have the same settings.
+// Change sets the age, the dedup window and the size of EXECUTIONS, and the age of PROGRESS, on a
+// running installation. A shorter age deletes older messages at once. A longer dedup window applies
+// to deliveries that the server still remembers, and to later ones. Change can be repeated.
+// Executors that start afterwards must have the same settings.
 func Change(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err

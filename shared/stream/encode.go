@@ -12,11 +12,12 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// roomForFields is about the size of a start without its body.
+// roomForFields is the approximate size of a start without its body.
 const roomForFields = 1 << 10
 
-// encodeStart is proto.Marshal of a start, written out: it needs one allocation, not about three for each header. A test compares
-// it with the generated code. It writes into buffer, or into a new one if that is too small.
+// encodeStart encodes a start as proto.Marshal does, but written by hand: it needs one allocation,
+// instead of about three for each header. A test compares it with the generated code. It writes
+// into buffer, or into a new one if buffer is too small.
 func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	e := encoder{slices.Grow(buffer[:0], roomForFields+len(s.Payload.Body)), nil}
 	e.text(1, s.ID)
@@ -41,7 +42,7 @@ func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
 	return e.data, e.err
 }
 
-// encodeProgress is the same for progress.
+// encodeProgress encodes a progress report in the same way.
 func encodeProgress(p *execution.Progress) ([]byte, error) {
 	e := encoder{make([]byte, 0, 96+len(p.Error)+len(p.Output)), nil}
 	e.text(1, p.ID)
@@ -60,10 +61,10 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 	return e.data, e.err
 }
 
-// encoder appends fields to data. Empty ones take no room.
+// encoder appends fields to data. Empty fields are omitted.
 type encoder struct {
 	data []byte
-	err  error // errNotUTF8: protobuf forbids such texts
+	err  error // errNotUTF8: protobuf does not allow such texts
 }
 
 func (e *encoder) text(field protowire.Number, s string) {
@@ -72,7 +73,7 @@ func (e *encoder) text(field protowire.Number, s string) {
 	}
 }
 
-// value is text that takes room when it is empty, too.
+// value appends a text, also if it is empty.
 func (e *encoder) value(field protowire.Number, s string) {
 	if !utf8.ValidString(s) {
 		e.err = errNotUTF8
@@ -99,7 +100,7 @@ func (e *encoder) bool(field protowire.Number, value bool) {
 	}
 }
 
-// time writes a google.protobuf.Timestamp.
+// time appends a google.protobuf.Timestamp.
 func (e *encoder) time(field protowire.Number, t time.Time) {
 	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond()) //nolint:gosec // two's complement is what the format wants
 	size := 0
@@ -122,7 +123,7 @@ func (e *encoder) time(field protowire.Number, t time.Time) {
 	e.data = b
 }
 
-// values writes a hookstart.v1.NamedValues for each name. Every string has a tag of one byte.
+// values appends a hookstart.v1.NamedValues for each name. Every string has a tag of one byte.
 func (e *encoder) values(field protowire.Number, values execution.Values) {
 	for name, list := range values {
 		size := 0

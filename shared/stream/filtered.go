@@ -16,30 +16,31 @@ import (
 // FilteredSubject is the subject of the requests that did not meet the filters of their nodes.
 const FilteredSubject = "reports.filtered"
 
-// Filtered is how many requests did not meet the filter of one trigger node since the last report.
+// Filtered is the number of requests that did not meet the filter of one trigger node since the
+// last report.
 type Filtered struct {
 	WorkflowID, NodeID string
 
 	Count int64
-	Last  []FilteredRequest // the newest first, at most MaxFilteredRequests
+	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
 // FilteredRequest is the part of such a request that is kept.
 type FilteredRequest struct {
 	At         time.Time
-	DeliveryID string // at most execution.MaxDeliveryID bytes; empty: it has none
-	Place      string // whose condition did not hold; at most MaxPlace bytes
+	DeliveryID string // at most execution.MaxDeliveryID bytes; "" means that it has none
+	Place      string // the place whose condition did not hold; at most MaxPlace bytes
 }
 
 const (
-	// MaxFilteredRequests is how many requests of one node a report has.
+	// MaxFilteredRequests is the maximum number of requests of one node in a report.
 	MaxFilteredRequests = 20
-	// MaxPlace is how many bytes of a place are kept.
+	// MaxPlace is the maximum number of bytes of a place that are kept.
 	MaxPlace = 500
 )
 
-// FilteredMessage encodes a report. It may be sent again; it is applied once. 1,000 nodes with 700 requests fit into NATS's
-// default max_payload of 1 MB.
+// FilteredMessage encodes a report. The message may be sent again; it is applied once. 1,000 nodes
+// with 700 requests fit into NATS's default max_payload of 1 MB.
 func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {
@@ -52,7 +53,7 @@ func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg
 	return reportMessage(FilteredSubject, reportID, report)
 }
 
-// kept returns the beginning of a text.
+// kept returns the beginning of a text, of at most length bytes.
 func kept(text string, length int) string {
 	return strings.ToValidUTF8(text[:min(len(text), length)], "")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The headers of every message, in addition to Nats-Msg-Id and Content-Type.
+// These are the headers of every message, in addition to Nats-Msg-Id and Content-Type.
 const (
 	HeaderExecutionID = "Hookstart-Execution-Id"
 	HeaderWorkflowID  = "Hookstart-Workflow-Id"
@@ -23,22 +23,25 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// HeaderActor says, for the audit, which operator asked for a start.
+// HeaderActor is the header that names, for the audit, the operator who requested a start.
 const HeaderActor = "Hookstart-Actor"
 
 // contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 
-// StartMessage is the message that starts an execution. With a delivery ID its Nats-Msg-Id is the execution ID, a hash of that.
+// StartMessage returns the message that starts an execution. With a delivery ID, its Nats-Msg-Id is
+// the execution ID, a hash of the delivery ID.
 func StartMessage(s execution.Start) (*nats.Msg, error) { return new(StartRoom).Message(s) }
 
-// StartRoom is room for the message of one start at a time: its data, its headers and their values. Its zero value is ready to use.
+// StartRoom is memory for the message of one start at a time: its data, its headers and their
+// values. Its zero value is ready to use.
 type StartRoom struct {
 	msg    nats.Msg
-	values *headerValues // those of msg.Header
+	values *headerValues // the values of msg.Header
 }
 
-// Message is StartMessage in the room. The message is good until the next one is made.
+// Message returns the same message as StartMessage, in the memory of r. The message is valid until
+// the next call.
 func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
@@ -57,14 +60,14 @@ func (r *StartRoom) Message(s execution.Start) (*nats.Msg, error) {
 	return &r.msg, nil
 }
 
-// Trim lets go of data for which more than so many bytes were taken.
+// Trim frees the data if its buffer is larger than most bytes.
 func (r *StartRoom) Trim(most int) {
 	if cap(r.msg.Data) > most {
 		r.msg.Data = nil
 	}
 }
 
-// RejectedMessage is the message that records a rejected request.
+// RejectedMessage returns the message that records a rejected request.
 func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	data, err := proto.Marshal(&hookstartv1.ExecutionRejected{
 		ExecutionId: r.ID,
@@ -95,12 +98,13 @@ func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
-	// Its ID is either a hash of the delivery or random: never twice by accident.
+	// The ID is either a hash of the delivery ID or random, so it is never repeated by accident.
 	msg.Header[jetstream.MsgIDHeader] = []string{r.ID}
 	return msg, nil
 }
 
-// ProgressMessage is a runner's report. It has the node and the trace of its start.
+// ProgressMessage returns the message of a runner's report. It has the node and the trace of the
+// execution's start.
 func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progress) (*nats.Msg, error) {
 	data, err := encodeProgress(&p)
 	if err != nil {
@@ -113,10 +117,12 @@ func ProgressMessage(queue, workflowID, nodeID, trace string, p execution.Progre
 	}, nil
 }
 
-// headerValues are the values of the headers that every message has: execution, workflow, node, Content-Type, trace.
+// headerValues holds the values of the headers that every message has: execution, workflow, node,
+// Content-Type, trace.
 type headerValues [5]string
 
-// headers builds a nats.Header whose values are in one array: one allocation, not the five of Header.Set.
+// headers returns a nats.Header whose values are in one array. This needs one allocation, instead
+// of the five of Header.Set.
 func headers() (nats.Header, *headerValues) {
 	values := new(headerValues)
 	return nats.Header{
@@ -134,14 +140,14 @@ func headersOf(executionID, workflowID, nodeID, trace string) nats.Header {
 	return header
 }
 
-// Event is a decoded message: exactly one field is set.
+// Event is a decoded message. Exactly one field is set.
 type Event struct {
 	Start     *execution.Start
 	Rejection *execution.Rejection
 	Progress  *execution.Progress
 }
 
-// ErrUnreadable means that a message cannot be decoded as what its subject says.
+// ErrUnreadable means that a message cannot be decoded as the kind that its subject names.
 var ErrUnreadable = errors.New("unreadable message")
 
 // Decode decodes a message of either stream. All its errors wrap ErrUnreadable.
@@ -226,7 +232,7 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 	if err := checkIDs(m.GetExecutionId(), m.GetWorkflowId(), m.GetNodeId(), m.GetAccountId(), m.GetQueue()); err != nil {
 		return nil, err
 	}
-	kind := execution.NoBody // also when a later version knows another one: it can be looked up all the same
+	kind := execution.NoBody // also for a kind that only a later version knows: the rejection can be looked up all the same
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON && k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
 		kind = execution.BodyKind(k)
 	}
@@ -354,7 +360,7 @@ func valuesFromWire(list []*hookstartv1.NamedValues) execution.Values {
 	return values
 }
 
-// timeFromWire reads a time that is there and sane, else the zero time.
+// timeFromWire returns a time if it is set and valid, and the zero time otherwise.
 func timeFromWire(t *timestamppb.Timestamp) time.Time {
 	if t == nil || !t.IsValid() {
 		return time.Time{}

@@ -9,27 +9,31 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ProgressName is the stream of runners' reports. On EXECUTIONS they could use up a delivery's Nats-Msg-Id, or the room of starts.
+// ProgressName is the name of the stream of runners' reports. On EXECUTIONS, reports could use up a
+// delivery's Nats-Msg-Id, or the space of starts.
 const ProgressName = "PROGRESS"
 
-// minProgressBytes is the smallest bound that is tried where the disk has little room.
+// minProgressBytes is the minimum size limit that is tried on a disk with little space.
 const minProgressBytes = 16 << 20
 
-// The server's error codes for a bound that does not fit; see errors.json of nats-server.
+// These are the server's error codes for a size limit that does not fit; see errors.json of
+// nats-server.
 const (
 	codeStorageExceeded       = 10047
 	codeInsufficientResources = 10023
 )
 
-// ProgressConfig is the configuration of the stream of reports. The reasons behind it:
+// ProgressConfig returns the configuration of the stream of reports. The reasons for it:
 //
-// When it is full it drops its oldest messages, most of which are recorded. If it refused new ones, runners would run everything
-// again and again until its oldest ones are past their age. A report is lost only if it is pushed out before it is recorded: while
-// the database is away for longer than it takes runners to report that much.
+// When it is full it drops its oldest messages, most of which are already recorded. If it refused
+// new ones, runners would repeat executions until the oldest messages exceed their age. A report is
+// lost only if it is dropped before it is recorded: that is, if the database is unavailable for
+// longer than it takes runners to fill the stream with reports.
 //
-// It knows no Nats-Msg-Id: two reports with the same one are two reports. The server has no setting for that: a window of zero means
-// two minutes, and the smallest is 100 ms. Only a stream with a source may have none (stream.go of nats-server 2.15.2,
-// checkStreamCfg), so it has one from which nothing ever comes.
+// It ignores Nats-Msg-Id: two reports with the same one are two reports. The server has no setting
+// for that: a window of zero means two minutes, and the minimum is 100 ms. Only a stream with a
+// source may have no window (stream.go of nats-server 2.15.2, checkStreamCfg), so this stream has a
+// source that never delivers anything.
 func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	maxBytes := s.ProgressMaxBytes
 	if maxBytes == 0 {
@@ -50,7 +54,8 @@ func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureProgress creates the stream of reports if it does not exist, once no other stream has its subjects.
+// ensureProgress creates the stream of reports if it does not exist, after no other stream has its
+// subjects any more.
 func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.ProgressConfig()
 	existing, err := js.Stream(ctx, ProgressName)
@@ -60,7 +65,8 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another executor was first, perhaps with another bound
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressBytes:
-			// The server reserves the bound. A small disk gets a smaller stream, which leaves room for others.
+			// The server reserves the space of the limit. On a small disk the stream gets a smaller
+			// limit, which leaves space for others.
 			want.MaxBytes /= 4
 			existing, err = nil, jetstream.ErrStreamNotFound
 		}
@@ -68,7 +74,8 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", ProgressName, err)
 	}
-	// Its size and age are those it was made with, or what an operator has made of them since.
+	// An existing stream keeps the size and age with which it was created, or to which an operator
+	// has changed them.
 	want.MaxBytes, want.MaxAge = existing.CachedInfo().Config.MaxBytes, existing.CachedInfo().Config.MaxAge
 	if differences := mismatches(existing.CachedInfo().Config, want); len(differences) > 0 {
 		return mismatch(ProgressName, differences)
@@ -81,15 +88,17 @@ func tooLarge(err error) bool {
 	return is && (uint16(api.ErrorCode) == codeStorageExceeded || uint16(api.ErrorCode) == codeInsufficientResources)
 }
 
-// hasProgress says whether EXECUTIONS still has the reports' subjects, as before they had a stream of their own.
+// hasProgress reports whether EXECUTIONS still has the reports' subjects, as in versions in which
+// reports had no stream of their own.
 func hasProgress(have, want jetstream.StreamConfig) bool {
 	before := append(slices.Clone(want.Subjects), progressPrefix+"*.*.*")
 	return slices.Equal(have.Subjects, before)
 }
 
-// releaseProgress takes the reports' subjects from EXECUTIONS. The reports in it stay, and are recorded from there. Several executors
-// may call it at once, and the next one completes what one that ends leaves: until the new stream is there, runners find nobody
-// who takes their reports, and try again.
+// releaseProgress removes the reports' subjects from EXECUTIONS. The reports in it stay, and are
+// recorded from there. Several executors may call it at once, and the next executor completes an
+// interrupted call. Until the new stream exists, no stream accepts the reports of runners, which
+// try again.
 func releaseProgress(ctx context.Context, js jetstream.JetStream, config, want jetstream.StreamConfig) error {
 	config.Subjects, config.Description = want.Subjects, want.Description
 	if _, err := js.UpdateStream(ctx, config); err != nil {

@@ -14,36 +14,40 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// A queue is paused by its groups' consumers: the server hands out nothing of a consumer that is paused,
-// whoever asks, and knows that after a restart, too. What an operator has set is a record of the registry,
-// because groups come and go: executors make the consumers agree with it, again and again. That alone would
-// leave a gap: a group that is made while the queue is paused would get work until an executor looks. So who
-// makes a consumer reads the record, before and after: see EnsureRunnerConsumer.
+// A queue is paused by pausing the consumers of its groups: the server delivers no messages of a
+// paused consumer to any client, also after a restart. The settings of an operator are stored in a
+// record of the registry, because groups are created and removed. Executors repeatedly make the
+// consumers agree with the record. That alone would leave a gap: a group that is created while the
+// queue is paused would get work until an executor looks. So a process that creates a consumer
+// reads the record, before and after: see EnsureRunnerConsumer.
 
-// The bucket and key of the settings: those of package registry, which a runner does not link.
+// These are the bucket and the key of the settings. They equal those of package registry, which a
+// runner does not link.
 const (
 	settingsBucket = "registry"
 	settingsPrefix = "queue."
 )
 
-// maxInFlight is MaxAckPending of a group without a setting.
+// maxInFlight is the MaxAckPending of a group without a setting.
 const maxInFlight = 10_000
 
-// forever is when a pause without an end would end: JetStream knows none without.
+// forever is the time at which a pause without an end would end: in JetStream every pause has an
+// end.
 var forever = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// mark tells a pause by an operator from another one, such as of a backup that is being restored, whose end
-// is a whole microsecond.
+// mark distinguishes a pause by an operator from other pauses, such as one for the restoring of a
+// backup, whose end is a whole microsecond.
 const mark = time.Nanosecond
 
-// QueueSettings are what an operator has set of a queue. The zero value is that of one without settings.
+// QueueSettings are the settings of a queue that an operator has stored. The zero value means no
+// settings.
 type QueueSettings struct {
-	Paused      bool             // at some time; see PausedUntil
-	PausedUntil time.Time        // zero: until it is resumed
-	MaxInFlight map[string]int64 // by group; 0: as many as its members ask for; absent: never set
+	Paused      bool             // the queue was paused; the pause may have ended: see PausedUntil
+	PausedUntil time.Time        // the zero time means until it is resumed
+	MaxInFlight map[string]int64 // by group; 0 means as many as its members ask for; absent means never set
 }
 
-// DecodeQueueSettings reads the record of a queue.
+// DecodeQueueSettings decodes the record of a queue.
 func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	var wire hookstartv1.QueueSettings
 	if err := proto.Unmarshal(data, &wire); err != nil {
@@ -60,7 +64,8 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 	return s, nil
 }
 
-// readQueueSettings reads the record of a queue, and its revision; 0: there is none.
+// readQueueSettings returns the settings in the record of a queue, and the record's revision, or 0
+// if there is no record.
 func readQueueSettings(ctx context.Context, js jetstream.JetStream, queue string) (s QueueSettings, revision uint64, err error) {
 	bucket, err := js.KeyValue(ctx, settingsBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -80,7 +85,8 @@ func readQueueSettings(ctx context.Context, js jetstream.JetStream, queue string
 	return s, entry.Revision(), err
 }
 
-// pauseUntil is how long the consumers of the queue are paused; nil: they are not.
+// pauseUntil returns the time until which the consumers of the queue are paused, or nil if they are
+// not paused.
 func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil
@@ -93,7 +99,7 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 	return &until
 }
 
-// applyTo gives a group's consumer that is to be made the settings.
+// applyTo stores the settings in the configuration of a group's consumer that is to be created.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.pauseUntil(now)
 	if limit, isSet := s.MaxInFlight[group]; isSet {
@@ -108,14 +114,15 @@ func ackPending(limit int64) int {
 	return int(limit)
 }
 
-// EnforceQueueSettings makes an existing consumer of EXECUTIONS, which is a group's, agree with the settings of
-// its queue. It does nothing to one that does, nor to a pause that is not an operator's.
+// EnforceQueueSettings makes the existing consumer of a group agree with the settings of its queue.
+// It does nothing if the consumer agrees already, and leaves pauses unchanged that are not an
+// operator's.
 func EnforceQueueSettings(ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string, s QueueSettings) error {
 	now := time.Now()
 	if limit, isSet := s.MaxInFlight[group]; isSet && info.Config.MaxAckPending != ackPending(limit) {
 		config := info.Config
 		config.MaxAckPending = ackPending(limit)
-		config.Metadata = nil // the server's own
+		config.Metadata = nil // it belongs to the server
 		if _, err := js.UpdateConsumer(ctx, info.Stream, config); err != nil {
 			return fmt.Errorf("consumer %s: set its maximum in flight: %w", info.Name, err)
 		}
@@ -138,14 +145,15 @@ func EnforceQueueSettings(ctx context.Context, js jetstream.JetStream, info *jet
 	return nil
 }
 
-// settingsWait is how long the maker of a consumer waits for the settings of the queue. If it cannot read
-// them by then, because it may not, an executor makes the consumer agree with them a few seconds later.
+// settingsWait is the maximum time that the creation of a consumer waits for the settings of the
+// queue. If they cannot be read within that time, for example for lack of permission, an executor
+// makes the consumer agree with them a few seconds later.
 const settingsWait = 5 * time.Second
 
-// EnsureRunnerConsumer returns the durable consumer of a group, and creates it if it does not exist, with the
-// settings of its queue. The record of the settings is read again after the consumer is created: a pause
-// that was stored before that reading is applied here; one that was stored later finds the consumer, because
-// an executor stores the record before it lists the consumers.
+// EnsureRunnerConsumer returns the durable consumer of a group, and creates it with the settings of
+// its queue if it does not exist. The record of the settings is read again after the consumer was
+// created. A pause that was stored before that reading is applied here; a pause that was stored
+// later finds the consumer, because an executor stores the record before it lists the consumers.
 func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	consumer, err := js.Consumer(ctx, Name, config.Durable)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -186,7 +194,7 @@ func EnsureRunnerConsumer(ctx context.Context, js jetstream.JetStream, g RunnerG
 	}
 }
 
-// OnlyOfQueue reports whether a consumer gets starts of one queue, and of no other.
+// OnlyOfQueue reports whether a consumer gets the starts of one queue, and of no other.
 func OnlyOfQueue(config jetstream.ConsumerConfig, queue string) bool {
 	filters := config.FilterSubjects
 	if config.FilterSubject != "" {

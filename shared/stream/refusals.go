@@ -17,11 +17,12 @@ import (
 // RefusalsSubject is the subject of the counts of refused requests.
 const RefusalsSubject = "reports.refusals"
 
-// RefusalCount is how often requests to one workflow were refused with one code, within one minute.
+// RefusalCount is the number of requests to one workflow that were refused with one code within one
+// minute.
 type RefusalCount struct {
-	WorkflowID string // "": no workflow has that ID, or the ingress counts no further workflows
+	WorkflowID string // "" means that no workflow has that ID, or that the ingress counts no further workflows
 	Code       string
-	Minute     time.Time // its beginning
+	Minute     time.Time // the beginning of the minute
 	Count      int64
 	Last       RefusedRequest
 }
@@ -29,15 +30,15 @@ type RefusalCount struct {
 // RefusedRequest is the part of a refused request that is kept.
 type RefusedRequest struct {
 	At        time.Time
-	BodyBytes int64  // as declared; -1: it was not
+	BodyBytes int64  // the declared length; -1 means that none was declared
 	UserAgent string // printable ASCII, at most MaxUserAgent bytes, without a token
 }
 
-// MaxUserAgent is how many bytes of a User-Agent header are kept.
+// MaxUserAgent is the maximum number of bytes of a User-Agent header that are kept.
 const MaxUserAgent = 120
 
-// RefusalsMessage encodes a report. It may be sent again; its counts are applied once. 2,000 counts
-// fit into NATS's default max_payload of 1 MB.
+// RefusalsMessage encodes a report. The message may be sent again; its counts are applied once.
+// 2,000 counts fit into NATS's default max_payload of 1 MB.
 func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nats.Msg, error) {
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {
@@ -85,7 +86,7 @@ func UserAgent(text string) string {
 	return string(kept)
 }
 
-// reportMessage is a message of the reports' stream.
+// reportMessage returns a message for the stream of reports.
 func reportMessage(subject, reportID string, report proto.Message) (*nats.Msg, error) {
 	data, err := proto.Marshal(report)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestRefusalReports(t *testing.T) {
 		{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 3, Last: last},
 		{Code: "workflow_not_found", Minute: minute, Count: 1, Last: last},
 	}
-	// What no ingress of ours sends is left out, or put right.
+	// Values that no ingress of hookstart sends are left out, or corrected.
 	odd := stream.RefusalCount{
 		WorkflowID: "wf", Code: "json_invalid", Minute: minute.Add(time.Second), Count: 1,
 		Last: stream.RefusedRequest{At: last.At, BodyBytes: -7, UserAgent: "\x1b[31m" + strings.Repeat("x", 500)},

@@ -15,15 +15,16 @@ import (
 type Replication struct {
 	Stream  string
 	Want    int    // the configured number of replicas
-	Current int    // replicas that hold everything
-	Lag     uint64 // how many operations the slowest one is behind
+	Current int    // number of replicas that are complete
+	Lag     uint64 // number of operations by which the slowest replica is behind
 }
 
-// Done reports whether all replicas hold everything.
+// Done reports whether all replicas are complete.
 func (r Replication) Done() bool { return r.Current == r.Want }
 
-// SetReplicas changes the number of replicas of existing streams, one after the other, and waits until they hold everything. It calls
-// progress twice a second. An interrupted call loses nothing and can be repeated.
+// SetReplicas changes the number of replicas of existing streams, one after the other, and waits
+// until the replicas are complete. It calls progress twice a second. An interrupted call loses
+// nothing and can be repeated.
 func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(Replication)) error {
 	for _, name := range names {
 		s, err := js.Stream(ctx, name)
@@ -44,16 +45,17 @@ func SetReplicas(ctx context.Context, js jetstream.JetStream, names []string, re
 	return nil
 }
 
-// ErrTooFewServers means that the cluster has fewer NATS servers than the requested replicas.
+// ErrTooFewServers means that the cluster has fewer NATS servers than the requested number of
+// replicas.
 var ErrTooFewServers = errors.New("too few NATS servers")
 
-// The server's error codes; see errors.json of nats-server.
+// These are the server's error codes; see errors.json of nats-server.
 const (
 	codeNoCluster = 10074
 	codeNoPeers   = 10005
 )
 
-// tooFewServers turns the server's error codes into an error for people.
+// tooFewServers converts the server's error codes into an error for people.
 func tooFewServers(err error, replicas int) error {
 	api, is := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -71,7 +73,7 @@ func awaitReplicas(ctx context.Context, s jetstream.Stream, replicas int, progre
 	retry.Until(ctx, 500*time.Millisecond, func() bool {
 		var info *jetstream.StreamInfo
 		if info, err = s.Info(ctx); err != nil {
-			return false // a change of leader: the next one answers
+			return false // the leader changes: the next one answers
 		}
 		last = replication(info, replicas)
 		progress(last)

@@ -14,7 +14,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// ReportsName is the internal stream on which ingresses send their counts to the executors.
+// ReportsName is the name of the internal stream on which ingresses send their counts to the
+// executors.
 const ReportsName = "REPORTS"
 
 // ReportsSubjects is the wildcard of the subjects of that stream.
@@ -29,20 +30,21 @@ func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) er
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, reportsConfig(replicas))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			err = nil // another executor was first
+			err = nil // another executor has created it
 		}
 	}
 	return err
 }
 
-// reportsConfig is the configuration of the stream of ingresses' counts.
+// reportsConfig returns the configuration of the stream of ingresses' counts.
 func reportsConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        ReportsName,
 		Description: "hookstart: what ingresses counted, on its way to the executors",
 		Subjects:    []string{ReportsSubjects},
 		Retention:   jetstream.LimitsPolicy,
-		// Counts are worth less than starts: the oldest are dropped first when no executor fetches them.
+		// Counts are less important than starts: when no executor fetches them, the oldest are
+		// dropped first.
 		Discard:    jetstream.DiscardOld,
 		Storage:    jetstream.FileStorage,
 		Replicas:   replicas,
@@ -52,7 +54,7 @@ func reportsConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// DuplicatesMessage encodes a report. It may be sent again; its counts are applied once.
+// DuplicatesMessage encodes a report. The message may be sent again; its counts are applied once.
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {

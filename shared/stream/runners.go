@@ -12,16 +12,17 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunnerAckWait is the default ack wait of a group's consumer: when a runner dies, another member gets its work after that time.
+// RunnerAckWait is the default ack wait of a group's consumer. When a runner dies, another member
+// gets its work after that time.
 const RunnerAckWait = 15 * time.Second
 
-// RunnerGroup is a group of workflow runners: its members share a queue's executions.
+// RunnerGroup is a group of workflow runners. Its members share the executions of a queue.
 type RunnerGroup struct {
 	Queue string
 	Group string
 }
 
-// ParseRunnerGroup reads "queue/group".
+// ParseRunnerGroup parses a text of the form "queue/group".
 func ParseRunnerGroup(text string) (RunnerGroup, error) {
 	queue, group, both := strings.Cut(text, "/")
 	if !both || !execution.ValidName(queue) || !execution.ValidName(group) {
@@ -33,10 +34,11 @@ func ParseRunnerGroup(text string) (RunnerGroup, error) {
 // RunnerConsumerPrefix is the prefix of the names of runner groups' consumers.
 const RunnerConsumerPrefix = "runner-"
 
-// Consumer is the name of the group's durable consumer.
+// Consumer returns the name of the group's durable consumer.
 func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue + "-" + g.Group }
 
-// ConsumerConfig is that of the group's consumer. A new group starts with the oldest message in the stream.
+// ConsumerConfig returns the configuration of the group's consumer. A new group starts with the
+// oldest message in the stream.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
@@ -48,12 +50,13 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 	}
 }
 
-// EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist. It never changes one.
+// EnsureConsumer returns the durable consumer of EXECUTIONS, and creates it if it does not exist.
+// It never changes an existing consumer.
 func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	consumer, err := js.Consumer(ctx, Name, config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		consumer, err = js.CreateConsumer(ctx, Name, config)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // another was first
+		if errors.Is(err, jetstream.ErrConsumerExists) { // another process has created it
 			consumer, err = js.Consumer(ctx, Name, config.Durable)
 		}
 	}
@@ -63,22 +66,24 @@ func EnsureConsumer(ctx context.Context, js jetstream.JetStream, config jetstrea
 	return consumer, nil
 }
 
-// RunnerPresence begins the subjects on which runners say that they are there, by core NATS. The rest is {queue}.{group}.{instance};
-// the instance is a name of one process. A message has no data, but for the last one of a process: RunnerLeaves.
+// RunnerPresence is the prefix of the subjects of runners' heartbeats, on core NATS. The rest of a
+// subject is {queue}.{group}.{instance}, in which the instance is a name of one process. A
+// heartbeat has no data, except for the last one of a process: RunnerLeaves.
 const RunnerPresence = "hookstart.runners."
 
-// RunnerLeaves is the data of a runner's last message of its presence.
+// RunnerLeaves is the data of a runner's last heartbeat.
 const RunnerLeaves = "leaves"
 
-// RunnerHeartbeat is how often a runner says that it is there.
+// RunnerHeartbeat is the interval of a runner's heartbeats.
 const RunnerHeartbeat = 3 * time.Second
 
-// PresenceSubject is where a member of the group says that it is there.
+// PresenceSubject returns the subject of the heartbeats of a member of the group.
 func (g RunnerGroup) PresenceSubject(instance string) string {
 	return RunnerPresence + g.Queue + "." + g.Group + "." + instance
 }
 
-// ParsePresence reads the subject of a runner's presence.
+// ParsePresence returns the parts of the subject of a runner's heartbeat. is reports whether it is
+// such a subject.
 func ParsePresence(subject string) (group RunnerGroup, instance string, is bool) {
 	rest, is := strings.CutPrefix(subject, RunnerPresence)
 	parts := strings.Split(rest, ".")

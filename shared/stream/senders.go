@@ -13,33 +13,33 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// SendersSubject is the subject of what ingresses saw of senders.
+// SendersSubject is the subject of ingresses' reports about senders.
 const SendersSubject = "reports.senders"
 
-// SenderSeen is what was seen of one node's sender since the last report.
+// SenderSeen is the activity of one node's sender since the last report.
 type SenderSeen struct {
 	WorkflowID, NodeID string
-	Preset             string // that was in force; "": not known
+	Preset             string // the preset that was in force; "" means not known
 
-	VerifiedAt  time.Time // of the last verified request; zero: none
-	HandshakeAt time.Time // of the last handshake; zero: none
+	VerifiedAt  time.Time // time of the last verified request; the zero time means none
+	HandshakeAt time.Time // time of the last handshake; the zero time means none
 
-	RefusedAt     time.Time // of the last request that was refused by its signature; zero: none
-	RefusedCode   string    // its code
-	RefusedReason string    // why, in words; at most MaxReason bytes
+	RefusedAt     time.Time // time of the last request that was refused by its signature; the zero time means none
+	RefusedCode   string    // code of that refusal
+	RefusedReason string    // reason of that refusal in words; at most MaxReason bytes
 
-	Deliveries int64 // that were stored
-	WithoutID  int64 // of them, without a delivery ID
-	Refused    int64 // by their signature
+	Deliveries int64 // number of stored deliveries
+	WithoutID  int64 // number of them without a delivery ID
+	Refused    int64 // number of requests that were refused by their signature
 
-	Captured []byte // a secret that the provider brought, sealed; empty: none
+	Captured []byte // an encrypted secret that the provider has sent; empty means none
 }
 
-// MaxReason is how many bytes of a refusal's reason are kept.
+// MaxReason is the maximum number of bytes of a refusal's reason that are kept.
 const MaxReason = 200
 
-// SendersMessage encodes a report. It may be sent again; it is applied once. 1,000 entries fit into
-// NATS's default max_payload of 1 MB.
+// SendersMessage encodes a report. The message may be sent again; it is applied once. 1,000 entries
+// fit into NATS's default max_payload of 1 MB.
 func SendersMessage(reportID string, at time.Time, seen []SenderSeen) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {
@@ -58,7 +58,7 @@ func reason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), MaxReason)], "")
 }
 
-// timeToWire leaves the zero time out.
+// timeToWire encodes a time. It returns nil for the zero time.
 func timeToWire(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

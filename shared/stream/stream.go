@@ -1,4 +1,5 @@
-// Package stream is the contract on JetStream: the streams, their subjects, and the encoding of starts, rejections and reports.
+// Package stream is the contract on JetStream: the streams, their subjects, and the encoding of
+// starts, rejections and reports.
 package stream
 
 import (
@@ -16,32 +17,33 @@ import (
 // Name is the name of the stream of starts and rejections.
 const Name = "EXECUTIONS"
 
-// The subjects below which each kind of message travels.
+// These are the prefixes of the subjects of each kind of message.
 const (
 	startPrefix    = "executions.start."
 	rejectedPrefix = "executions.rejected."
 	progressPrefix = "executions.progress."
 )
 
-// StartSubject is the subject of a start. Its parts are valid names and so contain no dot.
+// StartSubject returns the subject of a start. Its parts are valid names and so contain no dot.
 func StartSubject(queue, workflowID, nodeID string) string {
 	return startPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// RejectedSubject is the subject of a rejected request.
+// RejectedSubject returns the subject of a rejected request.
 func RejectedSubject(queue, workflowID, nodeID string) string {
 	return rejectedPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// ProgressSubject is the subject of a runner's reports about one execution.
+// ProgressSubject returns the subject of a runner's reports about one execution.
 func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
-// IsProgress reports whether a subject is that of a runner's report.
+// IsProgress reports whether a subject is the subject of a runner's report.
 func IsProgress(subject string) bool { return strings.HasPrefix(subject, progressPrefix) }
 
-// ParseProgressSubject returns the parts of the subject of a runner's report; ok is false if it names no execution.
+// ParseProgressSubject returns the parts of the subject of a runner's report. ok is false if it
+// names no execution.
 func ParseProgressSubject(subject string) (queue, workflowID, executionID string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, progressPrefix)
 	parts := strings.Split(rest, ".")
@@ -51,24 +53,27 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 	return parts[0], parts[1], parts[2], true
 }
 
-// QueueSubject is the wildcard for all starts of one queue: a runner group's filter subject.
+// QueueSubject returns the wildcard for all starts of one queue. It is the filter subject of a
+// runner group.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 
 // Settings are the configurable settings of the streams.
 type Settings struct {
 	Replicas    int           // 1, or 3 on a cluster
-	MaxAge      time.Duration // how long messages stay, consumed or not
+	MaxAge      time.Duration // how long messages are kept, whether consumed or not
 	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
-	MaxBytes    int64         // when EXECUTIONS is this large, it refuses new messages; 0: no limit
-	// ProgressMaxBytes limits PROGRESS, which then drops its oldest messages, from its creation. 0: as in DefaultSettings.
+	MaxBytes    int64         // when EXECUTIONS has this size, it refuses new messages; 0 means no limit
+	// ProgressMaxBytes is the size limit with which PROGRESS is created. When it is reached,
+	// PROGRESS drops its oldest messages. 0 means the value of DefaultSettings.
 	ProgressMaxBytes int64
 }
 
 // DefaultSettings are the settings of an installation that configures nothing.
 var DefaultSettings = Settings{Replicas: 1, MaxAge: 7 * 24 * time.Hour, DedupWindow: 24 * time.Hour, ProgressMaxBytes: 1 << 30}
 
-// Config is the configuration of EXECUTIONS. After a restart the server rebuilds the dedup window from the stored messages, so nothing
-// may remove one before its age: limits retention, DiscardNew.
+// Config returns the configuration of EXECUTIONS. After a restart the server rebuilds the dedup
+// window from the stored messages, so no message may be removed before it exceeds the age.
+// Therefore the retention is by limits, with DiscardNew.
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
@@ -89,7 +94,7 @@ func (s Settings) Config() jetstream.StreamConfig {
 	}
 }
 
-// Validate returns what is wrong with the settings, or nil.
+// Validate returns an error that describes what is wrong with the settings, or nil.
 func (s Settings) Validate() error {
 	switch {
 	case s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5:
@@ -111,15 +116,16 @@ func (s Settings) Validate() error {
 // ErrMismatch means that a stream exists with other settings. Ensure does not change them: a shorter age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
-// Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones. Another number of replicas is no
-// mismatch: a command changes it on a running installation. If reports still travel on EXECUTIONS, Ensure moves their subjects to
-// PROGRESS: see releaseProgress.
+// Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones.
+// Another number of replicas is not a mismatch: a command changes it on a running installation. If
+// reports are still sent on EXECUTIONS, Ensure moves their subjects to PROGRESS: see
+// releaseProgress.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another executor was first
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another executor has created it
 			existing, err = js.Stream(ctx, Name)
 		}
 	}
@@ -148,7 +154,8 @@ func mismatch(name string, differences []string) error {
 		name, ErrMismatch, strings.Join(differences, ", "))
 }
 
-// Differences returns how the settings of an existing stream of these differ from what is configured, as Ensure compares them.
+// Differences returns the differences between the settings of an existing stream and the configured
+// settings, as Ensure compares them.
 func Differences(ctx context.Context, js jetstream.JetStream, name string, s Settings) ([]string, error) {
 	existing, err := js.Stream(ctx, name)
 	if err != nil {
@@ -169,7 +176,7 @@ func Differences(ctx context.Context, js jetstream.JetStream, name string, s Set
 	return mismatches(have, want), nil
 }
 
-// orNone returns a limit as the server keeps it: none is -1.
+// orNone returns a limit in the server's form, in which -1 means no limit.
 func orNone[N int32 | int64](limit N) N {
 	if limit == 0 {
 		return -1

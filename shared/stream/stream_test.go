@@ -73,7 +73,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 	}
 }
 
-// The encoder that is written by hand says what the generated one says.
+// The hand-written encoder produces messages that the generated code decodes to the same content.
 func TestStartsAreEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	full := newStart()
