@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// about is what an operation is about.
+// about is the kind of object that an operation is about.
 type about string
 
 const (
@@ -31,17 +31,18 @@ const (
 	aKey        about = "a key"
 )
 
-// operation is what somebody may expect of one operation of the API. In body, ACCOUNT is the account's ID and
-// SOON a time in the future.
+// operation is the expected behavior of one operation of the API. In body, ACCOUNT stands for the
+// account's ID and SOON for a time in the future.
 type operation struct {
 	least operate.Role
 	about about
 	body  string
-	// besides is a code with which it refuses here, whoever calls, once it is known that they may. "": none.
+	// besides is the code with which the operation refuses every caller here, once it is known that
+	// the caller may make the call. "" means that there is none.
 	besides string
 }
 
-// operations are all of the OpenAPI document. A new one needs a line here.
+// operations are all operations of the OpenAPI document. A new operation needs a line here.
 var operations = map[string]operation{
 	"get-whoami": {operate.Viewer, nothing, "", ""},
 	"list-keys":  {operate.Admin, everything, "", ""},
@@ -91,7 +92,7 @@ var operations = map[string]operation{
 
 	"delete-account":       {operate.Admin, anAccount, "", "account_not_empty"},
 	"list-queues":          {operate.Viewer, nothing, "", ""},
-	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden}, // the accounts share it
+	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden}, // the accounts share the queue
 	"resume-queue":         {operate.Editor, nothing, "", api.CodeForbidden},
 	"put-queue-group":      {operate.Editor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
 	"replay-execution":     {operate.Editor, anExecution, "", ""},
@@ -104,7 +105,7 @@ var operations = map[string]operation{
 	"restore-records": {operate.Admin, everything, `{}`, api.CodeNotEmpty},
 }
 
-// endpoint is an operation as the OpenAPI document has it.
+// endpoint is an operation of the OpenAPI document.
 type endpoint struct {
 	id, method, path string
 }
@@ -124,18 +125,18 @@ func (r *rig) endpoints() (all []endpoint) {
 	return all
 }
 
-// at is the operation's path, about what belongs to an account.
+// at returns the operation's path, for an object of an account.
 func (e endpoint) at(what about, account, key string) string {
 	subject := map[about]string{anAccount: account, aWorkflow: account + "-wf", anExecution: executionOf(account), aKey: key}[what]
 	return strings.NewReplacer("{id}", subject, "{nodeId}", "node", "{secretId}", "1", "{queue}", "default", "{group}", "main").Replace(e.path)
 }
 
-// executionOf is the ID of an account's execution, which has failed.
+// executionOf returns the ID of an account's execution, which has failed.
 func executionOf(account string) string {
 	return map[string]string{"acme": id(1), "globex": id(2), "nobody": id(3)}[account]
 }
 
-// ask makes a call, and takes only the status of an answer that does not end.
+// ask makes a call. If the answer does not end, it reads only the status.
 func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string) {
 	r.t.Helper()
 	if e.id != "stream-executions" {
@@ -153,7 +154,8 @@ func (r *rig) ask(e endpoint, path, body, key string) (status int, answer string
 	return response.StatusCode, ""
 }
 
-// twoAccounts have a workflow each, and an execution that has failed. Whatever is of one has its name in it.
+// twoAccounts creates two accounts with a workflow each, and an execution that has failed. Each
+// object has its account's name in its own.
 func (r *rig) twoAccounts() {
 	r.t.Helper()
 	for i, account := range []string{"acme", "globex"} {
@@ -179,7 +181,7 @@ func (r *rig) twoAccounts() {
 	}
 }
 
-// restore makes again what a call may have deleted.
+// restore creates again what a call may have deleted.
 func (r *rig) restore() {
 	r.t.Helper()
 	for _, account := range []string{"acme", "globex"} {
@@ -187,7 +189,7 @@ func (r *rig) restore() {
 	}
 }
 
-// The table: every operation of the OpenAPI document, and everybody who may call it.
+// This table checks every operation of the OpenAPI document with every kind of caller.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -245,14 +247,15 @@ func TestWhoMayDoWhat(t *testing.T) {
 					t.Errorf("%s of %s by %s: %d %s", e.id, account, c.what, status, answer)
 				}
 				if expected.about == nothing || expected.about == everything {
-					break // one is as good as the other
+					break // one such operation is sufficient
 				}
 			}
 		}
 	}
 }
 
-// Whoever may not make a call is told that, and not what is wrong with a request that they may not send.
+// A caller who may not make a call is told that, and not what is wrong with a request that the
+// caller may not send.
 func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -272,12 +275,13 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// asIfNotThere compares the answer about what is another account's with the one about what is nobody's.
+// asIfNotThere compares the answer about another account's object with the answer about an object
+// that does not exist.
 func (r *rig) asIfNotThere(e endpoint, expected operation, who, key string, status int, answer string) {
 	r.t.Helper()
 	ofNobody, said := r.ask(e, e.at(expected.about, "nobody", ""), strings.ReplaceAll(expected.body, "ACCOUNT", "nobody"), key)
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"), executionOf("nobody")).Replace(answer) == said
-	if e.id == "put-workflow" { // the ID of another's workflow is taken: nobody can make that look free
+	if e.id == "put-workflow" { // the ID of another account's workflow is taken, which no answer can hide
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -285,7 +289,8 @@ func (r *rig) asIfNotThere(e endpoint, expected operation, who, key string, stat
 	}
 }
 
-// Whoever sees one account sees no trace of another, in any list, filter, page or event.
+// A caller who sees one account sees no trace of another account, in any list, filter, page or
+// event.
 func TestScopesDoNotLeak(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -313,7 +318,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 				}
 			}
 		}
-		// A cursor that somebody else got leads nowhere else.
+		// A cursor that another caller received gives access to nothing else.
 		for _, of := range []string{"", "?accountId=globex"} {
 			sep := "?"
 			if of != "" {
@@ -338,7 +343,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("its own refusals: %+v", own)
 	}
 
-	// Events: only its own, from the past too.
+	// A caller receives only events of its own account, also past ones.
 	begin := r.open("", with(viewer))
 	again := r.open("?accountId=globex", with(viewer))
 	r.records(store.Batch{New: []store.Record{
@@ -359,7 +364,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 	again.close()
 
-	// What is done to many is done to its own, whatever it names.
+	// A bulk call changes only objects of the caller's account, whatever it names.
 	for _, c := range []struct{ path, body, want string }{
 		{"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`, `{"requeued":0}`},
 		{"/dead-letters/requeue", `{"accountId":"globex"}`, `{"requeued":0}`},
@@ -383,11 +388,13 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("the same queue for an admin: %+v", queues)
 	}
 
-	// An editor cannot take over what is another's, or give away its own.
+	// An editor can neither take over another account's workflow, nor give away one of its own
+	// account.
 	r.call("PUT", "/workflows/globex-wf", `{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(404, api.CodeNotFound)
 	r.call("PUT", "/workflows/acme-wf", `{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(422, api.CodeInvalid)
 	r.call("PUT", "/workflows/new", `{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`, with(editor)).refused(422, api.CodeInvalid)
-	// A workflow that has moved takes nothing along, and its old executions start nothing in its new account.
+	// A workflow that has moved takes no records along, and its old executions start nothing in its
+	// new account.
 	r.put("/workflows/acme-wf", `{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
 	for _, again := range []string{"/rerun", "/requeue", "/replay"} {
@@ -395,7 +402,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 }
 
-// Viewers see no token, nor a URL with one.
+// Viewers see no token, and no URL that contains one.
 func TestViewersSeeNoTokens(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -419,7 +426,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// What a key's holder may choose freely leads into no other account, and what looks like a key is none.
+// Texts that the holder of a key may choose freely give access to no other account, and a text that
+// only looks like a key is not accepted.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -436,7 +444,8 @@ func TestScopesOfChosenTexts(t *testing.T) {
 	for _, position := range []string{"-1", "0", "x", "9223372036854775808", "1;2"} {
 		r.call("GET", "/executions/stream", "", with(acme), func(q *http.Request) { q.Header.Set("Last-Event-ID", position) }).refused(422, api.CodeInvalid)
 	}
-	// What is no key in whole is none: its ID, its hash, another case, more or less of it.
+	// A text that is not the complete key is not accepted: the key's ID, its hash, another case, a
+	// longer or shorter text.
 	made := r.key("viewer", "acme")
 	hash := sha256.Sum256([]byte(made.Secret))
 	for what, forged := range map[string]string{

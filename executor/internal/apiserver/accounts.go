@@ -35,7 +35,7 @@ func (s *server) routeAccounts(to huma.API) {
 	s.routeAccountChanges(to)
 }
 
-// routeAccountChanges are the calls that change an account.
+// routeAccountChanges adds the calls that change an account.
 func (s *server) routeAccountChanges(to huma.API) {
 	route(to, call{
 		method: http.MethodPut, path: "/accounts/{id}", id: "put-account", tag: tagAccounts, least: operate.Admin,
@@ -92,7 +92,7 @@ func (c *AccountChange) limit(ctx context.Context) (context.Context, error) {
 	return operate.IfAccountHas(ctx, tag), nil
 }
 
-// taggedAccount is an answer by which a later call can say which version it changes.
+// taggedAccount is an answer with a tag, with which a later call can say which version it changes.
 type taggedAccount struct {
 	Status int
 	ETag   string `header:"ETag" doc:"Of this version of the account, for If-Match."`

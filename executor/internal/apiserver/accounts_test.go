@@ -91,7 +91,7 @@ func TestAccountsThatAreInvalid(t *testing.T) {
 		r.wantInvalid(r.put(c.path, c.body), c.field, c.problem)
 	}
 	r.put("/accounts/a", `{"name":"`+strings.Repeat("é", 200)+`","plan":"free"}`).is(201)
-	// Each of several problems is named.
+	// Each of several problems is reported.
 	p := r.put("/accounts/a", `{"name":7,"plan":8}`).refused(422, api.CodeInvalid)
 	if len(p.Errors) != 2 {
 		t.Errorf("errors %+v", p.Errors)
@@ -120,7 +120,7 @@ func TestPagesThatAreInvalid(t *testing.T) {
 	}
 }
 
-// wantInvalid checks that one field is named, with a word of its problem.
+// wantInvalid checks that one field is reported, with a word of its problem.
 func (r *rig) wantInvalid(a answer, field, problem string) {
 	r.t.Helper()
 	a.t = r.t
@@ -135,8 +135,8 @@ func (r *rig) wantInvalid(a answer, field, problem string) {
 	}
 }
 
-// wantPages walks a list from page to page. What makes a cursor useless shows as an item
-// that is missing or there twice.
+// wantPages reads a list page by page. A wrong cursor shows as an item that is missing or listed
+// twice.
 func (r *rig) wantPages(path string, want []string, limit int, of func(*rig, string) ([]string, string)) {
 	r.t.Helper()
 	var got []string
@@ -204,7 +204,8 @@ func TestDeleteAccount(t *testing.T) {
 	r.get("/accounts/acme").is(200)
 }
 
-// A workflow that is created while its account is deleted has an account in the end, or is not there.
+// A workflow that is created while its account is deleted either has an account in the end, or does
+// not exist.
 func TestDeleteAccountDuringACreation(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -224,7 +225,7 @@ func TestDeleteAccountDuringACreation(t *testing.T) {
 	}
 }
 
-// A call that names no plan leaves an account's as it is.
+// A call that names no plan does not change an account's plan.
 func TestAnAccountKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	r := start(t)

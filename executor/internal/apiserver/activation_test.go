@@ -42,7 +42,7 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// When an activation has answered, a look-up agrees.
+// When an activation has been answered, a look-up agrees with the answer.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -77,7 +77,7 @@ func TestDowngradeAndMovingUp(t *testing.T) {
 	want("pro", "c", "a", "d", "b")
 	r.account("acme", "free")
 	want("downgraded", "c")
-	// It is active, and past the limit: that is no success.
+	// The workflow is active, but beyond the limit, so this is not a success.
 	r.post("/workflows/d/activate", "").refused(403, api.CodePlanLimitExceeded)
 	r.post("/workflows/c/activate", "").is(200)
 	r.post("/workflows/c/deactivate", "").is(200)

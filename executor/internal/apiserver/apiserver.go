@@ -1,4 +1,4 @@
-// Package apiserver is the operators' API over HTTP. Package api has its types.
+// Package apiserver serves the operators' API over HTTP. Package api has its types.
 package apiserver
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
-// root is the path that every call is below.
+// root is the prefix of the paths of all calls.
 const root = "/api/v1"
 
 type server struct {
 	Config
 }
 
-// New is the handler of all that is below /api/. It is safe for concurrent use.
+// New returns the handler of all paths below /api/. It is safe for concurrent use.
 func New(c Config) http.Handler {
 	if c.KeepAlive == 0 {
 		c.KeepAlive = defaultKeepAlive
@@ -33,7 +33,8 @@ func New(c Config) http.Handler {
 	return s.observed(s.crossOrigin(s.guarded(wholeQuery(asJSON(s.router())))))
 }
 
-// wholeQuery refuses an invalid query. net/url ignores the invalid part, and a list without its filter finds everything.
+// wholeQuery refuses an invalid query: net/url ignores the invalid part, and a list without its
+// filter would return everything.
 func wholeQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
@@ -44,7 +45,7 @@ func wholeQuery(next http.Handler) http.Handler {
 	})
 }
 
-// asJSON reads every body as JSON, whatever its Content-Type: curl -d declares a form.
+// asJSON reads every body as JSON, whatever its Content-Type, because curl -d declares a form.
 func asJSON(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Content-Type", "application/json")
@@ -52,7 +53,7 @@ func asJSON(next http.Handler) http.Handler {
 	})
 }
 
-// router never redirects and never guesses.
+// router returns a router that neither redirects nor corrects paths.
 func (s *server) router() http.Handler {
 	config := humaConfig()
 	router := &httprouter.Router{
@@ -60,7 +61,8 @@ func (s *server) router() http.Handler {
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
 		NotFound:               http.HandlerFunc(notFound),
 	}
-	// httprouter has no fixed path beside a parameter, so /executions/stream has a router of its own, before the other.
+	// httprouter has no fixed path beside a parameter, so /executions/stream has a router of its own,
+	// which comes first.
 	fixed := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		MethodNotAllowed:       http.HandlerFunc(methodNotAllowed),
@@ -100,7 +102,7 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	// httprouter adds OPTIONS to what is allowed, which is not.
+	// httprouter adds OPTIONS to the allowed methods, although it is not allowed.
 	allowed := strings.Split(w.Header().Get("Allow"), ", ")
 	list := strings.Join(slices.DeleteFunc(allowed, func(method string) bool { return method == http.MethodOptions }), ", ")
 	w.Header().Set("Allow", list)

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
-// guarded lets nobody in who is not an operator, not even to learn which paths exist.
+// guarded refuses every request that is not an operator's, so that strangers cannot learn which
+// paths exist.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := s.SignIn.Call(r)

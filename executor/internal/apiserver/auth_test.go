@@ -69,7 +69,8 @@ func TestNoAdminTokenOpensNothing(t *testing.T) {
 	}
 }
 
-// Who guesses waits; who has the token does not, from the same address too.
+// A client that guesses tokens has to wait; a client with the token does not, even at the same
+// address.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	metrics := prometheus.NewRegistry()
@@ -103,7 +104,7 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 	if waiting := guesses - 20 - len(answered); waiting == 0 {
 		t.Error("all guesses were answered before the right token was")
 	}
-	// No credentials are no guess.
+	// A request without credentials does not count as a guess.
 	r.call("GET", "/plans", "", func(q *http.Request) { q.Header.Del("Authorization") }).refused(401, api.CodeUnauthorized)
 	if n := failedSignIns(t, metrics); n != guesses {
 		t.Errorf("%v failures are counted, want %d", n, guesses)
@@ -143,7 +144,7 @@ func TestSessionsLetBrowsersIn(t *testing.T) {
 	r.get("/plans").is(200)
 }
 
-// A token that is in the wrong place stays out of the log, too: start looks for it.
+// A token in the wrong place is not logged, either: start checks the log for it.
 func TestMisplacedTokensAreNotLogged(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
-// maxPartBytes is larger than any part that the store makes: one record's output alone may fill a message.
+// maxPartBytes is the maximum length of a part. It is larger than any part that the store creates:
+// one record's output alone may fill a message.
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
@@ -51,7 +52,7 @@ func (s *server) routeBackup(to huma.API) {
 	})
 }
 
-// auditPart says which entries of the audit a backup wants.
+// auditPart selects the entries of the audit log that a backup needs.
 type auditPart struct {
 	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"Entries of the changes of this bucket."`
 	Since  time.Time `query:"since" doc:"Then or later."`
@@ -68,7 +69,7 @@ func (s *server) backUpRecords(ctx context.Context, by operate.Caller, _ *struct
 	return s.inLines(ctx, func(write func(part []byte) error) error { return s.Operate.BackUpRecords(ctx, by, write) })
 }
 
-// inLines answers with what read writes, one part a line.
+// inLines answers with the parts that read writes, one part per line.
 func (*server) inLines(ctx context.Context, read func(write func(part []byte) error) error) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(of huma.Context) {
 		_, w, _ := humahttprouter.Unwrap(of)

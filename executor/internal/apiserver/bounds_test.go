@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Who may only read cannot take what the others need: one caller has so many event streams, and no more.
+// A caller who may only read cannot use up the resources of others: the number of event streams of
+// one caller is limited.
 func TestEventStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var c *config
@@ -46,7 +47,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// A backup that is being read ends with the key that reads it.
+// A backup that is being read ends when the key that reads it is revoked.
 func TestRevocationEndsABackup(t *testing.T) {
 	t.Parallel()
 	var c *config

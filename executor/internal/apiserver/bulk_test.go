@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// letters makes dead letters, each accepted a second after the one before, alternately of two workflows.
+// letters creates dead letters, each accepted one second after the previous one, alternately of two
+// workflows.
 func (r *rig) letters(from, to int) {
 	r.t.Helper()
 	for n := from; n < to; n++ {
@@ -26,7 +27,7 @@ func (r *rig) letters(from, to int) {
 	}
 }
 
-// lettersLeft are the IDs on the list.
+// lettersLeft returns the IDs on the list.
 func (r *rig) lettersLeft() (ids []string) {
 	r.t.Helper()
 	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters?limit=200").is(200)).Items {
@@ -45,7 +46,7 @@ func TestRequeueMany(t *testing.T) {
 		t.Helper()
 		return decode[api.Requeued](r.post("/dead-letters/requeue", body).is(200))
 	}
-	// Some by their IDs; what is none is passed over.
+	// Some dead letters are selected by their IDs; an ID of no dead letter is skipped.
 	ids := fmt.Sprintf(`{"ids":[%q,%q,%q,%q,"message-77","nonsense"]}`, id(0), id(1), id(1), id(99))
 	if got := requeue(ids); got.Requeued != 2 {
 		t.Errorf("%+v", got)
@@ -56,15 +57,16 @@ func TestRequeueMany(t *testing.T) {
 	if got := requeue(`{"ids":[]}`); got.Requeued != 0 {
 		t.Errorf("none: %+v", got)
 	}
-	// One that has expired stays, and is in nobody's way.
+	// A dead letter that has expired stays on the list, and does not block the others.
 	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
-	// All of a workflow that is not theirs, and of a time that was before.
+	// A selection of another workflow, or of a time before all dead letters, is empty.
 	for _, none := range []string{`{"workflowId":"other"}`, `{"until":"2026-01-01T00:00:00Z"}`, `{"since":"2026-03-02T00:00:00Z"}`, `{"reason":"It broke"}`, `{"accountId":"other"}`} {
 		if got := requeue(none); got.Requeued != 0 {
 			t.Errorf("%s: %+v", none, got)
 		}
 	}
-	// All the others, by eight at once: each once, and counted once.
+	// All other dead letters are requeued by eight calls at once: each is requeued once, and counted
+	// once.
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	total := 0
@@ -100,14 +102,15 @@ func TestRequeueMany(t *testing.T) {
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
 }
 
-// What a crash between the publishing and the marking left behind is not started again.
+// An execution that was started by a call that crashed between publishing and marking is not
+// started again.
 func TestRequeueManyAfterACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 3)
-	// The first was started and recorded; the second was started, and is in the stream alone.
+	// The first one was started and recorded; the second one was started, and is only in the stream.
 	r.records(store.Batch{New: []store.Record{record(execution.IDForRequeue(id(0)))}})
 	msg, err := stream.StartMessage(execution.Start{
 		ID: execution.IDForRequeue(id(1)), WorkflowID: "wf", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Rerun,
@@ -160,14 +163,15 @@ func TestDismissMany(t *testing.T) {
 	if got := dismiss(`{}`); got != 1 {
 		t.Errorf("all: %d", got)
 	}
-	// One that was dismissed is passed over by a requeue of many, but can be named.
+	// A dismissed dead letter is skipped by a requeue of many, but can be requeued by its ID.
 	if got := decode[api.Requeued](r.post("/dead-letters/requeue", fmt.Sprintf(`{"ids":[%q]}`, id(0))).is(200)).Requeued; got != 0 {
 		t.Errorf("requeued %d", got)
 	}
 	r.post("/executions/"+id(0)+"/requeue", "").is(200)
 }
 
-// Who sees one account requeues, dismisses and replays what is of that one alone, also by IDs.
+// A caller of one account requeues, dismisses and replays only objects of that account, also by
+// IDs.
 func TestBulkOfOneAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -193,7 +197,7 @@ func TestBulkOfOneAccount(t *testing.T) {
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// What starts again starts in the order in which it was accepted, however it was selected.
+// Executions start again in the order in which they were accepted, however they were selected.
 func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 	t.Parallel()
 	const half = 40
@@ -212,7 +216,8 @@ func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 			r := start(t)
 			r.account("acme", "free")
 			r.workflow("wf", "acme", "node")
-			// The later half was stored first: the order of acceptance is not that of the stream.
+			// The second half was stored first: the order of acceptance differs from the order in the
+			// stream.
 			r.letters(half, 2*half)
 			r.letters(0, half)
 			if got := decode[api.Requeued](r.post("/dead-letters/requeue", selection()).is(200)); got.Requeued != 2*half {

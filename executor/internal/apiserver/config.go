@@ -9,24 +9,28 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// Config has the parts of the API. A field without a documented default is required. The API owns none of them.
+// Config holds the parts that the API uses, but does not own. A field without a documented default
+// is required.
 type Config struct {
 	// Operate answers the calls.
 	Operate *operate.Service
 
-	// SignIn tells operators from strangers.
+	// SignIn authenticates operators.
 	SignIn *signin.SignIn
 
-	// Origins are sites, like https://app.example.com, whose pages may call the API with a key of their own. None: no site.
+	// Origins are sites, like https://app.example.com, whose pages may call the API with a key of
+	// their own. nil means that there are none.
 	Origins []string
 
-	// Done ends the event streams when it is closed, as a shutdown begins, which would wait for them. nil: never.
+	// Done ends the event streams when it is closed, at the beginning of a shutdown, which would wait
+	// for them otherwise. nil means that this never happens.
 	Done <-chan struct{}
 
-	// KeepAlive is how often an event stream without events shows that it lives. Zero: 15 s.
+	// KeepAlive is the interval at which an event stream without events sends a sign of life. 0 means
+	// 15 s.
 	KeepAlive time.Duration
 
-	// Log gets one event for each request.
+	// Log receives one log event for each request.
 	Log logrus.FieldLogger
 }
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// schema is as much of a JSON Schema as the OpenAPI document has of it.
+// schema is the part of a JSON Schema that the OpenAPI document uses.
 type schema struct {
 	Ref        string `json:"$ref"`
 	Type       any    // a name, or several
@@ -28,7 +28,7 @@ type documentedAnswer struct {
 	Content map[string]struct{ Schema *schema }
 }
 
-// document is the OpenAPI document, as far as it is about answers. It is the same for every rig.
+// document is the part of the OpenAPI document about answers. It is the same for every rig.
 type document struct {
 	Paths      map[string]map[string]struct{ Responses map[string]documentedAnswer }
 	Components struct{ Schemas map[string]*schema }
@@ -53,7 +53,7 @@ func (r *rig) document() *document {
 	return &theDocument.document
 }
 
-// answers are the documented answers of a call; nil: there is no such call.
+// answers returns the documented answers of a call, or nil if there is no such call.
 func (d *document) answers(method, path string) map[string]documentedAnswer {
 	path, _, _ = strings.Cut(path, "?")
 	var found map[string]documentedAnswer
@@ -73,7 +73,8 @@ func (d *document) answers(method, path string) map[string]documentedAnswer {
 	return found
 }
 
-// conforms checks that an answer is as the OpenAPI document says: its status, its headers, its media type, and every member of its body.
+// conforms checks that an answer is as the OpenAPI document says: its status, its headers, its
+// media type, and every member of its body.
 func (r *rig) conforms(method, path string, a answer) {
 	r.t.Helper()
 	d := r.document()
@@ -87,7 +88,7 @@ func (r *rig) conforms(method, path string, a answer) {
 		return
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
-		// Without Retry-After, a call must not be repeated as it is.
+		// The absence of Retry-After means that a call must not be repeated as it is.
 		if _, is := said.Headers[name]; is != (a.header.Get(name) != "") && (name == "ETag" || !is) {
 			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name, a.header.Get(name), said.Headers)
 		}
@@ -105,7 +106,8 @@ func (r *rig) conforms(method, path string, a answer) {
 	}
 }
 
-// wrong says where a value is not as a schema says; "": it is.
+// wrong returns the place at which a value does not match a schema, and the reason, or "" if it
+// matches.
 func (d *document) wrong(s *schema, value any, at string) string {
 	if name, is := strings.CutPrefix(s.Ref, "#/components/schemas/"); is {
 		return d.wrong(d.Components.Schemas[name], value, at)

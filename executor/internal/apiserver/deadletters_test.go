@@ -87,7 +87,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// failed puts an execution on the stream and records that it failed.
+// failed publishes an execution to the stream and records that it failed.
 func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	r.t.Helper()
 	s := execution.Start{
@@ -106,7 +106,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	return s
 }
 
-// starts counts what was started as a rerun of an execution.
+// starts returns the executions that were started as reruns of an execution.
 func (r *rig) starts(of string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -126,7 +126,7 @@ func (r *rig) starts(of string) (found []*execution.Start) {
 func TestRequeue(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.account("acme", "none") // neither plan nor activity matters
+	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
 	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 
 	original := r.failed(1, nil)
@@ -147,7 +147,8 @@ func TestRequeue(t *testing.T) {
 		!maps.EqualFunc(got.Query, original.Query, slices.Equal) || time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
 		t.Errorf("started %+v", got)
 	}
-	// The original remembers, and stays as it ended; the list has it no more.
+	// The original refers to the new execution, and keeps its end state; the list no longer contains
+	// it.
 	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
 	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
 		t.Errorf("%+v", detail)
@@ -159,7 +160,7 @@ func TestRequeue(t *testing.T) {
 		t.Errorf("again: %s, %d starts", again, len(r.starts(id(1))))
 	}
 
-	// The new one fails, too, and is requeued in its turn.
+	// The new execution fails, too, and is requeued in its turn.
 	_, sequence := r.lastStart()
 	failure := failure(0, "again")
 	failure.ID = as
@@ -204,13 +205,14 @@ func TestRequeueIsRefused(t *testing.T) {
 	if p := r.post("/executions/"+id(11)+"/requeue", "").refused(404, api.CodeNotFound); !strings.Contains(p.Detail, `workflow "wf" is gone`) {
 		t.Errorf("detail %q", p.Detail)
 	}
-	// Whatever was refused is still on the list, and was not started.
+	// Every dead letter that was refused is still on the list, and was not started.
 	if left := decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items; len(left) != 2 || len(r.starts(id(10)))+len(r.starts(id(11))) != 0 {
 		t.Errorf("left: %+v", left)
 	}
 }
 
-// However many requeue at once, and whenever one of them dies: one execution starts.
+// However many calls requeue at once, and whenever one of them crashes, exactly one execution
+// starts.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -235,7 +237,8 @@ func TestRequeueOnce(t *testing.T) {
 		}
 	}
 
-	// An executor died after it had published; the stream has forgotten the ID, the database has not.
+	// An executor crashed after it had published; the stream has discarded the ID, but the database
+	// has not.
 	r.failed(20, nil)
 	as := execution.IDForRequeue(id(20))
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -246,7 +249,7 @@ func TestRequeueOnce(t *testing.T) {
 		t.Errorf("%+v", detail)
 	}
 
-	// A runner that knows how the ID is made has used it up on a report.
+	// A runner that knows how the ID is derived has used it up for a report.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
 	r.message(&nats.Msg{Subject: "executions.progress.default.wf." + id(21), Header: nats.Header{jetstream.MsgIDHeader: {as}}}, nil)
@@ -255,8 +258,8 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// What the database refused is recorded by a requeue, under its own ID, as soon as the
-// database takes it; so is what an old version put aside by mistake.
+// A message that the database refused is recorded by a requeue, under its own ID, as soon as the
+// database accepts it; so is a message that an old version quarantined by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -275,7 +278,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		`"reason":"the database refuses it: disk full","streamSequence":`+fmt.Sprint(sequence)+`,"subject":"executions.start.default.wf.node","workflowId":"wf","nodeId":"node"}]` {
 		t.Errorf("%s", items)
 	}
-	for range 2 { // again: nothing changes
+	for range 2 { // the second time changes nothing
 		if as := decode[api.Started](r.post("/executions/"+name+"/requeue", "").is(200)).ExecutionID; as != id(1) {
 			t.Errorf("recorded as %s", as)
 		}
@@ -288,7 +291,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		}
 	}
 
-	// Progress, and the same of an execution without a record.
+	// This is progress, and the same progress of an execution without a record.
 	step := failure(1, "it broke")
 	reported := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
 	step.ID = id(2)
@@ -303,7 +306,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	}
 	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
 
-	// Of what the stream has no more, and of what never was.
+	// These are messages that the stream no longer has, and messages that never existed.
 	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
 	r.check(err)
 	r.check(reports.DeleteMsg(t.Context(), lost))

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// recordAll records every start that is in the stream, as the recorder does; again and again, as it comes to that.
+// recordAll records every start in the stream, as the recorder does. It may be called repeatedly.
 func (r *rig) recordAll(now time.Time) {
 	r.t.Helper()
 	s := r.streamHandle()
@@ -35,8 +35,9 @@ func (r *rig) recordAll(now time.Time) {
 	}
 }
 
-// What somebody does with executions is in the audit, too, exactly once: it is stored with what is started, or with the
-// change of the record. What was done before is not done again, and not audited again.
+// Every operator's action on executions is in the audit log, too, exactly once: the entry is stored
+// with the start, or with the change of the record. An action that was made before is neither
+// repeated nor audited again.
 func TestDeedsAreAudited(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -51,7 +52,7 @@ func TestDeedsAreAudited(t *testing.T) {
 		return r.call(method, path, body, with(key.Secret))
 	}
 
-	type deed struct{ actor, action, node, of string } // of: what it was done to
+	type deed struct{ actor, action, node, of string } // of is the object of the action
 	var want []deed
 	did := func(key api.NewKey, action, of string) { want = append(want, deed{key.ID, action, "node", of}) }
 	as(editor, "POST", "/workflows/wf/triggers/node/rerun", "").is(200)
@@ -82,7 +83,7 @@ func TestDeedsAreAudited(t *testing.T) {
 		}
 	}
 	want = append(want, deed{editor.ID, "dead-letter.dismiss", "", "message-77"})
-	// What is refused, or comes to nothing, is not there.
+	// An action that is refused, or that changes nothing, has no entry.
 	as(editor, "POST", "/executions/"+id(99)+"/rerun", "").refused(404, api.CodeNotFound)
 	as(r.key("viewer", ""), "POST", "/executions/"+id(0)+"/rerun", "").refused(403, api.CodeForbidden)
 	as(other, "POST", "/dead-letters/dismiss", `{}`).is(200)

@@ -14,11 +14,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// observed logs one event for each request, and answers when something panics.
+// observed logs one event for each request, and answers when a handler panics.
 func (s *server) observed(next http.Handler) http.Handler {
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		weblog.Of(r.Context()).Fields["method"] = knownMethod(r.Method)
-		// Answers hold tokens.
+		// Answers may contain tokens.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
@@ -27,13 +27,13 @@ func (s *server) observed(next http.Handler) http.Handler {
 	return weblog.Handler(s.Log, "API call", noting, failed, s.level)
 }
 
-// idFields are the fields that hold what a client sent.
+// idFields are the fields with IDs that a client sent.
 var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
 func (s *server) level(_ *http.Request, e *weblog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idFields {
-		// What a client got wrong may be anything.
+		// An ID in a wrong request may be any text.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) || s.SignIn.IsSecret(id) {
 			delete(e.Fields, name)
@@ -45,7 +45,8 @@ func (s *server) level(_ *http.Request, e *weblog.Event) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// noteProblem notes the problem that the client gets. Only for 5xx the cause is of interest.
+// noteProblem adds to the log event the problem that the client receives. The cause is added only
+// for 5xx.
 func noteProblem(ctx context.Context, p *problem, cause error) {
 	e := weblog.Of(ctx)
 	e.Fields["code"] = p.Code
@@ -60,7 +61,8 @@ func answer(w http.ResponseWriter, r *http.Request, p *problem) {
 	p.write(w)
 }
 
-// knownMethod keeps out of the log what a client made up.
+// knownMethod returns the method, or a general name for a method that a client invented, which must
+// not be logged.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -70,7 +72,7 @@ func knownMethod(method string) string {
 	}
 }
 
-// noteOperation is a middleware that says in the event which call it is.
+// noteOperation is a middleware that adds the call's name to the log event.
 func noteOperation(ctx huma.Context, next func(huma.Context)) {
 	fields, op := weblog.Of(ctx.Context()).Fields, ctx.Operation()
 	fields["operation"] = op.OperationID

@@ -19,10 +19,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/weblog"
 )
 
-// writeTimeout is how long a client of an event stream may take nothing.
+// writeTimeout is the maximum time for which a client of an event stream may read nothing.
 const writeTimeout = 10 * time.Second
 
-// eventsAtOnce is how many records are looked up for one write, so that the first of many arrive soon.
+// eventsAtOnce is the maximum number of records that are looked up for one write, so that the first
+// of many events arrive soon.
 const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
@@ -41,14 +42,14 @@ func (s *server) routeEvents(to huma.API) {
 	}, s.streamExecutions)
 }
 
-// watchInput says which executions are watched, and since when.
+// watchInput selects the executions to watch, and the time from which on.
 type watchInput struct {
 	OfAccount
 	WorkflowID  string `query:"workflowId" doc:"Only this workflow's."`
 	LastEventID string `header:"Last-Event-ID" doc:"The last id that came. Absent: watch from now on."`
 }
 
-// after is the time of the last event that came; zero: there was none.
+// after returns the time of the last event that the client received, or zero if there was none.
 func (in *watchInput) after() (time.Time, error) {
 	if in.LastEventID == "" {
 		return time.Time{}, nil
@@ -65,7 +66,8 @@ func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *wa
 	if err != nil {
 		return nil, err
 	}
-	// First watch, then show that the stream is open: what changes after that is not missed.
+	// The watch starts before the client learns that the stream is open, so that no change after that
+	// is missed.
 	watching, err := s.Operate.Watch(ctx, by, after)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *wa
 		_, w, _ := humahttprouter.Unwrap(of)
 		header := w.Header()
 		header.Set("Content-Type", "text/event-stream")
-		header.Set("X-Accel-Buffering", "no") // nginx would keep events back
+		header.Set("X-Accel-Buffering", "no") // otherwise nginx would hold events back
 		err := s.sendEvents(ctx, eventWriter{w, http.NewResponseController(w)}, watching, in)
 		if !errors.Is(err, errStreamEnded) {
 			weblog.Of(ctx).Err = err
@@ -83,7 +85,8 @@ func (s *server) streamExecutions(ctx context.Context, by operate.Caller, in *wa
 	}}, nil
 }
 
-// errStreamEnded is the normal end of a stream: the client has left or is too slow, or the executor stops.
+// errStreamEnded is the normal end of a stream: the client has left or is too slow, or the executor
+// stops.
 var errStreamEnded = errors.New("the event stream has ended")
 
 func (s *server) sendEvents(ctx context.Context, to eventWriter, watching operate.Watching, in *watchInput) error {
@@ -152,7 +155,7 @@ func (s *server) sendBatch(ctx context.Context, to eventWriter, batch operate.Ba
 	return nil
 }
 
-// executionEvents are the events for records, the oldest first.
+// executionEvents returns the events for records, the oldest first.
 func (s *server) executionEvents(ctx context.Context, at time.Time, ids []string, in *watchInput) (string, error) {
 	if signin.SignedOut(ctx) {
 		return "", errStreamEnded
@@ -177,15 +180,16 @@ func (s *server) executionEvents(ctx context.Context, at time.Time, ids []string
 	return events.String(), nil
 }
 
-// eventWriter writes to a client that reads for ever.
+// eventWriter writes to a client that reads without end.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-// write writes and flushes, with a deadline of its own: the server's is for answers that end.
+// write writes and flushes, with a deadline of its own, because the server's deadline is for
+// answers that end.
 func (e eventWriter) write(text string) error {
-	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not supported: then there is no limit either
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // if it is not supported, there is no limit either
 	_, err := e.w.Write([]byte(text))
 	if err == nil {
 		err = e.control.Flush()

@@ -25,7 +25,7 @@ type eventStream struct {
 	last  string // the last id
 }
 
-// open opens one, and returns when the API says that it is open.
+// open opens a stream, and returns when the API reports that it is open.
 func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
@@ -52,7 +52,7 @@ func (r *rig) open(query string, change ...func(*http.Request)) *eventStream {
 	return s
 }
 
-// block is what comes up to the next empty line; "" at the end.
+// block returns the text up to the next empty line, or "" at the end.
 func (s *eventStream) block() string {
 	s.t.Helper()
 	var lines []string
@@ -65,7 +65,7 @@ func (s *eventStream) block() string {
 	return ""
 }
 
-// next is the record in the next event.
+// next returns the record in the next event.
 func (s *eventStream) next() api.Execution {
 	s.t.Helper()
 	block := s.block()
@@ -113,7 +113,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// They are more than are looked up at once.
+// There are more records than are looked up at once.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -133,7 +133,7 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// Neither the server's time to write nor silence ends a stream.
+// Neither the server's write timeout nor silence ends a stream.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {

@@ -23,7 +23,7 @@ func TestExecutionsAreListed(t *testing.T) {
 	if got := string(r.get("/executions").is(200).body); got != `{"items":[],"nextCursor":""}` {
 		t.Errorf("no executions: %s", got)
 	}
-	// Pairs are accepted at the same time, so that only the ID tells them apart.
+	// Pairs of executions are accepted at the same time, so that only their IDs distinguish them.
 	const n = 12
 	records := make([]store.Record, n)
 	for i := range records {
@@ -124,7 +124,7 @@ func TestExecutionRecord(t *testing.T) {
 		t.Errorf("list\n got %s\nwant %s", got, want)
 	}
 
-	// One that has just begun says nothing of what is to come.
+	// An execution that has just begun has no fields of later states.
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2), execution.Rerun, "", id(1), nil, nil
 	sequence = r.message(stream.StartMessage(rerun))
@@ -235,7 +235,7 @@ func TestExpiredInput(t *testing.T) {
 func TestReruns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.account("acme", "none") // neither plan nor activity matters
+	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
 	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`).is(201)
 
 	check := func(a answer, of string) string {
@@ -280,7 +280,7 @@ func TestReruns(t *testing.T) {
 		t.Errorf("detail %q", p.Detail)
 	}
 
-	// A sample that encoding/json would not take runs, too; and it is the sample of now.
+	// A sample that encoding/json would refuse runs, too; and the current sample is used.
 	deep := strings.Repeat("[", 51_000) + strings.Repeat("]", 51_000)
 	r.put("/workflows/wf/triggers/node/sample-payload", deep).is(200)
 	r.post("/executions/"+id(1)+"/rerun", "").is(200)

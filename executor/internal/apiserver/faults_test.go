@@ -44,7 +44,7 @@ func TestMethodsAndBodies(t *testing.T) {
 		for _, size := range []int{1<<20 + 1, 3 << 20} {
 			body := long(size)
 			r.put(path, body).refused(413, api.CodeBodyTooLarge)
-			// Without a declared length, too.
+			// The limit applies without a declared length, too.
 			r.call("PUT", path, "", func(q *http.Request) { q.Body, q.ContentLength = readCloser(body), -1 }).refused(413, api.CodeBodyTooLarge)
 		}
 	}
@@ -76,7 +76,7 @@ func TestDatabaseIsAway(t *testing.T) {
 			t.Errorf("%s: the detail leaks: %q", a.call, p.Detail)
 		}
 	}
-	// What needs no database works, and a failed rotation has rotated nothing.
+	// Calls that need no database work, and a failed rotation has rotated nothing.
 	r.get("/workflows/wf").is(200)
 	r.post("/workflows/wf/activate", "").is(200)
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
@@ -113,7 +113,7 @@ func TestNATSIsAway(t *testing.T) {
 	} {
 		a.refused(503, api.CodeUnavailable)
 	}
-	// What is here is still told.
+	// Data in this process is still returned.
 	for _, path := range []string{"/plans", "/accounts", "/accounts/acme", "/workflows", "/workflows/wf", "/executions"} {
 		r.get(path).is(200)
 	}
@@ -138,7 +138,7 @@ func TestStreamIsGone(t *testing.T) {
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }
 
-// faulty is a store with something wrong in it that is not the database's being away.
+// faulty is a store with a failure that does not mean that the database is unavailable.
 type faulty struct{ store.Store }
 
 func (faulty) Get(context.Context, string) (store.Record, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A filter is set with the workflow, shown with the node, and refused with the field that is wrong. A PUT that does not name it takes it away.
+// A filter is set with the workflow, shown with the node, and refused with the field that is wrong.
+// A PUT that does not name it removes it.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -14,11 +14,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// jsonFormat writes inputs, outputs and sample payloads as they came. encoding/json would rewrite them, and nest 10,000 deep at most.
+// jsonFormat writes inputs, outputs and sample payloads unchanged. encoding/json would rewrite
+// them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is json.Unmarshal, but reads any number when huma validates the form of a body: a number in a sample payload may
-// exceed a float64, and is kept as sent. It refuses text that is not UTF-8, which encoding/json would change.
+// readJSON does the same as json.Unmarshal, but accepts any number when huma validates the form of
+// a body: a number in a sample payload may exceed a float64, and is kept as sent. It refuses text
+// that is not UTF-8, which encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, is := into.(*any)
 	if !is {
@@ -27,7 +29,7 @@ func readJSON(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return errors.New("must be JSON in UTF-8")
 	}
-	var whole json.RawMessage // which says what is wrong, and refuses what comes after it
+	var whole json.RawMessage // reports what is wrong with the text, and refuses anything after it
 	if err := json.Unmarshal(text, &whole); err != nil {
 		return err
 	}
@@ -48,7 +50,8 @@ func wholeNumber(err error) error {
 	return err
 }
 
-// withFloats makes the numbers of a document float64, as huma expects them; too large ones become infinite.
+// withFloats converts the numbers of a document to float64, as huma expects them. Numbers that are
+// too large become infinite.
 func withFloats(value any) any {
 	switch value := value.(type) {
 	case json.Number:
@@ -66,7 +69,7 @@ func withFloats(value any) any {
 	return value
 }
 
-// rawMember is a member of an object with a value that is JSON already; nil: null.
+// rawMember is a member of an object with a value that is JSON already. nil means null.
 type rawMember struct {
 	name string
 	text []byte
@@ -77,12 +80,13 @@ func writeJSON(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	// An error here is the client's going away: there is nobody to tell.
+	// An error here means that the client has disconnected, so there is no recipient for it.
 	_, _ = w.Write(text)
 	return nil
 }
 
-// encode hides the members that are JSON already from encoding/json, by a less deeply embedded field of the same name.
+// encode encodes v. It hides the members that are JSON already from encoding/json, by a less deeply
+// embedded field of the same name.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:
@@ -101,7 +105,7 @@ func encode(v any) ([]byte, error) {
 	}
 }
 
-// spliced is the object rest with members added at its end.
+// spliced returns the object rest with members added at its end.
 func spliced(rest any, members ...rawMember) ([]byte, error) {
 	text, err := encodePlain(rest)
 	if err != nil {
@@ -119,7 +123,7 @@ func spliced(rest any, members ...rawMember) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// encodePlain is json.Marshal without escapes for HTML, on one line.
+// encodePlain does the same as json.Marshal, but without escapes for HTML, on one line.
 func encodePlain(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

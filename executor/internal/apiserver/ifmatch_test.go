@@ -12,7 +12,8 @@ func ifMatch(tag string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("If-Match", tag) }
 }
 
-// With If-Match, a PUT replaces the version that its sender has read, and no other; repeated, it succeeds.
+// With If-Match, a PUT replaces only the version that its sender has read; when it is repeated, it
+// succeeds.
 func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -24,7 +25,7 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		t.Helper()
 		return r.call(http.MethodPut, "/workflows/wf", body(name), ifMatch(tag))
 	}
-	put("first", `"5f5e100"`).refused(412, api.CodeChangedSince) // there is none yet
+	put("first", `"5f5e100"`).refused(412, api.CodeChangedSince) // no workflow exists yet
 	first := r.put("/workflows/wf", body("first")).is(201).header.Get("ETag")
 	if got := r.get("/workflows/wf").is(200).header.Get("ETag"); got == "" || got != first {
 		t.Errorf("read %s, stored %s", got, first)
@@ -60,7 +61,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	}
 }
 
-// Every call that makes another version of a workflow takes If-Match: a version that was replaced is not changed, the current one is.
+// Every call that changes the version of a workflow accepts If-Match: it does not change a version
+// that was replaced, but changes the current one.
 func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -102,7 +104,8 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	}
 }
 
-// Repeated, a switch that its sender cannot know to have succeeded is no conflict.
+// A repeated activation or deactivation is no conflict if its sender cannot know that the first one
+// succeeded.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := start(t)

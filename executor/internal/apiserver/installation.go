@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// routeInstallation adds the calls about what all workflows share.
+// routeInstallation adds the calls that are not about single workflows.
 func (s *server) routeInstallation(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,

@@ -16,13 +16,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// key makes a key.
+// key creates a key.
 func (r *rig) key(role, accountID string) api.NewKey {
 	r.t.Helper()
 	return decode[api.NewKey](r.post("/keys", fmt.Sprintf(`{"name":%q,"role":%q,"accountId":%q}`, "a "+role, role, accountID)).is(201))
 }
 
-// with makes a call with a key, in place of the admin token.
+// with returns a change of a request that replaces the admin token by a key.
 func with(key string) func(*http.Request) {
 	return func(q *http.Request) {
 		q.Header.Del("Authorization")
@@ -45,7 +45,7 @@ func TestKeys(t *testing.T) {
 		!made.ExpiresAt.Equal(ends) || time.Since(made.CreatedAt) > time.Minute || !made.LastUsedAt.IsZero() {
 		t.Errorf("made %+v", made.Key)
 	}
-	// Nothing that is stored, and no list, has the key itself.
+	// Neither the stored data nor a list contains the key itself.
 	bucket, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	r.check(err)
 	entry, err := bucket.Get(t.Context(), registry.APIKeyPrefix+made.ID)
@@ -104,7 +104,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 	}
 }
 
-// A key expires while it is in use, streams of events too.
+// A key that expires while it is in use is refused, and event streams end, too.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -152,7 +152,7 @@ func TestUnknownParametersAndFieldsAreRefused(t *testing.T) {
 func TestEventsResume(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	early := r.open("") // it breaks before there is an event
+	early := r.open("") // its connection breaks before there is an event
 	early.close()
 	r.records(store.Batch{New: []store.Record{record(id(1))}})
 	s := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", early.last) })
@@ -164,24 +164,25 @@ func TestEventsResume(t *testing.T) {
 	r.records(store.Batch{New: []store.Record{record(id(2))}})
 	r.records(store.Batch{New: []store.Record{record(id(3), func(rec *store.Record) { rec.WorkflowID = "other" })}})
 	again := r.open("?workflowId=wf", func(q *http.Request) { q.Header.Set("Last-Event-ID", s.last) })
-	for again.next().ExecutionID != id(2) { // what is a few seconds older may come again
+	for again.next().ExecutionID != id(2) { // events of the last few seconds may come again
 	}
 	r.records(store.Batch{New: []store.Record{record(id(4))}})
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// What this executor does not know any more is said to be missing.
+	// If this executor no longer knows the changes since an event, the client is told that some are
+	// missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
-	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next() // and is not said again
+	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next() // and it is not told again
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
 		r.call("GET", "/executions/stream", "", func(q *http.Request) { q.Header.Set("Last-Event-ID", bad) }).refused(422, api.CodeInvalid)
 	}
 }
 
-// Only the named sites' pages may read answers, and with a token of their own alone.
+// Only pages of the configured sites may read answers, and only with a token of their own.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.Origins = []string{"https://app.example.com"} })
@@ -213,7 +214,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// Keys hold at another executor from the very next request, and so do their revocations.
+// Keys are accepted at another executor from the very next request, and revocations apply as soon.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
@@ -234,8 +235,8 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	}
 }
 
-// A script whose variable is empty means one account, or one workflow, and must not dismiss or start all of them; who names
-// a time does not get a key for ever.
+// An empty value, as of a script with an empty variable, is refused: it must not dismiss or start
+// the objects of all accounts or workflows, and an empty time must not create a key without expiry.
 func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/signin"
 )
 
-// The tags of the calls.
+// These are the tags of the calls.
 const (
 	tagAccounts   = "Accounts and plans"
 	tagWorkflows  = "Workflows"
@@ -37,7 +37,8 @@ const (
 
 const securityScheme = "token"
 
-// humaConfig is huma's default without its extra pages, which load scripts from elsewhere, its schemas and links to them.
+// humaConfig returns huma's default configuration without the extra pages, which load scripts from
+// elsewhere, and without the schemas and the links to them.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
@@ -52,7 +53,7 @@ func humaConfig() huma.Config {
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		securityScheme: {Type: "http", Scheme: "bearer", Description: "The executor's admin token, or a key."},
 	}
-	// Relative to the document: the API is where the document is.
+	// The URL is relative to the document: the API is at the document's address.
 	config.Servers = []*huma.Server{{URL: "/"}}
 	config.Security = []map[string][]string{{securityScheme: {}}}
 	config.Tags = []*huma.Tag{
@@ -70,32 +71,34 @@ func humaConfig() huma.Config {
 func openAPIDocument(document *huma.OpenAPI) []byte {
 	text, err := json.Marshal(document)
 	if err != nil {
-		panic(err) // it is the same on every start
+		panic(err) // it would fail on every start
 	}
-	// huma writes what it says in an error beside the pattern. OpenAPI does not know it, and linters refuse it.
+	// huma writes the text for errors next to the pattern. OpenAPI does not define this member, and
+	// linters refuse it.
 	return patternDescription.ReplaceAll(text, nil)
 }
 
-// patternDescription is that member of a schema; each has others.
+// patternDescription matches this member of a schema; each schema has other members.
 var patternDescription = regexp.MustCompile(`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`)
 
-// call is one call of the API, for its documentation.
+// call is one call of the API with its documentation.
 type call struct {
 	method, path string // path without root
 	id           string // operationId
 	tag          string
 	summary      string
 	description  string
-	codes        []string // of its problems, besides those of all calls
+	codes        []string // codes of its problems, besides the codes of all calls
 	responses    map[string]*huma.Response
-	status       int   // of a success; 0: 200, or 204 without a body
-	anyBody      bool  // the body is whatever JSON there is; the handler checks it
-	maxBody      int64 // of its body, in bytes; 0: maxBodyBytes
-	// least is the lowest role that may make the call; operate checks it again. "": Viewer for GET, else Editor.
+	status       int   // status of a success; 0 means 200, or 204 without a body
+	anyBody      bool  // the body may be any JSON; the handler checks it
+	maxBody      int64 // maximum length of its body, in bytes; 0 means maxBodyBytes
+	// least is the lowest role that may make the call; operate checks it again. "" means Viewer for
+	// GET, and Editor otherwise.
 	least operate.Role
 }
 
-// leastRole is the lowest role that may make the call.
+// leastRole returns the lowest role that may make the call.
 func (c call) leastRole() operate.Role {
 	switch {
 	case c.least != "":
@@ -107,8 +110,8 @@ func (c call) leastRole() operate.Role {
 	}
 }
 
-// forRole is a middleware that refuses callers with a lower role with 403 before the request is read. Otherwise a caller who
-// may not make the call would get a 422 about its body.
+// forRole returns a middleware that refuses callers with a lower role with 403 before the request
+// is read. Otherwise a caller who may not make the call would get a 422 about its body.
 func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).Has(least); err != nil {
@@ -129,7 +132,7 @@ func register[I, T any](to huma.API, c call, handle func(context.Context, operat
 	})
 }
 
-// registerPut adds a call that creates or replaces a T, and says which.
+// registerPut adds a call that creates or replaces a T, and reports which of the two it did.
 func registerPut[I, T any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error)) {
 	type output struct {
 		Status int
@@ -156,12 +159,13 @@ func registerBare[I any](to huma.API, c call, handle func(context.Context, opera
 	})
 }
 
-// route adds a call that answers with an O, in huma's form. handle fails with any error; problemOf makes the answer of it.
+// route adds a call that answers with an O, in huma's form. handle may return any error; problemOf
+// converts it to an answer.
 func route[I, O any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error)) {
 	op := huma.Operation{
 		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
-		// huma takes a body that just fits for one that is cut off.
+		// huma treats a body of exactly the maximum length as cut off.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
 		Responses: c.responses, Middlewares: huma.Middlewares{forRole(c.leastRole())},
 	}
@@ -197,7 +201,7 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 		}
 		return out, nil
 	})
-	if c.anyBody { // huma says of raw bytes that they are a binary file
+	if c.anyBody { // huma describes raw bytes as a binary file
 		op.RequestBody.Content["application/json"].Schema = &huma.Schema{Description: "Any JSON value."}
 	}
 	if replaced, created := op.Responses["200"], c.responses["201"]; created != nil {
@@ -206,7 +210,8 @@ func route[I, O any](to huma.API, c call, handle func(context.Context, operate.C
 	describeProblems(op.Responses, codes)
 }
 
-// describeProblems says with which codes each status comes, and which of them say when to try again.
+// describeProblems adds to each status the codes that it comes with, and which of them say when to
+// try again.
 func describeProblems(responses map[string]*huma.Response, codes []string) {
 	byStatus, again := map[string][]string{}, map[string]bool{}
 	for _, code := range codes {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// crossOrigin lets the pages of some sites read answers. A preflight has no token, and learns nothing but that. The
-// browser sends no cookie along: such a page needs a token or key of its own.
+// crossOrigin lets the pages of some sites read answers. A preflight has no token, and its answer
+// says only whether the site is allowed. The browser sends no cookie along: such a page needs a
+// token or key of its own.
 func (s *server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.Origins) == 0 {
 		return next

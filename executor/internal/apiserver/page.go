@@ -8,7 +8,7 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"The nextCursor of the page before. Absent: the first page."`
 }
 
-// OfAccount says of which account a list is.
+// OfAccount selects the account of a list.
 type OfAccount struct {
 	AccountID string `query:"accountId" doc:"Only this account's. Absent: of all that the caller sees."`
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// patchType is the media type of a patch. One that is declared as anything else is taken for the same.
+// patchType is the media type of a patch. A body with any other declared type is read as a patch,
+// too.
 const patchType = "application/merge-patch+json"
 
 // patchBody is the input of a call with a JSON merge patch (RFC 7396).
@@ -22,7 +23,7 @@ type patchBody struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-// patcher applies patches to a T, the part of a resource that an operator sets.
+// patcher applies patches to a T, which is the part of a resource that an operator sets.
 type patcher[T any] struct {
 	schemas huma.Registry
 	schema  *huma.Schema
@@ -35,14 +36,15 @@ func newPatcher[T any](to huma.API, whole ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), whole}
 }
 
-// apply returns a function that applies a patch to a T, and checks the result as the body of a PUT is checked.
+// apply returns a function that applies a patch to a T, and checks the result as the body of a PUT
+// is checked.
 func (p patcher[T]) apply(patch []byte) func(*T) error {
 	return func(of *T) error {
 		before, err := json.Marshal(of)
 		if err != nil {
 			return err
 		}
-		var form any // refuses what is not one JSON text in UTF-8
+		var form any // refuses a body that is not one JSON text in UTF-8
 		if err := readJSON(patch, &form); err != nil {
 			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
 		}
@@ -81,8 +83,8 @@ func (p patcher[T]) read(text []byte, into *T) error {
 	return nil
 }
 
-// mergePatch applies a patch to a JSON text: members that are null are taken away, objects are merged,
-// everything else replaces what is there. The members in whole are replaced whatever they are.
+// mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
+// and every other value replaces the current one. The members in whole are always replaced.
 func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 	var changes, members map[string]json.RawMessage
 	if json.Unmarshal(patch, &changes) != nil || changes == nil {
@@ -108,7 +110,8 @@ func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// routePatch adds a call that patches the part T of a resource, of which every member may be absent in the body.
+// routePatch adds a call that patches the part T of a resource. Every member of T may be absent in
+// the body.
 func routePatch[T, I, O any](to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error)) {
 	c.method, c.anyBody = http.MethodPatch, true
 	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, and null takes a member away. " +

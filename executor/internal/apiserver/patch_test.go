@@ -14,7 +14,8 @@ func (r *rig) patch(path, body string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodPatch, path, body, change...)
 }
 
-// What a patch does not name stays, null takes away, objects are merged, and lists are replaced.
+// Members that a patch does not name stay, null removes a member, objects are merged, and lists are
+// replaced.
 func TestAPatchChangesWhatItNames(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -61,7 +62,7 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	}
 }
 
-// inShort is what an operator sets of a workflow.
+// inShort returns the settings of a workflow in short form.
 func inShort(w api.Workflow) string {
 	limit := "-"
 	if w.RateLimit != nil {
@@ -108,7 +109,8 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	}
 }
 
-// With If-Match, an account is changed as it was read; with If-None-Match, none is replaced.
+// With If-Match, only the version of an account that was read is changed; with If-None-Match, no
+// account is replaced.
 func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)

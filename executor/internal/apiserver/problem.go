@@ -17,18 +17,19 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operate"
 )
 
-// problemType is the URL of a problem type's explanation, without its fragment, the code: an anchor of the README.
+// problemType is the URL of the explanation of a problem type without its fragment. The fragment is
+// the code, which is an anchor of the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problemKind is what all problems of one code have in common.
+// problemKind holds what all problems with one code have in common.
 type problemKind struct {
 	status     int
 	title      string
-	detail     string // unless there is more to say
-	retryAfter int64  // seconds; more than 0: the same call can succeed later
+	detail     string // default detail
+	retryAfter int64  // in seconds; more than 0 means that the same call can succeed later
 }
 
-// problemKinds is the only place where a code becomes a status.
+// problemKinds is the only place where a code is mapped to a status.
 var problemKinds = map[string]problemKind{
 	api.CodeUnauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
 	api.CodeForbidden:        {status: http.StatusForbidden, title: "Forbidden"},
@@ -121,12 +122,12 @@ var problemKinds = map[string]problemKind{
 	},
 }
 
-// problem is an api.Problem that huma can answer with.
+// problem is an api.Problem with which huma can answer.
 type problem struct {
 	api.Problem
 }
 
-// newProblem is a problem of a kind. An empty detail is the kind's.
+// newProblem returns a problem of a kind. An empty detail means the kind's detail.
 func newProblem(code, detail string, fields ...api.FieldError) *problem {
 	kind := problemKinds[code]
 	if detail == "" {
@@ -163,7 +164,7 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text)
 }
 
-// problemOf is the problem that a client gets for an error of a call.
+// problemOf returns the problem that a client receives for an error of a call.
 func problemOf(err error) *problem {
 	if known, is := errors.AsType[*problem](err); is {
 		return known
@@ -190,8 +191,8 @@ func invalid(fields ...api.FieldError) *problem {
 	return newProblem(api.CodeInvalid, strings.Join(said, "; "), fields...)
 }
 
-// setUpHuma sets the variables of package huma that say how an error is made, which are the same for all APIs of a
-// process. It is called before the first call is registered.
+// setUpHuma sets the variables of package huma with the functions that create errors. They are the
+// same for all APIs of a process. It is called before the first call is registered.
 var setUpHuma = sync.OnceFunc(func() {
 	huma.ErrorFormatter = sprintf
 	huma.ValidateStrictCasing = true // AccountID is an unknown field
@@ -201,7 +202,7 @@ var setUpHuma = sync.OnceFunc(func() {
 	}
 })
 
-// sprintf is fmt.Sprintf with numbers as people write them: 1000000, not 1e+06.
+// sprintf does the same as fmt.Sprintf, but writes numbers as people do: 1000000, not 1e+06.
 func sprintf(format string, args ...any) string {
 	for i, arg := range args {
 		if number, is := arg.(float64); is {
@@ -211,7 +212,8 @@ func sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// problemOfHuma makes a problem of what huma finds wrong with a request. Handlers fail with problems of their own.
+// problemOfHuma converts huma's error about a request to a problem. Handlers return problems of
+// their own.
 func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 	var p *problem
 	if status == http.StatusRequestEntityTooLarge {
@@ -232,7 +234,8 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// humaField names the field as the API does, without body. and the like, and without its value, which may be a secret.
+// humaField returns the field with its name in the API, without a prefix like body., and without
+// its value, which may be a secret.
 func humaField(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {
@@ -258,7 +261,8 @@ func humaField(err error) api.FieldError {
 	return api.FieldError{Field: location, Problem: what}
 }
 
-// missingProperty finds the name in what huma says of the object that lacks it.
+// missingProperty returns the name of the missing property from huma's message about the object
+// that lacks it.
 func missingProperty(message string) (name string, missing bool) {
 	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
 	rest, begins := strings.CutPrefix(message, before)

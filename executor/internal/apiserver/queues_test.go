@@ -24,8 +24,8 @@ func (r *rig) startOf(n int) {
 	}))
 }
 
-// group runs a group of the default queue, until the returned function is called or the test ends. What its
-// handlers begin is sent to begun.
+// group runs a group of the default queue, until the returned function is called or the test ends.
+// The executions that its handlers begin are sent to begun.
 func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (stop func()) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,7 +58,7 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a group asks for work while starts wait for it and are not handed out.
+// asksInVain waits until a group requests work while starts wait for it and are not delivered.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -71,8 +71,9 @@ func (r *rig) asksInVain(group string, waiting uint64) {
 	})
 }
 
-// A paused queue hands nothing out: not to a group that is there, nor to one that is made meanwhile, nor after
-// a restart of NATS. What waited is handed out when the queue is resumed, or when the pause ends.
+// A paused queue delivers nothing: neither to an existing group, nor to a group that is created
+// meanwhile, nor after a restart of NATS. Waiting executions are delivered when the queue is
+// resumed, or when the pause ends.
 func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -131,7 +132,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// The limit of a group holds for all its members together, also after its consumer is made anew.
+// The limit of a group applies to all its members together, also after its consumer is created
+// again.
 func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -172,7 +174,7 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	}
 }
 
-// Each change of a queue's settings is in the registry with its entry of the audit.
+// Each change of a queue's settings is in the registry with its audit entry.
 func TestQueueSettingsAreAudited(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")

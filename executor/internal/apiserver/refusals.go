@@ -40,7 +40,7 @@ func (s *server) routeRefusals(to huma.API) {
 	})
 }
 
-// RefusedSince says how far back refusals are counted.
+// RefusedSince is the time from which on refusals are counted.
 type RefusedSince struct {
 	Since time.Time `query:"since" doc:"Refused in that minute or later. Absent: in the last 24 hours."`
 }

@@ -19,7 +19,7 @@ func withKey(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
 }
 
-// replays are the starts of the stream that are replays of an execution.
+// replays returns the starts in the stream that are replays of an execution.
 func (r *rig) replays(of string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -36,11 +36,11 @@ func (r *rig) replays(of string) (found []*execution.Start) {
 	return found
 }
 
-// A replay has the body, headers and query of the original, byte by byte, whatever they are.
+// A replay has the body, headers and query of the original, byte by byte, whatever they contain.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.account("acme", "none") // neither plan nor activity matters
+	r.account("acme", "none") // neither the plan nor whether the workflow is active matters
 	r.put("/workflows/wf", `{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":1}]}`).is(201)
 	random := make([]byte, 100<<10)
 	_, _ = rand.Read(random)
@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("started %+v", got)
 		}
 	}
-	// The record says so; the original is as it was.
+	// The record refers to the original, which is unchanged.
 	r.records(store.Batch{New: []store.Record{record(id(50), func(rec *store.Record) { rec.ReplayOf, rec.Source = id(0), execution.Rerun })}})
 	if detail := decode[api.ExecutionDetail](r.get("/executions/" + id(50)).is(200)); detail.ReplayOf != id(0) || detail.RerunOf != "" || detail.Source != "rerun" {
 		t.Errorf("%+v", detail)
@@ -112,7 +112,7 @@ func TestReplayOnce(t *testing.T) {
 	if n, m := len(r.replays(id(2))), len(r.replays(id(1))); n != 2 || m != 17 {
 		t.Errorf("another key, and the same one of another execution: %d and %d starts", n, m)
 	}
-	// The stream has forgotten the key; the record has not.
+	// The stream has discarded the key, but the record has not.
 	r.failed(3, nil)
 	as := execution.IDForReplay(id(3), "k")
 	r.records(store.Batch{New: []store.Record{record(as)}})
@@ -149,7 +149,7 @@ func TestReplayIsRefused(t *testing.T) {
 	r.post("/executions/"+id(12)+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// rejected puts a rejection on the stream and records it.
+// rejected publishes a rejection to the stream and records it.
 func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejection {
 	r.t.Helper()
 	rejection := execution.Rejection{
@@ -166,7 +166,7 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 	return rejection
 }
 
-// What was rejected is replayed after the activation, all of a time span, each once.
+// Rejected executions are replayed after the activation, all executions of a time span, each once.
 func TestReplayRejected(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -55,7 +55,7 @@ type (
 	access = signin.Config
 )
 
-// config is the Config of an API, of what answers its calls and of who may make them.
+// config is the Config of an API, of the service that answers its calls, and of the sign-in.
 type config struct {
 	apiserver.Config
 	calls
@@ -63,7 +63,7 @@ type config struct {
 	wrap func(api http.Handler) http.Handler
 }
 
-// start starts one. change changes its config, or how it is served.
+// start starts a rig. change changes its config, or the server.
 func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
 	r := &rig{t: t, nats: natstest.Start(t), log: &logtest.Buffer{}}
@@ -113,7 +113,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	return r
 }
 
-// in is the rig for a subtest.
+// in returns the rig for a subtest.
 func (r *rig) in(t *testing.T) *rig {
 	sub := *r
 	sub.t = t
@@ -135,7 +135,8 @@ type answer struct {
 	body   []byte
 }
 
-// call makes a call with the admin token, and checks that the answer is as documented. path is below /api/v1 unless it begins so.
+// call makes a call with the admin token, and checks that the answer is as documented. path is
+// relative to /api/v1 unless it begins with it.
 func (r *rig) call(method, path, body string, change ...func(*http.Request)) answer {
 	r.t.Helper()
 	if !strings.HasPrefix(path, "/api/") {
@@ -180,7 +181,7 @@ func (a answer) is(status int) answer {
 	return a
 }
 
-// refused checks a problem, with all that every one must have.
+// refused checks a problem, with the members that every problem must have.
 func (a answer) refused(status int, code string) api.Problem {
 	a.t.Helper()
 	a.is(status)
@@ -239,7 +240,7 @@ func (r *rig) trigger(workflow, node string) api.Trigger {
 	return decode[api.Trigger](r.get("/workflows/" + workflow + "/triggers/" + node).is(200))
 }
 
-// message puts a message into the stream, and says which it is there.
+// message publishes a message to the stream, and returns its sequence.
 func (r *rig) message(msg *nats.Msg, err error) uint64 {
 	r.t.Helper()
 	r.check(err)
@@ -256,7 +257,7 @@ func (r *rig) records(batch store.Batch) {
 	r.check(r.changes.Tell(applied.Changed))
 }
 
-// record is a record with all that it must have.
+// record returns a record with all required fields.
 func record(id string, change ...func(*store.Record)) store.Record {
 	rec := store.Record{
 		ID: id, AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
@@ -272,10 +273,10 @@ func record(id string, change ...func(*store.Record)) store.Record {
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id is the n-th execution ID.
+// id returns the n-th execution ID.
 func id(n int) string { return fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n) }
 
-// lastStart is the newest start in the stream.
+// lastStart returns the newest start in the stream.
 func (r *rig) lastStart() (*execution.Start, uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), stream.Name)
@@ -294,7 +295,7 @@ func (r *rig) streamHandle() jetstream.Stream {
 	return s
 }
 
-// eventually waits until done says so; what it waits for has no signal of its own.
+// eventually waits until done returns true, for conditions without a signal.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -20,7 +20,7 @@ import (
 
 const senderAt = "/workflows/wf/triggers/node/sender"
 
-// sealed is a rig with a key, a workflow "wf" and what makes a secret in the tests recognisable.
+// sealed returns a rig with a key, a workflow "wf" and a check for leaked secrets.
 func sealed(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, func(c *config, _ *http.Server) {
@@ -147,7 +147,7 @@ func TestSendersWithoutAKey(t *testing.T) {
 	r.put(senderAt, `{"preset":"plain","settings":{"deliveryId":"ptr:/id"}}`).is(201)
 }
 
-// What Notion sends first is its secret: an operator needs its text once.
+// Notion's first request contains its secret, and an operator needs its text once.
 func TestACapturedSecretIsShownOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys")
@@ -185,7 +185,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 			t.Errorf("%+v, want %q", got, want.text)
 		}
 	}
-	// It is told to somebody, once: the audit says to whom.
+	// The secret is shown to one operator, once, and the audit log names the operator.
 	bucket, err := r.JetStream.Stream(t.Context(), "KV_"+registry.Bucket)
 	r.check(err)
 	last, err := bucket.GetLastMsgForSubject(t.Context(), "$KV."+registry.Bucket+"."+registry.WorkflowPrefix+"wf")
@@ -196,7 +196,8 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Where the delivery ID is looked for: what the sender signs, the first headers, the sender's other places, then the other headers.
+// The delivery ID is searched in the places that the sender signs, the first headers, the sender's
+// other places, and then the other headers.
 func TestDeliveryIDsInForce(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -225,7 +226,8 @@ func TestDeliveryIDsInForce(t *testing.T) {
 	}
 }
 
-// What cannot be sent as a test is refused before anything is sent, and says what to do.
+// A request that cannot be sent as a test is refused before anything is sent, and the answer says
+// what to do.
 func TestSendTestRefused(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)

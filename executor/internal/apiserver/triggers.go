@@ -66,7 +66,7 @@ func (s *server) routeTriggers(to huma.API) {
 	s.routeTries(to)
 }
 
-// routeTries are the calls that try a trigger node.
+// routeTries adds the calls that try a trigger node.
 func (s *server) routeTries(to huma.API) {
 	register(to, call{
 		method: http.MethodPost, path: triggerPath + "/rerun", id: "rerun-trigger", tag: tagTriggers,

@@ -71,7 +71,7 @@ func (s *server) routeWorkflows(to huma.API) {
 	s.routeActive(to)
 }
 
-// routeActive are the calls that switch a workflow on and off.
+// routeActive adds the calls that activate and deactivate a workflow.
 func (s *server) routeActive(to huma.API) {
 	route(to, call{
 		method: http.MethodPost, path: "/workflows/{id}/activate", id: "activate-workflow", tag: tagWorkflows,
@@ -114,7 +114,7 @@ type OnlyNew struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only a new one is created, none is replaced."`
 }
 
-// conditional is what the input of a call is with an OnlyIf in it. route asks it.
+// conditional is implemented by the input of a call that contains an OnlyIf. route uses it.
 type conditional interface {
 	limit(ctx context.Context) (context.Context, error)
 }
@@ -124,17 +124,17 @@ func (c *OnlyIf) limit(ctx context.Context) (context.Context, error) {
 	return operate.IfUpdatedAt(ctx, version), err
 }
 
-// taggedWorkflow is an answer by which a later call can say which version it changes.
+// taggedWorkflow is an answer with a tag, with which a later call can say which version it changes.
 type taggedWorkflow struct {
 	Status int
 	ETag   string `header:"ETag" doc:"Of this version of the workflow, for If-Match."`
 	Body   api.Workflow
 }
 
-// tagOf is when a workflow was changed last, as an entity tag.
+// tagOf returns the time of the last change of a workflow as an entity tag.
 func tagOf(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
 
-// versionOf reads what tagOf made; "" is the zero time.
+// versionOf parses a tag of tagOf; "" is the zero time.
 func versionOf(tag string) (time.Time, error) {
 	if tag == "" {
 		return time.Time{}, nil

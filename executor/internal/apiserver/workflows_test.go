@@ -27,7 +27,7 @@ func TestWorkflows(t *testing.T) {
 	if strings.Contains(string(a.body), "activatedAt") {
 		t.Errorf("an inactive one says activatedAt: %s", a.body)
 	}
-	// The same again changes nothing, not even updatedAt.
+	// A repeated call changes nothing, not even updatedAt.
 	for range 2 {
 		if again := r.put("/workflows/orders", body).is(200); string(again.body) != string(a.body) {
 			t.Errorf("put again\n got %s\nwant %s", again.body, a.body)
@@ -56,7 +56,7 @@ func TestWorkflows(t *testing.T) {
 			t.Errorf("detail %q", p.Detail)
 		}
 	}
-	// One that comes back is a new one.
+	// A workflow that is created again is a new one.
 	back := decode[api.Workflow](r.put("/workflows/orders", body).is(201))
 	if back.Active || back.CreatedAt.Equal(created.CreatedAt) {
 		t.Errorf("it came back as %+v", back)
@@ -73,7 +73,7 @@ func TestPutLeavesActiveAsItIs(t *testing.T) {
 	if !w.Active || w.ActivatedAt.IsZero() {
 		t.Errorf("it became %+v", w)
 	}
-	// A refused change of account leaves it as it is, too.
+	// A refused change of account leaves the workflow unchanged, too.
 	r.account("other", "free")
 	r.wantInvalid(r.put("/workflows/wf", `{"accountId":"other","name":"n","triggers":[{"nodeId":"a"}]}`), "accountId", "deactivate")
 	r.post("/workflows/wf/deactivate", "").is(200)
@@ -201,7 +201,7 @@ func TestSampleOfAWorkflowIsKeptAsSent(t *testing.T) {
 	}
 }
 
-// long is a JSON string of n bytes.
+// long returns a JSON string of n bytes.
 func long(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 
 func TestUnknownWorkflows(t *testing.T) {

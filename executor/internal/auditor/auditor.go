@@ -1,14 +1,18 @@
-// Package auditor takes the entries of the audit out of the registry's history, and into the database.
+// Package auditor copies the entries of the audit log from the registry's history into the
+// database.
 //
-// Each change of the registry is one message of a bucket's stream, with what the audit says of it in a header: see
-// shared/registry/edit. So nothing is audited that was not done, and nothing is done that is not audited. What is
-// left is that each entry comes into the database exactly once:
+// Each change of the registry is one message of a bucket's stream, with its audit entry in a
+// header: see shared/registry/edit. So no change is audited that was not made, and no change is
+// made that is not audited. What remains to do is to write each entry into the database exactly
+// once:
 //
-//   - At least once: the consumer, which all executors share, begins with the oldest message and is acknowledged
-//     after the database has committed. It gives out one message at a time, in order. So once a message is
-//     acknowledged, all before it are, and only then are the earlier revisions of its record deleted. Until then the
-//     bucket keeps them, however often a record changes while the database is away.
-//   - At most once: an entry has an ID of its own, made with the change, and the database keeps one of each.
+//   - At least once: the consumer, which all executors share, begins with the oldest message, and a
+//     message is acknowledged after the database has committed. The consumer delivers one message at
+//     a time, in order. So once a message is acknowledged, all messages before it are, and only then
+//     are the earlier revisions of its record deleted. Until then the bucket keeps them, however
+//     often a record changes while the database is unavailable.
+//   - At most once: an entry has an ID of its own, created with the change, and the database keeps
+//     one entry per ID.
 package auditor
 
 import (
@@ -32,28 +36,29 @@ import (
 const Durable = "audit"
 
 const (
-	// ackWait is after how long another executor gets what this one did not acknowledge.
+	// ackWait is the time after which a message that this executor did not acknowledge is delivered to
+	// another executor.
 	ackWait = 5 * time.Second
-	// again is when a step that failed is tried again.
+	// again is the delay before a failed step is retried.
 	again = time.Second
-	// timeout bounds one step.
+	// timeout is the maximum duration of one step.
 	timeout = 10 * time.Second
 )
 
-// Auditor takes entries. Several of them, in several executors, share the work.
+// Auditor copies entries. Several Auditors, in several executors, share the work.
 type Auditor struct {
 	js    jetstream.JetStream
 	store store.Store
 	log   logrus.FieldLogger
 }
 
-// New takes entries from the registry's streams into s.
+// New returns an Auditor that copies entries from the registry's streams into s.
 func New(js jetstream.JetStream, s store.Store, log logrus.FieldLogger) *Auditor {
 	return &Auditor{js: js, store: s, log: log}
 }
 
-// Run takes the entries of one stream of the registry until the context ends, through faults of NATS and of the
-// database.
+// Run copies the entries of one stream of the registry until the context ends. It survives failures
+// of NATS and of the database.
 func (a *Auditor) Run(ctx context.Context, name string) {
 	for said := (time.Time{}); ctx.Err() == nil; {
 		err := a.consume(ctx, name)
@@ -68,7 +73,8 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 	}
 }
 
-// consumerConfig gives out one message at a time: the package's comment says why.
+// consumerConfig returns the settings of a consumer that delivers one message at a time: the
+// package's comment explains the reason.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable: Durable, Description: "hookstart: the executors take the audit from the registry's history",
@@ -100,7 +106,7 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 	}
 }
 
-// take keeps the entry of a message, and acknowledges it.
+// take writes the entry of a message to the database, and acknowledges the message.
 func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -121,7 +127,7 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// Stored is an entry as the database keeps it.
+// Stored returns an entry in the database's form.
 func Stored(e edit.Entry) store.AuditEntry {
 	changes := ""
 	if len(e.Changes) > 0 {
@@ -137,7 +143,8 @@ func Stored(e edit.Entry) store.AuditEntry {
 	}
 }
 
-// TakeAgain takes once more what the registry's history still holds: the database may have lost entries. Each is kept once.
+// TakeAgain copies again the entries that the registry's history still contains, because the
+// database may have lost entries. Each entry is stored only once.
 func (a *Auditor) TakeAgain(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
@@ -147,7 +154,8 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 	}
 }
 
-// trim deletes the earlier revisions of a record. If that fails, its next change does.
+// trim deletes the earlier revisions of a record. If that fails, the record's next change deletes
+// them.
 func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" || before == "0" {
 		return // it is the first one
@@ -167,8 +175,8 @@ func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	}
 }
 
-// CaughtUp waits until all that the registry holds now is in the audit, or the context ends: who reads right after a
-// change finds it.
+// CaughtUp waits until everything that the registry holds now is in the audit log, or the context
+// ends, so that a reader finds a change right after it was made.
 func CaughtUp(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		for ctx.Err() == nil {
