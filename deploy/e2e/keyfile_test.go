@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// ends runs a program that refuses to start, and returns what it says.
+// ends runs a program that refuses to start, and returns its output.
 func ends(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	p := launch(t, name, args...)
@@ -32,7 +32,8 @@ func ends(t *testing.T, name string, args ...string) string {
 	return p.Output()
 }
 
-// A key file that opens nothing of what is sealed ends the start, with one clear line; one that lacks some of the keys says which.
+// A key file that opens none of the sealed secrets ends the start with one clear line. A key file
+// that lacks some of the keys names the missing ones.
 func TestKeyFileThatOpensNothing(t *testing.T) {
 	t.Parallel()
 	keyFile := func(lines ...string) string {
@@ -79,13 +80,15 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	}
 }
 
-// Who watches executions, and comes back to an executor that was restarted meanwhile, misses nothing and gets no gap.
+// A client that watches executions, and returns to an executor that was restarted meanwhile, misses
+// nothing and gets no gap.
 func TestEventsResumeThroughARestart(t *testing.T) {
 	t.Parallel()
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	i := installAt(t, server, database, 1)
 	path := makeWorkflow(t, i.client, "orders")
-	// until reads a stream of events until one of its lines has a text, and returns all, and the last ID.
+	// until reads a stream of events until a line contains text, and returns all lines, and the last
+	// ID.
 	until := func(i *installation, lastID, text string) (all, id string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -116,7 +119,7 @@ func TestEventsResumeThroughARestart(t *testing.T) {
 	}
 	_, id := until(i, "", "id: ")
 	var ids []string
-	for range 3 { // which nobody watches
+	for range 3 { // executions that no client watches
 		a, err := post(t.Context(), i.urls[0]+path, nil, strings.NewReader(`{}`))
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)

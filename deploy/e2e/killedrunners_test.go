@@ -34,8 +34,8 @@ const (
 	runnerAckWait = 2 * time.Second
 )
 
-// beRunner is the program test-runner: a runner that writes when it begins and ends each
-// execution, which takes it a while.
+// beRunner runs the program test-runner: a runner that prints when it begins and ends each
+// execution, and takes a while for each.
 func beRunner() {
 	takes, err := time.ParseDuration(os.Args[2])
 	if err == nil {
@@ -58,7 +58,7 @@ func runRunner(natsURL string, takes time.Duration) error {
 	fmt.Fprintln(os.Stdout, "ready")
 	return runner.Run(ctx, nc, runner.Options{Queue: "killed", Group: "killed", Concurrency: places, AckWait: runnerAckWait},
 		func(ctx context.Context, e runner.Execution) (any, error) {
-			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro()) // one write: a killed process has written it or not
+			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro()) // one write, so that a killed process has written either all of it or nothing
 			select {
 			case <-time.After(takes):
 			case <-ctx.Done():
@@ -69,7 +69,7 @@ func runRunner(natsURL string, takes time.Duration) error {
 		})
 }
 
-// testRunner is one of its processes.
+// testRunner is one process of the program test-runner.
 type testRunner struct {
 	*process
 	killed bool
@@ -78,12 +78,13 @@ type testRunner struct {
 // testRun is one run of an execution.
 type testRun struct {
 	by    *testRunner
-	began int64 // microseconds since 1970: they are all on one machine
-	// after is how many others returned after it; -1: it did not return.
+	began int64 // microseconds since 1970; comparable, because all runners are on one machine
+	// after is the number of other executions that returned later in the same process. -1 means that
+	// this run did not return.
 	after int
 }
 
-// runs are those of a process, by execution.
+// runs returns the runs of the process, by execution ID.
 func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 	t.Helper()
 	all, returned := map[string]*testRun{}, 0
@@ -99,7 +100,7 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 			all[words[1]] = &testRun{by: r, began: began, after: -1}
 		case words[0] == "end":
 			returned++
-			all[words[1]].after = returned // yet its number
+			all[words[1]].after = returned // for now, its position among the returns
 		}
 	}
 	for _, run := range all {
@@ -110,9 +111,8 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 	return all
 }
 
-// Four runners of one group, of which one after the other is killed and replaced: every
-// execution succeeds, only what was in flight at a kill runs again, and no final state
-// changes.
+// Four runners of one group are killed and replaced one after the other. Every execution succeeds,
+// only executions that were in flight at a kill run again, and no final state changes.
 func TestKilledRunners(t *testing.T) {
 	t.Parallel()
 	executions, takes, look := 1000, 20*time.Millisecond, 20*time.Millisecond
@@ -138,7 +138,8 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// What has ended is looked at again and again beside the kills, which do not wait for that.
+	// Executions that have ended are checked again and again during the kills, which do not wait for
+	// that.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
 	stopObserving, observed := make(chan struct{}), make(chan struct{})
@@ -153,7 +154,7 @@ func TestKilledRunners(t *testing.T) {
 			}
 		}
 	}()
-	// Kills go by progress, or by time.
+	// Kills follow the progress, or happen at intervals.
 	kill := func(n int) {
 		victim := members[n%len(members)]
 		victim.Kill()
@@ -206,7 +207,8 @@ func TestKilledRunners(t *testing.T) {
 		executions, kills, time.Since(began).Round(100*time.Millisecond), repeats, unacknowledged, reports)
 }
 
-// sendAll posts so many deliveries, each until it is accepted, and then says what was.
+// sendAll posts n deliveries, each until it is accepted, and then sends the IDs of their
+// executions.
 func sendAll(t *testing.T, url string, n int) <-chan []string {
 	t.Helper()
 	accepted := make(chan []string, 1)
@@ -237,8 +239,8 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 	return accepted
 }
 
-// finalStates adds the executions of a workflow that have ended, and checks that those
-// that had before are as they were.
+// finalStates adds the executions of a workflow that have ended, and checks that the known ones
+// have not changed.
 func finalStates(t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution) {
 	t.Helper()
 	page := apiclient.Page{Limit: api.MaxLimit}
@@ -263,10 +265,10 @@ func finalStates(t *testing.T, c *apiclient.Client, workflowID string, known map
 	}
 }
 
-// checkRepeats checks that whatever ran again was in flight when its runner was killed: it
-// had not returned, or was among the last that had, whose acknowledgement the server did
-// not have yet. A runner lets as many wait for that as it has places; twice as many may
-// be on their way when the machine is busy.
+// checkRepeats checks that each execution that ran again was in flight when its runner was killed:
+// it had not returned, or it was among the last that had returned and whose acknowledgements the
+// server did not have yet. A runner lets as many acknowledgements wait as it has places; twice as
+// many may be on their way when the machine is busy.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}
@@ -290,8 +292,8 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 	return repeats, unacknowledged
 }
 
-// checkFirstEndCounts compares what the stream has with the records: of the final reports
-// of an execution, the first one counts.
+// checkFirstEndCounts compares the stream with the records: the first of an execution's final
+// reports counts.
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	js := jetStream(t, l.nats)

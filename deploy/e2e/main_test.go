@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// withPrograms has a folder for the programs that tests build.
+// withPrograms runs the tests with a temporary folder for the programs that they build.
 type withPrograms struct{ childtest.Main }
 
 func (m withPrograms) Run() int {
@@ -25,7 +25,8 @@ func (m withPrograms) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	programs.dir, programs.path = dir, map[string]string{}
-	// These tests wait for programs and browsers more than others do, and go on when those of other packages have ended.
+	// These tests wait for programs and browsers more than other tests do, and go on when the tests of
+	// other packages have ended.
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
 		_ = parallel.Value.Set("6")
@@ -33,8 +34,8 @@ func (m withPrograms) Run() int {
 	return m.Main.Run()
 }
 
-// TestMain makes the programs: the test binary, started under a program's name, is that
-// program. So real processes are tested, with the race detector in them.
+// TestMain provides the programs: the test binary, started under the name of a program, acts as
+// that program. So the tests run real processes, with the race detector in them.
 func TestMain(m *testing.M) {
 	natstest.ServeIfAsked()
 	testscript.Main(withPrograms{childtest.Main{M: m}}, map[string]func(){

@@ -20,8 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Whatever strangers and senders send, there is no series more than there was at the
-// start.
+// No request of strangers or senders adds a series to those that existed at the start.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -56,7 +55,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 		}
 		last = a.ExecutionID
 		for _, url := range []string{l.ingress + path, base + "?token=" + token} {
-			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}") // a repeat; a run of the demo
+			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}") // a repeat, and a run of the demo
 		}
 		send("POST", base+"?token=wrong-"+id, nil, "")
 		send("POST", l.ingress+"/webhooks/none-"+id+"?token=x", nil, "")
@@ -76,12 +75,12 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
 	more := slices.DeleteFunc(added(before, now), func(series string) bool {
-		return strings.HasPrefix(series, "hookstart_executor_queue_") // of the queues that workflows name, once the executor has looked
+		return strings.HasPrefix(series, "hookstart_executor_queue_") // series of the queues that workflows name, which exist once the executor has looked
 	})
 	if len(more) > 0 {
 		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
 	}
-	// What was sent was counted, or all this has shown nothing.
+	// The requests were counted; otherwise this test would have shown nothing.
 	for _, code := range []string{"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found", "json_invalid", "workflow_inactive"} {
 		counted := slices.ContainsFunc(now["hookstart_ingress_requests_total"].GetMetric(), func(m *dto.Metric) bool {
 			return m.GetCounter().GetValue() >= 20 && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
@@ -94,7 +93,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	}
 }
 
-// The check above sees a label that a request makes.
+// The check of the previous test detects a label that a request makes.
 func TestALabelOfARequestIsSeen(t *testing.T) {
 	t.Parallel()
 	o := ops.New()
@@ -114,8 +113,8 @@ func TestALabelOfARequestIsSeen(t *testing.T) {
 	}
 }
 
-// documented are the metrics of the table in deploy/prometheus/README.md: name → type and
-// labels.
+// documented returns the metrics of the table in deploy/prometheus/README.md. It maps each name to
+// the type and the labels.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../prometheus/README.md")
@@ -131,8 +130,8 @@ func documented(t *testing.T) map[string]string {
 	return metrics
 }
 
-// The table of all metrics is complete, and says of each what it is; names are as they
-// are said to be.
+// The table of all metrics is complete, describes each metric, and follows the naming rules that
+// the document states.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

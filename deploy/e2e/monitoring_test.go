@@ -26,11 +26,11 @@ func file(t *testing.T, path string) []byte {
 	return content
 }
 
-// queries checks expressions against what is really served.
+// queries checks expressions against the metrics that are really served.
 type queries struct {
 	t      *testing.T
 	scrape scrape
-	jobs   []string // of prometheus.yml
+	jobs   []string // names of the jobs in prometheus.yml
 }
 
 func newQueries(t *testing.T) *queries {
@@ -57,10 +57,10 @@ func newQueries(t *testing.T) *queries {
 	return q
 }
 
-// what Prometheus adds to every series.
+// ofTarget are the labels that Prometheus adds to every series.
 var ofTarget = []string{"job", "instance"}
 
-// check parses an expression; its metrics, labels and values must be there.
+// check parses an expression, and checks that its metrics, labels and label values exist.
 func (q *queries) check(where, expression string) {
 	q.t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
@@ -95,7 +95,7 @@ func (q *queries) check(where, expression string) {
 	})
 }
 
-// family is the metric that a series belongs to.
+// family returns the name of the metric to which a series belongs.
 func (q *queries) family(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, is := strings.CutSuffix(series, suffix); is && q.scrape[base].GetType() == dto.MetricType_HISTOGRAM {
@@ -141,8 +141,8 @@ func (q *queries) selector(where string, s *parser.VectorSelector) {
 	}
 }
 
-// Prometheus reads the rules; what they ask for is served; for each alert the runbook says
-// what it means, what to look at and what to do.
+// Prometheus can read the rules, every metric in them is served, and the runbook explains for each
+// alert what it means, what to look at and what to do.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	q := newQueries(t)
@@ -165,7 +165,7 @@ func TestAlerts(t *testing.T) {
 	for _, name := range []string{"humanize", "humanizeDuration", "humanizePercentage"} {
 		functions[name] = func(any) string { return "" }
 	}
-	entries := map[string]string{} // anchor → text
+	entries := map[string]string{} // by anchor
 	for _, entry := range regexp.MustCompile(`(?m)^## `).Split(string(file(t, "../RUNBOOK.md")), -1)[1:] {
 		title, text, _ := strings.Cut(entry, "\n")
 		entries[strings.ToLower(title)] = text
@@ -202,8 +202,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Grafana can decode the dashboard; what it asks for is served, and it shows every metric of
-// ours.
+// Grafana can decode the dashboard, every metric in it is served, and it shows every metric of
+// hookstart.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	q := newQueries(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// connect is a connection to a program's NATS server, until the test ends.
+// connect returns a connection to a program's NATS server, which is closed when the test ends.
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(url)

@@ -20,8 +20,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// startIdentityProvider starts a real provider of OpenID Connect with its own sign-in page. It knows test-user@localhost and
-// test-user2, and tells of them at its userinfo endpoint. Use it in one test at a time: its clients are global.
+// startIdentityProvider starts a real OpenID Connect provider with a sign-in page. The provider
+// knows test-user@localhost and test-user2, and describes them at its userinfo endpoint. Only one
+// test at a time can use it, because its clients are global.
 func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -29,7 +30,7 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer = "http://localhost:" + port // another site than the console's 127.0.0.1, as in earnest
+	issuer = "http://localhost:" + port // another site than the console's 127.0.0.1, as in production
 	var provider http.Handler
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) })
 	register = func(console string) {
@@ -42,8 +43,8 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 	return issuer, register
 }
 
-// launchWithProvider starts hookstart-local with an identity provider: one of its users is an editor of the account
-// demo, the other one a viewer of everything.
+// launchWithProvider starts hookstart-local with an identity provider. One of its users is an
+// editor of the account demo, the other one a viewer of everything.
 func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	t.Helper()
 	issuer, register := startIdentityProvider(t)
@@ -57,7 +58,7 @@ func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	return l
 }
 
-// signInAtProvider goes through the provider's page, from the console's sign-in.
+// signInAtProvider goes from the console's sign-in through the provider's page.
 func signInAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))
@@ -66,7 +67,8 @@ func signInAtProvider(b *tab, user, password string) {
 	submitAtProvider(b, user, password)
 }
 
-// submitAtProvider fills in the provider's page. What comes then must be waited for: the old page is still there.
+// submitAtProvider fills in and submits the provider's page. The caller must wait for the next
+// page, because the old one is still shown.
 func submitAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.write("#username", user)
@@ -152,22 +154,22 @@ func TestSignInThroughAProvider(t *testing.T) {
 	}
 }
 
-// A session through the provider ends, also on a page that nobody touches. The browser is sent to the provider, and comes
-// back to the page on which it was.
+// A session through the provider ends, even on a page that is left alone. The browser is sent to
+// the provider, and returns to the page that it had left.
 func TestSessionsThroughAProviderEnd(t *testing.T) {
 	l := launchWithProvider(t, "--oidc-session=5s")
 	b := openBrowser(t, l.executor)
 	signInAtProvider(b, "test-user2", "verysecure")
 	b.page("Workflows")
 	b.do(chromedp.Navigate(b.base + "/workflows/demo?node=webhook"))
-	b.see("#username") // of the provider: the page's event stream ended with the session, and the page went on to there
+	b.see("#username") // field of the provider: the page's event stream ended with the session, and the page went on to the provider
 	submitAtProvider(b, "test-user2", "verysecure")
 	b.wait(`location.pathname + location.search === "/workflows/demo?node=webhook"`)
 	b.text(".who", "viewer")
 	b.contented()
 }
 
-// A key is made in the console, shown once, and signs in there until it is revoked.
+// A key that is made in the console is shown once, and signs in there until it is revoked.
 func TestKeysInTheConsole(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)
@@ -204,7 +206,7 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.text("dialog[open]", "CI of team A")
 	b.click(`dialog[open] [value="yes"]`)
 	b.text("[data-done]", "is revoked")
-	other.page("Sign in") // its event stream has ended, and nothing else had to be asked for
+	other.page("Sign in") // its event stream has ended, without any other request
 	b.contented()
 }
 
@@ -235,7 +237,7 @@ func traffic(t *testing.T, l *localProgram, workflow string) {
 	}
 }
 
-// executionOf waits for a workflow's newest execution.
+// executionOf waits for a workflow's newest execution, and returns its ID.
 func executionOf(t *testing.T, client *apiclient.Client, workflow string) string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -251,7 +253,7 @@ func executionOf(t *testing.T, client *apiclient.Client, workflow string) string
 	return ""
 }
 
-// longKey makes keys with all that a list may have to show.
+// longKey makes keys with everything that a list may have to show.
 func longKey(t *testing.T, l *localProgram) {
 	t.Helper()
 	for _, put := range []api.PutKey{

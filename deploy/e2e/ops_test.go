@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// get reads what a listener says.
+// get returns the answer of a listener.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(url)
@@ -22,7 +22,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// What is for those who run a program is on its ops listener, and on no other.
+// Endpoints for operators of a program are on its ops listener, and on no other.
 func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -47,7 +47,8 @@ func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	}
 }
 
-// The log gets louder and quieter while the process runs; at no level does it say a token.
+// The level of the log can be changed while the process runs, and at no level does the log contain
+// a token.
 func TestLogLevelWhileItRuns(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=error")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The page of another site reads executions and watches them, as deploy/docs/access.md shows it, with a key for an hour. Without being
-// named, its site cannot.
+// A page of another site reads executions and watches them, as deploy/docs/access.md shows, with a
+// key that is valid for an hour. If its origin is not configured, it cannot.
 func TestAPageOfAnotherSite(t *testing.T) {
 	t.Parallel()
 	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(file(t, repository+"/deploy/docs/access.md")))

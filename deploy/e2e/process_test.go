@@ -18,16 +18,16 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// process is one of the programs, running.
+// process is a running program.
 type process = childtest.Process
 
-// launch starts a program. It is killed at the end of the test if it still runs.
+// launch starts a program. The program is killed at the end of the test if it still runs.
 func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	return launchIn(t, nil, name, args...)
 }
 
-// launchIn is launch with more variables in the environment.
+// launchIn starts a program like launch, with more variables in the environment.
 func launchIn(t *testing.T, env []string, name string, args ...string) *process {
 	t.Helper()
 	command := exec.Command(name, args...)
@@ -37,7 +37,7 @@ func launchIn(t *testing.T, env []string, name string, args ...string) *process 
 
 const adminToken = "the-admin-token-of-the-tests"
 
-// localProgram is hookstart-local, ready.
+// localProgram is a hookstart-local that is ready.
 type localProgram struct {
 	*process
 	ingress, executor, nats, ops, webhook string
@@ -63,8 +63,8 @@ func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *
 	return l
 }
 
-// launchLocalWithLink starts hookstart-local with a token of its own making, as far as it
-// knows: then it prints a link that signs in.
+// launchLocalWithLink starts hookstart-local with a token that it takes for generated, so that it
+// prints a link that signs in.
 func launchLocalWithLink(t *testing.T) *localProgram {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,8 +76,8 @@ func launchLocalWithLink(t *testing.T) *localProgram {
 
 func (l *localProgram) client() *apiclient.Client { return apiclient.New(l.executor, adminToken) }
 
-// makeWorkflow makes an active workflow with the trigger node "node" and returns the path
-// and query of its webhook URL.
+// makeWorkflow makes an active workflow with the trigger node "node" and returns the path and query
+// of its webhook URL.
 func makeWorkflow(t *testing.T, c *apiclient.Client, id string) (path string) {
 	t.Helper()
 	ctx := t.Context()
@@ -97,7 +97,7 @@ func makeWorkflow(t *testing.T, c *apiclient.Client, id string) (path string) {
 	return webhookPath(t, c, id)
 }
 
-// webhookPath is the path and query of a workflow's webhook URL now.
+// webhookPath returns the path and query of a workflow's current webhook URL.
 func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
 	t.Helper()
 	trigger, err := c.Trigger(t.Context(), id, "node")
@@ -108,7 +108,7 @@ func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
 	return "/webhooks/" + path
 }
 
-// answer is what a sender gets.
+// answer is what a sender gets for a request.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
@@ -116,7 +116,7 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// post sends as a sender does. Its errors are those of the connection.
+// post sends a request like a sender. It returns errors of the connection only.
 func post(ctx context.Context, url string, header map[string]string, body io.Reader) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {

@@ -15,25 +15,25 @@ import (
 type installation struct {
 	nats      *natstest.Node
 	executor  *process
-	api       string // the address of the operators' API
+	api       string // address of the operators' API
 	client    *apiclient.Client
 	ingresses []*process
-	urls      []string // of the ingresses
+	urls      []string // URLs of the ingresses
 }
 
-// install starts an executor and ingresses. flags are for each of them.
+// install starts an executor and ingresses, each with the flags.
 func install(t *testing.T, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installOn(t, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"), ingresses, flags...)
 }
 
-// installOn is install with a database of its own.
+// installOn does what install does, with the given database.
 func installOn(t *testing.T, database string, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installAt(t, natstest.Start(t), database, ingresses, flags...)
 }
 
-// installAt is installOn with a NATS server of its own.
+// installAt does what installOn does, with the given NATS server.
 func installAt(t *testing.T, server *natstest.Node, database string, ingresses int, flags ...string) *installation {
 	t.Helper()
 	i := &installation{nats: server}
@@ -53,8 +53,8 @@ func installAt(t *testing.T, server *natstest.Node, database string, ingresses i
 	return i
 }
 
-// 500 rounds of 16 concurrent posts of one delivery ID over two ingress processes: one
-// answer without deduplicated, one message, one record, one ID.
+// In 500 rounds, 16 concurrent posts of one delivery ID over two ingress processes give one answer
+// without deduplicated, one message, one record and one ID.
 func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const rounds, repeats = 500, 16
@@ -94,8 +94,8 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	checkLedger(t, acknowledged, i.nats.URL(), i.client, "busy")
 }
 
-// Activate, deactivate and rotate, each followed at once by a POST, 1,000 times over two
-// ingress processes: never a stale answer.
+// After an activation, deactivation or rotation, the very next POST gets no stale answer, in 1,000
+// changes over two ingress processes.
 func TestChangesHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	const turns = 1000

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// Where the public URL leads: to this installation, to another one, to nobody.
+// The API reports whether the public URL leads to this installation, to another one, or to none.
 func TestPublicURL(t *testing.T) {
 	t.Parallel()
 	closed, err := freeport.Reserve()

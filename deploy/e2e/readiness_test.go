@@ -17,17 +17,18 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// outage is something that a program cannot work without, and how it goes and comes back.
+// outage is the temporary loss of something that a program cannot work without.
 type outage struct {
 	what string
 	away func()
-	back func() // nil: it comes back by itself
-	// what /readyz says in the meantime, by program; a program that is not named stays ready
+	back func() // nil means that it comes back by itself
+	// says maps each program to what its /readyz answers in the meantime. A program that is not in it
+	// stays ready.
 	says map[string]string
 }
 
-// What /readyz of each program says when something is taken away, and that it is ready again when
-// that is back. The log has it as a table, with the times.
+// Each program's /readyz names what is missing when something is taken away, and the program is
+// ready again when that is back. The log shows the answers as a table, with the times.
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -94,7 +95,7 @@ func TestReadinessSaysThatTheDatabaseIsAway(t *testing.T) {
 	}})
 }
 
-// In one process, both services say what they lack.
+// In one process, both services report what they lack.
 func TestReadinessOfAllInOneProcess(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -115,10 +116,10 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 	}, nil, map[string]string{"hookstart-local": "executor streams: the stream EXECUTIONS was not there"}}})
 }
 
-// observed are programs whose readiness is watched.
+// observed holds programs whose readiness is watched.
 type observed struct {
 	t   *testing.T
-	ops map[string]string // by program: the URL of its ops listener
+	ops map[string]string // URLs of the ops listeners, by program
 }
 
 func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
@@ -135,7 +136,7 @@ func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
 	}}
 }
 
-// table takes one thing after the other away, and logs what is said.
+// table causes one outage after the other, and logs the answers.
 func (o *observed) table(outages []outage) {
 	o.t.Helper()
 	var rows strings.Builder
@@ -168,7 +169,8 @@ func (o *observed) table(outages []outage) {
 	o.t.Log(rows.String())
 }
 
-// await waits until /readyz of a program says a line that begins so, and returns all that it says.
+// await waits until the /readyz of a program has a line that begins with line, and returns the
+// whole answer.
 func (o *observed) await(program, line string) string {
 	o.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

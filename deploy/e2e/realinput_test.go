@@ -15,14 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// delivery is what a sender sends, and what must come of it.
+// delivery is what a sender sends, and the expected result.
 type delivery struct {
 	name    string
 	header  map[string]string
 	body    string
 	chunked bool
-	id      string // the delivery ID that must be in force
-	input   string // empty: the body itself
+	id      string // the delivery ID that must be used
+	input   string // the expected input; "" means the body itself
 }
 
 func deliveries(t *testing.T) []delivery {
@@ -97,8 +97,8 @@ func deliveries(t *testing.T) []delivery {
 	}
 }
 
-// What senders really send, through the real program: the answer, the message and the
-// record agree, nothing is lost, and no token is in any output.
+// Requests of real senders go through the real program. The answer, the message and the record
+// agree, nothing is lost, and no token is in any output.
 func TestRealInput(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -147,7 +147,7 @@ func TestRealInput(t *testing.T) {
 			checkInput(t, l, a.ExecutionID, d)
 			for name, value := range d.header {
 				want := []string{value}
-				if name == "X-Gitlab-Token" { // a secret in clear: it does not travel on
+				if name == "X-Gitlab-Token" { // a secret in clear, which is not passed on
 					want = nil
 				}
 				if !slices.Equal(record.Headers[http.CanonicalHeaderKey(name)], want) {
@@ -191,7 +191,7 @@ func TestRealInput(t *testing.T) {
 	}
 
 	l.Terminate()
-	log := strings.ReplaceAll(l.Output(), l.webhook, "") // the demo's URL is shown at the start
+	log := strings.ReplaceAll(l.Output(), l.webhook, "") // the demo's URL is printed at the start
 	for _, secret := range []string{token, trigger.Token, "hst_", adminToken} {
 		if at := strings.Index(log, secret); at >= 0 {
 			t.Errorf("a token is in the output: …%s…", log[max(0, at-200):min(len(log), at+100)])
@@ -202,8 +202,8 @@ func TestRealInput(t *testing.T) {
 	}
 }
 
-// checkInput compares the input's exact bytes; a client that decodes JSON would hide what
-// was changed.
+// checkInput compares the exact bytes of the input, because a client that decodes JSON would hide
+// changes.
 func checkInput(t *testing.T, l *localProgram, id string, d delivery) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.executor+"/api/v1/executions/"+id, nil)

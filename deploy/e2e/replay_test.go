@@ -19,21 +19,21 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// replaySeed makes the requests of TestReplayIsTheRequestAsSent: change it to try others.
+// replaySeed determines the requests of TestReplayIsTheRequestAsSent. Change it to try others.
 const replaySeed = 16
 
-// sentRequest is what a sender sent, and what became of it.
+// sentRequest is a request of a sender, and its result.
 type sentRequest struct {
-	kind   string // what its body is like
+	kind   string // kind of its body
 	body   []byte
-	header http.Header // Content-Type among them, if there is one
+	header http.Header // includes Content-Type, if there is one
 	query  url.Values
-	id     string // of its execution
+	id     string // ID of its execution
 }
 
-// Random requests of every kind of body go through the real endpoint: half of them succeed, half are rejected, because
-// the workflow is off. The replay of each is on the stream with the body that was sent, to the byte, and with
-// the headers and the query of the original.
+// Random requests with every kind of body go through the real endpoint. Half of them succeed, and
+// half are rejected, because the workflow is off. The replay of each is on the stream with exactly
+// the body that was sent, and with the headers and the query of the original.
 func TestReplayIsTheRequestAsSent(t *testing.T) {
 	t.Parallel()
 	const perKind = 16
@@ -61,7 +61,7 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 		r.send(t, l.ingress+path, want)
 	}
 
-	replayedAs := map[string]string{} // original → replay
+	replayedAs := map[string]string{} // replays by their originals
 	for _, r := range all {
 		recorded(t, client, r.id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" || e.Status == "rejected" })
 		as, err := client.ReplayExecution(t.Context(), r.id, "")
@@ -104,7 +104,7 @@ func (r *sentRequest) send(t *testing.T, to string, want int) {
 	}
 }
 
-// check compares what was sent with what is on the stream. net/http adds headers of its own.
+// check compares what was sent with what is on the stream. net/http adds some headers.
 func (r *sentRequest) check(t *testing.T, what string, got request) {
 	t.Helper()
 	if !bytes.Equal(got.payload.Body, r.body) || got.payload.ContentType != r.header.Get("Content-Type") {
@@ -120,7 +120,7 @@ func (r *sentRequest) check(t *testing.T, what string, got request) {
 	}
 }
 
-// randomRequests makes requests of each kind of body, in a random order.
+// randomRequests makes perKind requests with each kind of body, in a random order.
 func randomRequests(random *rand.Rand, perKind int) (all []*sentRequest) {
 	types := map[string][]string{
 		"JSON":   {"application/json", "application/json; charset=utf-8", "Application/JSON;;"},
@@ -155,7 +155,7 @@ func randomRequests(random *rand.Rand, perKind int) (all []*sentRequest) {
 	return all
 }
 
-// randomBody is one of a kind, of at most 100 KB.
+// randomBody returns a body of a kind, of at most 100 KB.
 func randomBody(random *rand.Rand, kind string) []byte {
 	length := random.IntN(1 << (1 + random.IntN(15)))
 	switch kind {
@@ -177,7 +177,7 @@ func randomBody(random *rand.Rand, kind string) []byte {
 	}
 }
 
-// randomText is UTF-8, with all that is rare in it.
+// randomText returns UTF-8 text that includes rare characters.
 func randomText(random *rand.Rand, length int) string {
 	const rare = "aZ09 \x00\t\r\n\"\\&=;+%<>/?#'äßÿ\u2028\ufeff\ufffd漢🪝"
 	runes := []rune(rare)
@@ -188,7 +188,7 @@ func randomText(random *rand.Rand, length int) string {
 	return string(text)
 }
 
-// printable is what a header may hold.
+// printable returns text that a header may hold.
 func printable(random *rand.Rand, length int) string {
 	text := make([]byte, length)
 	for i := range text {
@@ -197,13 +197,13 @@ func printable(random *rand.Rand, length int) string {
 	return string(text)
 }
 
-// request is what a start or a rejection says of its request.
+// request is the request that a start or a rejection on the stream contains.
 type request struct {
 	payload        execution.Payload
 	headers, query execution.Values
 }
 
-// requestsOn reads all starts and rejections on the stream, by their execution.
+// requestsOn reads all starts and rejections on the stream, by execution ID.
 func requestsOn(t *testing.T, natsURL string) map[string]request {
 	t.Helper()
 	js, err := jetstream.New(connect(t, natsURL))

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An installation that began with one replica on a cluster gets three by a command, while
-// it runs, and then survives the loss of a server. A start never does that by itself.
+// An installation that began with one replica on a cluster gets three by a command, while it runs,
+// and then survives the loss of a server. A start of a program never raises the replicas by itself.
 func TestReplicasAreRaisedByACommand(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -63,15 +63,16 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 		}
 	}
 	cluster.Stop(cluster.Leader("KV_" + registry.Bucket))
-	cluster.Leader("KV_" + registry.Bucket) // waits for the next one
+	cluster.Leader("KV_" + registry.Bucket) // waits for the next leader
 	if w, err := client.Workflow(t.Context(), "before"); err != nil || !w.Active {
 		t.Errorf("%+v, %v", w, err)
 	}
 	running.Terminate()
 }
 
-// Age, dedup window and size of the stream are changed while everything runs; an executor refuses to start with what was
-// before, and starts with what is now. An age that would delete messages must be asked for twice.
+// The age, the dedup window and the size of the stream are changed while everything runs. An
+// executor refuses to start with the old settings, and starts with the new ones. An age that would
+// delete messages needs a second confirmation.
 func TestStreamSettingsAreChangedByACommand(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// hookstart run is killed: Linux kills the program that it runs, and another member of the group starts the execution
-// again.
+// When hookstart run is killed, Linux kills the program that it runs, and another member of the
+// group starts the execution again.
 func TestAKilledRunEndsItsProgram(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")
@@ -49,14 +49,14 @@ func TestAKilledRunEndsItsProgram(t *testing.T) {
 	within(t, 5*time.Second, "end of the program", func() bool { return !runs(pid) })
 
 	start()
-	// It is given away when the acknowledgement is overdue.
+	// The execution is given to another member when its acknowledgement is overdue.
 	within(t, 40*time.Second, "second attempt", func() bool {
 		e, err := l.client().Execution(t.Context(), a.ExecutionID)
 		return err == nil && e.Status == "succeeded" && string(e.Output) == `{"text":"again\n"}`
 	})
 }
 
-// runs says whether a process runs: one that nobody has waited for yet does not.
+// runs reports whether a process runs. A zombie does not.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// makeQueue makes an active workflow whose executions go to the queue of its name, and
-// returns its webhook URL.
+// makeQueue makes an active workflow whose executions go to the queue of the same name, and returns
+// its webhook URL.
 func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 	t.Helper()
 	path := makeWorkflow(t, l.client(), id)
@@ -44,7 +44,8 @@ func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 	return l.ingress + path
 }
 
-// ended posts as a sender does, waits for the end of the execution, and checks how it was.
+// ended posts as a sender does, waits for the end of the execution, and checks its status, output
+// and reason.
 func ended(t *testing.T, l *localProgram, url, body string, header map[string]string, status, output, reason string) api.ExecutionDetail {
 	t.Helper()
 	a, err := post(t.Context(), url, header, strings.NewReader(body))
@@ -62,8 +63,8 @@ func ended(t *testing.T, l *localProgram, url, body string, header map[string]st
 	return e
 }
 
-// Each poison ends as documented, is a dead letter, and blocks nothing: after each, what is
-// fine succeeds, although there are two places only and one handler never returns.
+// Each kind of poisonous input ends as documented, becomes a dead letter, and blocks nothing: after
+// each, a good input succeeds, although there are only two places and one handler never returns.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -146,7 +147,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// The example's real program, and GitHub's real events: signed as GitHub does it, and as it does not.
+// The example's real program handles GitHub's real events, and tells signed ones from those that
+// are not signed as GitHub does it.
 func TestGitHubExample(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -188,8 +190,8 @@ func TestGitHubExample(t *testing.T) {
 
 const nodeExample = "../../shared/runner/examples/node"
 
-// requireNode skips, or fails where HOOKSTART_TEST_REQUIRE says so, unless the example in
-// Node.js is installed.
+// requireNode skips the test unless the example in Node.js is installed. If HOOKSTART_TEST_REQUIRE
+// demands it, the test fails instead.
 func requireNode(t *testing.T) {
 	t.Helper()
 	const install = "make node"
@@ -206,7 +208,7 @@ func requireNode(t *testing.T) {
 	t.Skipf("the example in Node.js is not installed: %s", install)
 }
 
-// The example's real program, with the kit from its package, on the official client.
+// The example's real program works with the kit from its package, on the official client.
 func TestNodeExample(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -223,7 +225,7 @@ func TestNodeExample(t *testing.T) {
 		return func() bool { return membersOf(t, l.client(), "node") == n }
 	}
 	within(t, time.Minute, "member", members(1))
-	// What came before it did, too.
+	// An execution from before the member joined ends, too.
 	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
 
 	const bytes = `"bytes":`
@@ -231,18 +233,18 @@ func TestNodeExample(t *testing.T) {
 	ended(t, l, url, "text ü", nil, "succeeded", `{"ranBy":"node",`+bytes+`7,"input":{"body":"text ü"}}`, "")
 	ended(t, l, url, "\xff", nil, "succeeded", `{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
 	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
-	// Its output is the input, in which each byte is written as six: no report can hold that.
+	// The output is the input, each byte of which is written as six, so that no report can hold it.
 	ended(t, l, url, strings.Repeat("\x01", 200_000), nil, "failed", "", "the output has 12000")
 	js := jetStream(t, l.nats)
 	if _, err := js.Publish(t.Context(), "executions.start.node.node.node", []byte("no protobuf")); err != nil {
 		t.Fatal(err)
 	}
 	example.Await(`("result":"unreadable")`)
-	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // that blocked nothing
+	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // the failure blocked nothing
 	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed || len(list) != 3 {
 		t.Errorf("dead letters: %v", list)
 	}
-	// The consumer is that of the kit in Go: a group may have members in both.
+	// The consumer is the same as the Go kit's, because a group may have members in both.
 	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-node-node")
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +253,7 @@ func TestNodeExample(t *testing.T) {
 		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
 		t.Errorf("%+v", c)
 	}
-	// It says that it is there, again and again: it would be forgotten after four heartbeats.
+	// The member sends heartbeats; it would be forgotten after four missing ones.
 	still := time.NewTimer(5 * stream.RunnerHeartbeat)
 	defer still.Stop()
 	for waiting := true; waiting; {
@@ -265,14 +267,15 @@ func TestNodeExample(t *testing.T) {
 		}
 	}
 	example.Terminate()
-	// It says that it leaves: nobody has to wait until it is forgotten.
+	// The member announces that it leaves, so that other programs need not wait until it is forgotten.
 	within(t, 2*stream.RunnerHeartbeat, "end of the member", members(0))
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 || info.NumPending != 0 {
 		t.Errorf("left behind: %+v, %v", info, err)
 	}
 }
 
-// evilRunner is a program on the kit for Node.js whose handler and options throw whatever its input names.
+// evilRunner is a program on the kit for Node.js whose handler and options throw whatever its input
+// names.
 const evilRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Permanent, run } from "hookstart-runner";
@@ -301,7 +304,7 @@ await nc.close();
 console.log("it ended by itself");
 `
 
-// What a handler or an option throws ends neither the runner nor its process.
+// Exceptions of a handler or an option end neither the runner nor its process.
 func TestNodeSurvivesItsHandler(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -334,7 +337,8 @@ func TestNodeSurvivesItsHandler(t *testing.T) {
 	program.Await("(it ended by itself)")
 }
 
-// slowRunner is a program on the kit for Node.js: two handlers at a time, each of which works for two seconds.
+// slowRunner is a program on the kit for Node.js with two handlers at a time, each of which works
+// for two seconds.
 const slowRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -353,7 +357,8 @@ func slowRunnerAt(natsURL string) *exec.Cmd {
 	return command
 }
 
-// What the server has sent to a process that then stops runs there, if it was the only attempt.
+// A process that stops still runs the executions that the server had sent to it, if it was their
+// only attempt.
 func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -379,7 +384,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 		}
 		info := consumer.CachedInfo()
 		if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
-			way.Heal() // the machine is so slow that the request has expired: the next one brings it
+			way.Heal() // on a slow machine the request has expired; the next one fetches the execution
 		}
 	}
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -393,7 +398,8 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	program.AwaitEnd() // a second SIGTERM would end it at once
 }
 
-// What a process has no place for stays with the server, and what the server delivers again while it is worked on runs once.
+// Executions for which a process has no place stay with the server. An execution that the server
+// delivers again while it is running runs once.
 func TestNodeRunsOnce(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -427,7 +433,7 @@ func TestNodeRunsOnce(t *testing.T) {
 	}
 }
 
-// membersOf is how many runners of a queue are there.
+// membersOf returns the number of members of a queue.
 func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 	t.Helper()
 	list, err := c.Queues(t.Context(), apiclient.Page{})
@@ -444,7 +450,7 @@ func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 	return n
 }
 
-// deadLetters are the kinds of the dead letters, by ID.
+// deadLetters returns the kinds of the dead letters, by ID.
 func deadLetters(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
 	list, err := l.client().DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{Limit: api.MaxLimit})

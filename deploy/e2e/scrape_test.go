@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// scrape is what Prometheus reads of a program, by metric.
+// scrape is what Prometheus reads from a program, by metric.
 type scrape map[string]*dto.MetricFamily
 
-// scraped reads the form that has native histograms.
+// scraped reads the metrics of a program in the format that has native histograms.
 func scraped(t *testing.T, opsURL string) scrape {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, opsURL+"/metrics", nil)
@@ -45,7 +45,7 @@ func scraped(t *testing.T, opsURL string) scrape {
 	}
 }
 
-// series are the names of all that is in a scrape, with their labels.
+// series returns the names of all series in a scrape, with their labels.
 func (s scrape) series() []string {
 	var all []string
 	for name, family := range s {
@@ -61,7 +61,7 @@ func (s scrape) series() []string {
 	return all
 }
 
-// added are the series of now that were not there before.
+// added returns the series of now that are not in before.
 func added(before, now scrape) []string {
 	had := map[string]bool{}
 	for _, s := range before.series() {
@@ -70,7 +70,7 @@ func added(before, now scrape) []string {
 	return slices.DeleteFunc(now.series(), func(s string) bool { return had[s] })
 }
 
-// labels are a metric's labels, and the values of each that are in the scrape.
+// labels returns a metric's labels, each with its values in the scrape.
 func (s scrape) labels(name string) map[string]map[string]bool {
 	found := map[string]map[string]bool{}
 	for _, m := range s[name].GetMetric() {
@@ -84,7 +84,7 @@ func (s scrape) labels(name string) map[string]map[string]bool {
 	return found
 }
 
-// ours are the metrics that are hookstart's own.
+// ours returns the names of hookstart's own metrics.
 func (s scrape) ours() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool { return !strings.HasPrefix(name, "hookstart_") })
 }

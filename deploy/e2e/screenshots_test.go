@@ -195,7 +195,7 @@ func TestScreenshots(t *testing.T) {
 
 const windowHeight = 900
 
-// scene is a page, and what is done on it first.
+// scene is a page, and the steps that are taken on it first.
 type scene struct {
 	name, path string
 	do         func(*tab)
@@ -206,7 +206,7 @@ type camera struct {
 	folder string
 }
 
-// newCamera signs in.
+// newCamera signs in and returns a camera for the console.
 func newCamera(t *testing.T, folder string, p *process) *camera {
 	t.Helper()
 	c := &camera{openBrowser(t, p.Await(`\nConsole +(http://[^/\s]+)`)), folder}
@@ -237,8 +237,9 @@ func (c *camera) takeAll(prefix string, scenes []scene) {
 	}
 }
 
-// picture is the whole page, in a window as high as that: what lies beyond a window is not
-// always painted. Where a dialog lies over the page, it is what the window shows.
+// picture returns a picture of the whole page, in a window of the page's height, because content
+// outside a window is not always painted. If a dialog lies over the page, the picture shows the
+// window's content.
 func (c *camera) picture(width int64) []byte {
 	c.t.Helper()
 	if c.evaluate(`document.querySelector("dialog[open]") ? "yes" : "no"`) == "no" {
@@ -252,7 +253,8 @@ func (c *camera) picture(width int64) []byte {
 	return picture
 }
 
-// takeForREADME takes what is seen first. Those in testdata/screenshots are such pictures, copied.
+// takeForREADME takes a picture of the first window. The pictures in testdata/screenshots are
+// copies of such pictures.
 func (c *camera) takeForREADME(name, path string) {
 	c.t.Helper()
 	c.look("light", 1120, 800)
@@ -272,7 +274,7 @@ func (c *camera) look(scheme string, width, height int64) {
 	c.do(chromedp.EmulateViewport(width, height))
 }
 
-// fill makes some of everything that pages show, and returns an execution in each state.
+// fill makes examples of everything that pages show, and returns an execution in each state.
 func fill(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
 	ctx := t.Context()
@@ -427,7 +429,7 @@ func past(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-// awaitShown waits until all is recorded and counted.
+// awaitShown waits until everything is recorded and counted.
 func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -443,7 +445,7 @@ func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 	}
 }
 
-// shown says whether every execution is in its state, and what was refused is counted.
+// shown reports whether every execution is in its state, and all refused requests are counted.
 func shown(ctx context.Context, client *apiclient.Client, ids map[string]string) bool {
 	for state, id := range ids {
 		if e, err := client.Execution(ctx, id); err != nil || (state != "rerun" && e.Status != state) {

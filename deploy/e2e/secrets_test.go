@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Neither NATS's files, nor the database's, nor the output at debug hold a token or a sender's secret in clear.
+// Neither the files of NATS, nor those of the database, nor the output at debug contain a token or
+// a sender's secret in clear.
 func TestNoSecretIsStoredOrPrinted(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

@@ -21,7 +21,7 @@ type senderState struct {
 	do             func(*tab)
 }
 
-// choose opens the choice and writes a name.
+// choose returns a step that opens the choice of senders and types a name.
 func choose(name string) func(*tab) {
 	return func(b *tab) {
 		b.evaluate(`document.querySelector("[data-set-sender]").parentElement.open = true; ""`)
@@ -140,7 +140,7 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	for {
 		seen, err := client.Sender(ctx, "stripe", "node")
 		must(err)
-		brought, err := client.Trigger(ctx, "captured", "node") // which does not show the secret, and Sender would
+		brought, err := client.Trigger(ctx, "captured", "node") // unlike Sender, Trigger does not show the secret
 		must(err)
 		if seen.LastRefusal != nil && seen.DeliveriesWithoutID == 1 && len(brought.Sender.Secrets) == 1 {
 			return
@@ -153,8 +153,9 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	}
 }
 
-// Every state of the section "Sender", and each dialog: axe-core finds nothing, nothing is wider than the window, the
-// browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER each is a picture for people to look at.
+// In every state of the section "Sender", and in each dialog, axe-core finds nothing, nothing is
+// wider than the window, and the browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER the
+// test takes a picture of each, for people to look at.
 func TestSenderPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -180,7 +181,7 @@ func TestSenderPages(t *testing.T) {
 		b.wait(fragmentsAreThere)
 		state.do(b)
 		b.do(chromedp.Evaluate[chromedp.Void](axe))
-		for _, look := range looks[:2] { // two of the four are enough to find what axe-core can find
+		for _, look := range looks[:2] { // two of the four looks are enough for axe-core
 			setLook(b, look.scheme, look.width)
 			if found := violations(b); found != "" {
 				t.Errorf("%s, %s, %d px wide:\n%s", state.name, look.scheme, look.width, found)
@@ -190,7 +191,7 @@ func TestSenderPages(t *testing.T) {
 		if folder == "" {
 			continue
 		}
-		// Only the section, so that one sees something of it.
+		// The picture shows only the section, so that it is large enough to see.
 		b.evaluate(`for (const each of document.querySelectorAll(".top, .toolbar, .jump, .crumbs, #executions, #settings")) { each.hidden = true; each.style.display = "none" }; ""`)
 		for _, look := range looks {
 			setLook(b, look.scheme, look.width)
@@ -259,7 +260,7 @@ func TestSenderByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// focus goes on by Tab until the focus is on an element, where one must see it.
+// focus presses Tab until the focus is on an element, and checks that the focus is visible there.
 func focus(b *tab, selector string) {
 	b.t.Helper()
 	for range 80 {

@@ -20,11 +20,11 @@ import (
 
 // realSender is one provider in TestRealSenders.
 type realSender struct {
-	preset, secret, next string // next: the secret after the rotation
+	preset, secret, next string // next is the secret after the rotation
 	settings             map[string]string
 	contentType          string
-	delivery             func(n int) string // the body of the n-th delivery, with its delivery ID in it
-	header               string             // that holds the delivery ID instead
+	delivery             func(n int) string // returns the body of the n-th delivery, which contains its delivery ID
+	header               string             // header that holds the delivery ID instead; "" means none
 	handshake            func(*senderAt)    // made while the workflow is inactive
 }
 
@@ -34,7 +34,7 @@ type senderAt struct {
 	t       *testing.T
 	l       *localProgram
 	client  *apiclient.Client
-	id      string // of the workflow
+	id      string // ID of the workflow
 	path    string
 	calls   string // the URL as the provider knows it
 	private ed25519.PrivateKey
@@ -71,7 +71,7 @@ func (s *senderAt) api(method, path string, body any, status int) string {
 	return string(answer)
 }
 
-// send sends what a provider would send, signed with a secret; "" for not at all.
+// send sends a request of the provider, signed with secret. secret "" sends it without a signature.
 func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAnswer {
 	s.t.Helper()
 	r := sender.Request{Method: method, Header: map[string][]string{"Content-Type": {s.contentType}}, URL: s.calls + query, Body: []byte(body)}
@@ -163,8 +163,9 @@ func realSenders(public, nextPublic string) []realSender {
 	}
 }
 
-// Real senders work the first time: set through the API, handshake while the workflow is still inactive, a
-// signed delivery, its retry, a forged one, and a rotation without a refused delivery.
+// Real senders work the first time: they are set through the API, make the handshake while the
+// workflow is still inactive, and send a signed delivery and its retry. A forged delivery is
+// refused, and a rotation refuses no delivery.
 func TestRealSenders(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -209,7 +210,7 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 		s.t.Fatal(err)
 	}
 
-	// Forged, it uses up nothing: the same delivery is accepted when it is the sender's.
+	// A forged delivery uses up nothing: the same delivery is accepted when the sender sends it.
 	for _, a := range []senderAnswer{s.send("POST", "", s.delivery(1), "delivery-1", ""), s.send("POST", "", s.delivery(1), "delivery-1", s.forged())} {
 		if a.status != 401 || a.header.Get("WWW-Authenticate") == "" || !strings.Contains(a.body, `"signature_`) {
 			s.t.Errorf("forged: %+v", a)
@@ -246,7 +247,7 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	}
 }
 
-// forged is a secret that is not the sender's.
+// forged returns a secret that is not the sender's.
 func (s *senderAt) forged() string {
 	switch s.preset {
 	case "standard-webhooks":

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// secretsKey is the flag with a new key.
+// secretsKey returns the flag with a new key.
 func secretsKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets-key")
@@ -23,8 +23,9 @@ func secretsKey(t *testing.T) string {
 	return "--secrets-key-file=" + file
 }
 
-// Through the API, with two ingress processes: a sender that is set, rotated and removed holds at both from the very
-// next request. HOOKSTART_SENDER_TURNS says how often; each turn is three changes.
+// With two ingress processes, a sender that is set, rotated or removed through the API takes effect
+// at both from the very next request. HOOKSTART_SENDER_TURNS sets the number of turns; each turn is
+// three changes.
 func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	turns := sizeOf(t, "HOOKSTART_SENDER_TURNS", 40)
@@ -65,8 +66,8 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	expect(turns, "without a sender", "", http.StatusOK)
 }
 
-// An ingress that lacks the key of what is sealed does not start: it would let nothing pass at those nodes. It says
-// which flag it needs.
+// An ingress that lacks the key of sealed secrets does not start, because it would accept nothing
+// at those nodes. It names the missing flag.
 func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	key := secretsKey(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The code of each language runs as it is pasted: it starts an execution, which the page that is open shows.
+// The code of each language runs as it is pasted. It starts an execution, which the open page
+// shows.
 func TestSnippetsRun(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

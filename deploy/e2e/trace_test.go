@@ -37,7 +37,7 @@ const (
 	senderSpan  = "b7ad6b7169203331"
 )
 
-// inBackground runs a service in this process. stop ends it, and it must have ended well.
+// inBackground runs a service in this process. stop ends it, and checks that it ended well.
 func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,7 +53,7 @@ func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// traced is an ingress, an executor and a runner in this process, whose spans are kept.
+// traced is an ingress, an executor and a runner in this process, with the spans that they made.
 type traced struct {
 	t        *testing.T
 	nats     *natstest.Node
@@ -103,7 +103,7 @@ func startTraced(t *testing.T) *traced {
 	return c
 }
 
-// message is the stream's message of a sequence.
+// message returns the stream's message of a sequence.
 func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	c.t.Helper()
 	js, err := jetstream.New(c.nats.Connect(c.t))
@@ -121,7 +121,8 @@ func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	return msg
 }
 
-// the is the one span of a name, and with an attribute if one is given.
+// the returns the only span of a name with the given attributes. It fails the test if there is not
+// exactly one.
 func the(t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute.KeyValue) tracetest.SpanStub {
 	t.Helper()
 	var found []tracetest.SpanStub
@@ -140,8 +141,8 @@ func the(t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute
 	return found[0]
 }
 
-// One request is one trace, from the sender through the ingress to the executor's record
-// and the runner's handler, and the reports on it.
+// One request is one trace, from the sender through the ingress to the executor's record, the
+// runner's handler, and its reports.
 func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)
@@ -155,7 +156,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	}
 	e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
 	msg := c.message(e.StreamSequence)
-	// What strangers send must leave no token in a span either.
+	// Requests of strangers must not leave a token in a span either.
 	for _, r := range []struct{ method, path string }{
 		{"POST", "/webhooks/traced?token=wrong-" + token}, {"POST", "/webhooks/" + token + "/" + token}, {"GET", path}, {token[:8], path},
 	} {
@@ -169,7 +170,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// Nor do they decide what is traced, and in which trace; there is a link to theirs.
+	// Nor do strangers decide what is traced, and in which trace. A link leads to their trace.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01"}, nil); err != nil || a.status != 404 {
 		t.Fatalf("%+v, %v", a, err)
@@ -226,7 +227,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	if got, want := msg.Header.Get("traceparent"), "00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
 		t.Errorf("the message's traceparent is %s, not %s", got, want)
 	}
-	// What the runner reports is below its span: that it succeeded, and nothing before, for it was quick.
+	// The runner's reports are below its span: here only the success, because the run was quick.
 	reports := 0
 	for _, s := range spans {
 		if s.Name == "record "+progress && s.Parent.SpanID() == process.SpanContext.SpanID() {
@@ -244,7 +245,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 			t.Errorf("%v is not in %v", want, server.Attributes)
 		}
 	}
-	// The transaction, which belongs to many traces, and the message's span name each other.
+	// The transaction, which belongs to many traces, and the message's span link to each other.
 	transaction := slices.IndexFunc(all, func(s tracetest.SpanStub) bool {
 		return s.Name == "record EXECUTIONS" && slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {
 			return l.SpanContext.SpanID() == publish.SpanContext.SpanID()
@@ -259,8 +260,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	the(t, all, "HTTP", attribute.String("http.request.method", "_OTHER"))
 }
 
-// What a sender does not sample, nobody does; the message has the sender's trace all the
-// same, and a span ID of its own.
+// If a sender does not sample a trace, no program does. The message still has the sender's trace,
+// and a new span ID.
 func TestASenderThatDoesNotSample(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)
@@ -285,7 +286,7 @@ func TestASenderThatDoesNotSample(t *testing.T) {
 	}
 }
 
-// A rerun begins a trace, which the runner's span is in.
+// A rerun begins a trace, which contains the runner's span.
 func TestARerunIsTraced(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)
@@ -307,13 +308,13 @@ func TestARerunIsTraced(t *testing.T) {
 	}
 }
 
-// The programs send their spans where the standard variables say, the last ones at the end;
-// no token is in what they send.
+// The programs send their spans to the address in the standard variables, the last ones when they
+// end. No token is in what they send.
 func TestSpansAreSentToACollector(t *testing.T) {
 	t.Parallel()
 	var (
 		mu    sync.Mutex
-		names = map[string]map[string]bool{} // trace ID → names of its spans
+		names = map[string]map[string]bool{} // names of the spans by trace ID
 		sent  strings.Builder
 	)
 	collecting := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -23,8 +23,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The next version of the programs: this one, with a migration that changes the table of records so that what this version
-// inserts breaks a constraint. It takes some seconds, as on a large table, in which the test kills it.
+// nextMigrations are the migrations of the next version of the programs. Each changes the table of
+// records so that what this version inserts breaks a constraint. It takes some seconds, as on a
+// large table, and the test kills it meanwhile.
 var nextMigrations = map[string]string{
 	"sqlite": `-- +goose Up
 ALTER TABLE executions ADD COLUMN made_by TEXT;
@@ -40,7 +41,8 @@ SELECT pg_sleep(3);
 `,
 }
 
-// nextInserts are what the next version does otherwise.
+// nextInserts are the changes to the code of the next version: in each file, the first text is
+// replaced by the second.
 var nextInserts = map[string][2]string{ // by file
 	"sqlite/insert.go": {
 		"INTO executions (` + i.columns + `) VALUES ` + values + `", "INTO executions (` + i.columns + `, made_by) SELECT *, 'next' FROM (VALUES ` + values + `) WHERE true",
@@ -50,7 +52,7 @@ var nextInserts = map[string][2]string{ // by file
 	},
 }
 
-// buildNext builds a program of the next version.
+// buildNext builds a program of the next version, and returns its path.
 func buildNext(t *testing.T, of string) (path string) {
 	t.Helper()
 	stores, err := filepath.Abs("../../executor/internal/store")
@@ -103,7 +105,7 @@ type upgraded struct {
 	database string
 
 	mu        sync.Mutex
-	ingresses []string // URLs: a sender tries one after the other
+	ingresses []string // URLs; a sender tries one after the other
 	sent      map[string]string
 	count     atomic.Int64
 }
@@ -121,7 +123,7 @@ func (u *upgraded) executor(program string) (p *process, ready func() (apiURL, o
 	}
 }
 
-// ingress starts one, and lets senders know it.
+// ingress starts an ingress, and makes its URL known to senders.
 func (u *upgraded) ingress(program string) (p *process, url string) {
 	u.t.Helper()
 	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+u.server.URL())
@@ -132,7 +134,7 @@ func (u *upgraded) ingress(program string) (p *process, url string) {
 	return p, url
 }
 
-// forget takes an ingress away from the senders.
+// forget makes an ingress unknown to the senders.
 func (u *upgraded) forget(url string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -144,7 +146,8 @@ func (u *upgraded) forget(url string) {
 	}
 }
 
-// send posts deliveries until ctx ends. It repeats each until it is answered with 200, as senders do.
+// send posts deliveries until ctx ends. It repeats each until it is answered with 200, as senders
+// do.
 func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		delivery := fmt.Sprintf("d-%d-%d", sender, n)
@@ -168,7 +171,7 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	}
 }
 
-// more waits until so many deliveries more were accepted.
+// more waits until n more deliveries were accepted.
 func (u *upgraded) more(n int64) {
 	u.t.Helper()
 	for want := u.count.Load() + n; u.count.Load() < want; {
@@ -191,7 +194,8 @@ func (u *upgraded) eventually(what string, done func() bool) {
 	}
 }
 
-// notReady is what an executor says while it is not.
+// notReady returns the answer of an executor that is not ready, or "" if the executor is ready or
+// does not answer.
 func notReady(ops string) string {
 	response, err := http.Get(ops + "/readyz") //nolint:noctx // of a test
 	if err != nil {
@@ -205,8 +209,9 @@ func notReady(ops string) string {
 	return string(text)
 }
 
-// A rolling upgrade to a version whose migration the running version cannot live with, on both databases, executors first and
-// ingresses first, with what is upgraded killed in the middle: nothing is lost, put aside, or started twice.
+// In a rolling upgrade to a version whose migration is incompatible with the running version,
+// nothing is lost, quarantined, or started twice. The test covers both databases, executors first
+// and ingresses first, and kills what is being upgraded halfway.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t, "github.com/hookstart/hookstart/executor/cmd/executor"), buildNext(t, "github.com/hookstart/hookstart/ingress/cmd/ingress")
 	for _, database := range []string{"sqlite", "postgres"} {

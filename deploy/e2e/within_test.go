@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// within waits until something holds, for so long.
+// within waits until holds returns true, at most for limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)

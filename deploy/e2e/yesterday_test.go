@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// New code reads what the first version left in NATS: streams with its settings, workflows
-// with their tokens, messages that nobody has recorded yet, delivery IDs.
+// New code reads what the first version left in NATS: streams with its settings, workflows with
+// their tokens, messages that are not recorded yet, and delivery IDs.
 func TestYesterdaysMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -43,7 +43,7 @@ func TestYesterdaysMessages(t *testing.T) {
 		t.Errorf("the inactive workflow: %+v, %v", paused, err)
 	}
 
-	// The messages, as they are recorded now.
+	// These are the messages as they are recorded now.
 	const repeated = "28b7b329-238a-82e9-a8ef-c85da1802b0d"
 	for id, want := range map[string]struct{ source, status, delivery, input string }{
 		repeated:                               {"webhook", "queued", "yesterday-1", `{"order": 7}`},
@@ -60,7 +60,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 	recorded(t, client, repeated, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
 
-	// The token, and the delivery ID of yesterday.
+	// The old token and the old delivery ID still work.
 	_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
 	send := func(delivery string) answer {
 		t.Helper()
@@ -76,7 +76,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	if a := send("today-1"); a.Deduplicated {
 		t.Errorf("a new delivery: %+v", a)
 	}
-	// A change of a record that yesterday's code wrote.
+	// A record that the first version wrote can be changed.
 	if _, err := client.Deactivate(ctx, "orders"); err != nil {
 		t.Error(err)
 	}
@@ -85,7 +85,8 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 }
 
-// restore creates streams and puts messages into them, from a file with one of either a line.
+// restore creates streams and puts messages into them, from a file that has one stream or message
+// per line.
 func restore(t *testing.T, nc *nats.Conn, file string) {
 	t.Helper()
 	f, err := os.Open(file)
