@@ -28,12 +28,7 @@ func tool(t *testing.T, variable string) string {
 // chart packs the chart and returns the path of its archive.
 func chart(t *testing.T) string {
 	t.Helper()
-	r := newRelease(t, root)
-	r.NFPM = ""
-	if err := r.Pack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(r.Out, "hookstart-chart_1.2.3-rc.1.tgz")
+	return filepath.Join(packed(t).Out, "hookstart-chart_1.2.3-rc.1.tgz")
 }
 
 type object = map[string]any

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,39 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 	return r
 }
 
+// shared is the release that packed has made.
+var shared struct { //nolint:gochecknoglobals // packed once
+	once    sync.Once
+	folder  string
+	release *dist.Release
+	err     error
+}
+
+// packed returns a release of this checkout that is packed already. All tests share it, because
+// compressing takes long under the race detector; none may change it.
+func packed(t *testing.T) *dist.Release {
+	t.Helper()
+	shared.once.Do(func() {
+		if shared.folder, shared.err = os.MkdirTemp("", "hookstart-dist-"); shared.err != nil {
+			return
+		}
+		r := newRelease(t, root)
+		r.Out = filepath.Join(shared.folder, "dist")
+		shared.err = r.Pack(t.Context())
+		shared.release = r
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.release
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(shared.folder)
+	os.Exit(code)
+}
+
 func files(t *testing.T, folder string) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
@@ -141,10 +175,7 @@ func same(t *testing.T, first, second string) {
 // Everything but the compiled programs is the same in two folders, with different umasks and time
 // zones. make shipped checks the same for the programs, and for another user.
 func TestTheSameEverywhere(t *testing.T) {
-	one := newRelease(t, root)
-	if err := one.Pack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	one := packed(t)
 	other := newRelease(t, clone(t))
 	if other.Commit, other.Time = one.Commit, one.Time; !other.Time.Before(time.Now()) {
 		t.Fatal("the commit is of the future")
@@ -161,11 +192,7 @@ func TestTheSameEverywhere(t *testing.T) {
 // The archive contains the programs, the files that are generated from their flags, and every
 // document to which a document in it links.
 func TestArchive(t *testing.T) {
-	r := newRelease(t, root)
-	r.NFPM = ""
-	if err := r.Pack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r := packed(t)
 	const name = "hookstart_1.2.3-rc.1_linux_arm64"
 	content := unpack(t, filepath.Join(r.Out, name+".tar.gz"))
 	for path, mode := range map[string]int64{
@@ -210,10 +237,7 @@ func unpack(t *testing.T, archive string) map[string]*tar.Header {
 // Each file of the release has a checksum, and a bill of materials with the parts that SPDX 2.3
 // demands.
 func TestChecksumsAndBills(t *testing.T) {
-	r := newRelease(t, root)
-	if err := r.Pack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r := packed(t)
 	command(t, r.Out, "sha256sum", "--check", "--strict", "SHA256SUMS")
 	sums := string(files(t, r.Out)["SHA256SUMS"])
 	id := regexp.MustCompile(`^SPDXRef-[a-zA-Z0-9.-]+$`)
