@@ -16,19 +16,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// maxError bounds the reason in a report.
+// maxError is the maximum number of bytes of the reason in a report.
 const maxError = 4000
 
-// reportOverhead is room in a report for all but the output.
+// reportOverhead is the number of bytes that a report needs besides the output.
 const reportOverhead = 16 << 10
 
-// begin handles one message. Its handler gets a goroutine of its own, and a place until it has returned or was abandoned.
+// begin handles one message. The handler gets its own goroutine, and keeps a place until it has
+// returned or was abandoned.
 func (r *runner) begin(msg jetstream.Msg) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
-		// The executor lists it as a dead letter; another attempt would not help.
+		// The executor lists the message as a dead letter. Another attempt would not help.
 		r.note(nil, 0, began, Unreadable, failure(err))
 		_ = msg.TermWithReason(err.Error())
 		r.leave()
@@ -54,9 +55,9 @@ func (r *runner) begin(msg jetstream.Msg) {
 // leave frees a place.
 func (r *runner) leave() { r.places <- struct{}{} }
 
-// giveUp ends an execution that has killed whoever ran it.
+// giveUp ends an execution that no runner has finished in any of its attempts.
 func (r *runner) giveUp(m *message) {
-	m.attempt = r.Attempts // the last one that a handler may have seen
+	m.attempt = r.Attempts // the last attempt that a handler may have seen
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not return in time", r.Attempts)
 	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
 	r.leave()
@@ -105,7 +106,7 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	}
 }
 
-// pause returns how long to wait before the attempt after this one.
+// pause returns the time to wait before the attempt after this one.
 func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 	if o.after > 0 {
 		return o.after
@@ -115,7 +116,8 @@ func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 	return r.Backoff(attempt)
 }
 
-// end reports a final state, and acknowledges the message when the report is confirmed. Else the execution runs again.
+// end reports a final state, and acknowledges the message when the report is confirmed. Without the
+// confirmation, the execution runs again.
 func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
@@ -146,8 +148,8 @@ func (r *runner) handBack(m *message, after time.Duration) {
 	r.unacknowledged.Done()
 }
 
-// reportRunning publishes that a handler works. Nothing confirms it: the final report makes up for a lost one. One that comes
-// after the final report changes nothing.
+// reportRunning publishes a report that a handler is working. It is not confirmed: the final report
+// makes up for a lost one. A report that arrives after the final report changes nothing.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progress(m.start, execution.Progress{Status: execution.Running, At: m.called, Attempt: m.attempt}); err == nil {
 		_ = r.nc.PublishMsg(msg)
@@ -190,7 +192,8 @@ func (r *runner) note(start *execution.Start, attempt int, began time.Time, what
 	})
 }
 
-// log writes a line. The attributes are made only if there is one. What a log panics with, it cannot be told.
+// log writes a log line. attrs is called only if the line is written. A panic of the log is
+// ignored, because it cannot be logged.
 func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {
 	defer func() { _ = recover() }()
 	ctx, log := context.Background(), r.Log
@@ -213,7 +216,8 @@ func (r *runner) observe(a Attempt) {
 	r.Observe(a)
 }
 
-// recovered is deferred where the runner calls a function of Options: it logs the panic of that function.
+// recovered is deferred where the runner calls a function of Options. It logs a panic of that
+// function.
 func (r *runner) recovered(option string) {
 	if p := recover(); p != nil {
 		r.log(slog.LevelError, "panic in the options of the runner", func() []slog.Attr {

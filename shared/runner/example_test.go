@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// A runner's main function: it works until SIGTERM, then lets the executions in flight finish.
+// The main function of a runner works until SIGTERM, then lets the executions in flight finish.
 func ExampleRun() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -33,7 +33,8 @@ func ExampleRun() {
 	}
 }
 
-// bill is a handler: it returns the output, or an error that says whether another attempt makes sense.
+// bill is a handler. It returns the output, or an error that determines whether another attempt
+// makes sense.
 func bill(_ context.Context, e runner.Execution) (any, error) {
 	var order struct{ Total *float64 }
 	if err := json.Unmarshal(e.Input, &order); err != nil || order.Total == nil {
@@ -45,7 +46,8 @@ func bill(_ context.Context, e runner.Execution) (any, error) {
 	return map[string]any{"billed": *order.Total}, nil
 }
 
-// A handler is a function, and can be tested as one. Package runnertest tests it with a real runner.
+// A handler is a function, and can be tested as one. Package runnertest tests it with a real
+// runner.
 func ExampleHandler() {
 	var handle runner.Handler = bill
 	for _, input := range []string{`{"total": 20}`, `{}`, `{"total": 2000}`} {
@@ -58,7 +60,7 @@ func ExampleHandler() {
 	// <nil> the bank is closed
 }
 
-// Permanent returns nil for nil, so it can wrap whatever a call returns.
+// Permanent returns nil for nil, so it can wrap the result of any call.
 func ExamplePermanent() {
 	save := func() error { return nil }
 	fmt.Fprintln(os.Stdout, runner.Permanent(save()))

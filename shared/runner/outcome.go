@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// outcome is the result of one attempt. Its fields hold what the handler's error says by methods of its
-// own, which may panic: they are called once, in failure.
+// outcome is the result of one attempt. Its fields hold the results of the methods of the handler's
+// error. These methods may panic, so they are called only once, in failure.
 type outcome struct {
-	output    []byte        // JSON; nil: none
-	err       error         // nil: the attempt succeeded
+	output    []byte        // JSON; nil means none
+	err       error         // nil means that the attempt succeeded
 	reason    string        // the text of err
-	permanent bool          // no further attempt
-	after     time.Duration // wait before the next attempt; 0: Options.Backoff decides
+	permanent bool          // there is no further attempt
+	after     time.Duration // wait before the next attempt; 0 means that Options.Backoff decides
 }
 
-// call calls the handler. A panic, and an output that cannot be marshalled, are failures.
+// call calls the handler. It treats a panic, and an output that cannot be marshalled, as failures.
 func call(ctx context.Context, handler Handler, e Execution) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -58,7 +58,8 @@ func failure(err error) (o outcome) {
 	return o
 }
 
-// describe returns a value of any type as text. It names the type alone if the value's own methods panic.
+// describe returns a value of any type as text. It returns only the name of the type if the value's
+// methods panic.
 func describe(value any) (text string) {
 	defer func() {
 		if recover() != nil {

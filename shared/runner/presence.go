@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sayPresent tells executors that this process takes the group's work, until the context ends. Without an effect it does no harm.
+// sayPresent sends heartbeats to the executors, which show that this process is a member of the
+// group, until the context ends. If they do not arrive, nothing else is affected.
 func (r *runner) sayPresent(ctx context.Context) {
 	subject := r.group().PresenceSubject(nuid.Next())
 	retry.Every(ctx, stream.RunnerHeartbeat, func() { _ = r.nc.Publish(subject, nil) })

@@ -15,12 +15,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// hangGrace is how long a handler may run after its context has ended. Then it is abandoned, and its execution attempted again.
+// hangGrace is the time for which a handler may continue after its context has ended. After it the
+// handler is abandoned, and its execution attempted again.
 const hangGrace = time.Second
 
-// underway holds the messages in flight until they are acknowledged. It sends a heartbeat for each, reports the handlers that work for
-// a while, abandons those that hang, and repeats each final report until the stream has stored it. One loop serves all messages: a
-// goroutine and timers for each would cost more than a quick handler.
+// underway holds the messages in flight until they are acknowledged. It sends a heartbeat for each,
+// reports the handlers that work for some time, abandons handlers that hang, and repeats each final
+// report until the stream has stored it. One loop serves all messages: a goroutine and timers for
+// each message would cost more than a quick handler.
 type underway struct {
 	acks          *ack.Engine
 	ackWait       time.Duration
@@ -34,33 +36,35 @@ type underway struct {
 	messages map[key]*message
 }
 
-// key tells an execution's message from others. A stream that a power cut took back uses sequences again.
+// key identifies the message of an execution. The sequence alone would not: a stream that a power
+// cut has set back uses sequences again.
 type key struct {
 	sequence uint64
 	id       string
 }
 
-// message is a message in flight, with the attempt that it is. The underway's mu guards the fields below it until it is removed.
+// message is a message in flight with its current attempt. The mu of underway guards the fields
+// below the comment "guarded" until the message is removed.
 type message struct {
 	key
 	start   *execution.Start
-	attempt int       // from 1
-	began   time.Time // when it came
-	called  time.Time // when the handler was
+	attempt int       // counts from 1
+	began   time.Time // when the message arrived
+	called  time.Time // when the handler was called
 
 	// guarded
-	jetstream.Msg                 // its last delivery
-	heartbeat     time.Time       // the last one
+	jetstream.Msg                 // the last delivery
+	heartbeat     time.Time       // when the last heartbeat was sent
 	handling      context.Context //nolint:containedctx // the handler's; nil before it is called, and when it has returned or was abandoned
 	announced     bool
 	overdue       time.Time // when the end of handling was noticed
 	report        *nats.Msg // nil until there is a final state
 	reported      time.Time
-	err           error // the last report's
+	err           error // error of the last attempt to publish the report
 	published     func(error)
 }
 
-// newUnderway must be closed.
+// newUnderway returns an underway, which the caller must close.
 func newUnderway(r *runner) (*underway, error) {
 	acks, err := ack.New(r.nc, stream.ProgressName)
 	if err != nil {
@@ -80,8 +84,9 @@ func (u *underway) close() {
 	u.acks.Close()
 }
 
-// add sends heartbeats for a message until it is removed or its report is published. It returns false for one that is in flight
-// here: a NATS server that restarts can forget heartbeats, and deliver it again. The new delivery takes the place of the old one.
+// add sends heartbeats for a message until it is removed or its report is published. It returns
+// false if the message is already in flight here: a NATS server that restarts can forget
+// heartbeats, and deliver the message again. The new delivery then replaces the old one.
 func (u *underway) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,7 +111,8 @@ func (u *underway) called(ctx context.Context, m *message) {
 	m.handling = ctx
 }
 
-// returned says that a handler has. It is false when the handler was abandoned before.
+// returned ends the watch of a handler that has returned. It returns false if the handler was
+// abandoned before.
 func (u *underway) returned(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -115,8 +121,9 @@ func (u *underway) returned(m *message) bool {
 	return watched
 }
 
-// publish publishes a report, and repeats it until the stream confirms it; repeated reports are harmless. It calls published once:
-// with nil, or with an error when there is no confirmation within AckWait.
+// publish publishes a report, and repeats it until the stream confirms it; repeated reports are
+// harmless. It calls published once: with nil, or with an error if there is no confirmation within
+// AckWait.
 func (u *underway) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
 	m.report, m.reported, m.published = report, time.Now(), published
@@ -126,14 +133,14 @@ func (u *underway) publish(m *message, report *nats.Msg, published func(error)) 
 
 // send publishes a report once. The answer to any attempt counts until AckWait is over.
 func (u *underway) send(m *message) {
-	attempt := *m.report // the engine gives each attempt a reply subject of its own
+	attempt := *m.report // the engine gives each attempt its own reply subject
 	u.acks.Send(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) { u.answered(m, err) })
 }
 
 // answered handles the stream's answer to a report. After an error, the next round sends it again.
 func (u *underway) answered(m *message, err error) {
 	u.mu.Lock()
-	waits := u.messages[m.key] == m // if not, an earlier attempt was confirmed, or AckWait is over
+	waits := u.messages[m.key] == m // otherwise an earlier attempt was confirmed, or AckWait is over
 	if m.err = err; waits && err == nil {
 		delete(u.messages, m.key)
 	}
@@ -143,7 +150,7 @@ func (u *underway) answered(m *message, err error) {
 	}
 }
 
-// tend runs round regularly until stop.
+// tend calls round at regular intervals until stop.
 func (u *underway) tend() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGrace/4)
@@ -162,7 +169,7 @@ func (u *underway) tend() {
 	}
 }
 
-// round does what is due.
+// round performs the actions that are due.
 func (u *underway) round(now time.Time) {
 	var due []func()
 	u.mu.Lock()
@@ -185,7 +192,7 @@ func (u *underway) round(now time.Time) {
 	}
 }
 
-// dueForHandler is what is to be done about a handler that works; nil for nothing.
+// dueForHandler returns the action that is due for a working handler, or nil if there is none.
 func (u *underway) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
 	switch {
@@ -199,12 +206,12 @@ func (u *underway) dueForHandler(m *message, now time.Time) func() {
 		m.overdue = now
 	case now.Sub(m.overdue) >= hangGrace:
 		m.handling = nil
-		return func() { go u.abandon(ctx, m) } // its report may have to wait
+		return func() { go u.abandon(ctx, m) } // publishing its report may have to wait
 	}
 	return nil
 }
 
-// dueForReport is what is to be done about a report without a confirmation; nil for nothing.
+// dueForReport returns the action that is due for an unconfirmed report, or nil if there is none.
 func (u *underway) dueForReport(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:

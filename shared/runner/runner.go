@@ -59,13 +59,14 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Execution is what a handler gets.
+// Execution is one execution, as its handler receives it.
 type Execution struct {
-	// Start holds the IDs, the headers, the query, and in its Payload the body's bytes as sent.
+	// Start holds the IDs, the headers and the query. Its Payload holds the bytes of the body as
+	// they were sent.
 	execution.Start
-	// Input is the JSON document that the workflow works on.
+	// Input is the JSON document that is the workflow's input.
 	Input []byte
-	// Attempt counts from 1.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int
 }
 
@@ -88,9 +89,10 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// RetryAfter marks an error after which the next attempt begins after the given time, and not after
-// Options.Backoff: a target said when it can be asked again. The last attempt fails all the same. It
-// returns nil for nil.
+// RetryAfter marks an error after which the next attempt begins after the given time, instead of
+// after Options.Backoff. It is useful if a target has named the time when it can be called again.
+// If the attempt was the last one, the execution fails all the same. RetryAfter returns nil for
+// nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -105,67 +107,70 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
-// MaxOutput is the maximum size of an output in bytes, as JSON. It depends on max_payload of the NATS servers.
+// MaxOutput returns the maximum size of an output in bytes, as JSON. It depends on max_payload of
+// the NATS servers.
 func MaxOutput(nc *nats.Conn) int64 { return nc.MaxPayload() - reportOverhead }
 
-// Options configure a runner. Only Group is required.
+// Options are the options of a runner. Only Group is required.
 type Options struct {
 	// Queue is the queue whose executions the runner takes. "" means the default queue.
 	Queue string
 	// Group is the name that the members of a group share, [A-Za-z0-9_-]{1,64}. It is part
 	// of the durable consumer's name: a group that restarts continues where it stopped.
 	Group string
-	// OnlyNew makes a new group start with executions that are accepted from now on, and not with
-	// the oldest that the stream holds. It has no effect on an existing group.
+	// OnlyNew makes a new group start with executions that are accepted from now on, instead of
+	// with the oldest one in the stream. It has no effect on an existing group.
 	OnlyNew bool
-	// Concurrency is how many handlers run at once. 0 means 10.
+	// Concurrency is the number of handlers that run at the same time. 0 means 10.
 	Concurrency int
 	// Attempts is the number of attempts before an execution fails. 0 means 5.
 	Attempts int
-	// Backoff is the pause after the given attempt. nil means 1 s, doubled each time, at most 1 min.
+	// Backoff returns the pause after the given attempt. nil means 1 s, doubled each time, at most
+	// 1 min.
 	Backoff func(attempt int) time.Duration
-	// Timeout is how long one attempt may take. 0 means 5 min.
+	// Timeout is the maximum duration of one attempt. 0 means 5 min.
 	Timeout time.Duration
 	// AckWait is the time after which another member gets the work of a runner that died.
 	// Handlers may work longer: the runner sends heartbeats for them. 0 means 15 s.
 	// An existing group keeps its value.
 	AckWait time.Duration
-	// ReportRunningAfter is how long a handler works before the runner reports that its execution runs. A
-	// quicker one is reported once, when it has ended, with the time at which it began. 0 means 1 s; a negative
-	// value means at once.
+	// ReportRunningAfter is the time for which a handler works before the runner reports that its
+	// execution is running. A quicker execution is reported once, when it has ended, with the time
+	// at which it began. 0 means 1 s; a negative value means at once.
 	ReportRunningAfter time.Duration
-	// DrainTimeout is how long handlers may take to finish after the context of Run has ended. Then
-	// their contexts end, and other members get their executions. 0 means 30 s.
+	// DrainTimeout is the time for which handlers may continue after the context of Run has ended.
+	// Then their contexts end, and other members get their executions. 0 means 30 s.
 	DrainTimeout time.Duration
 	// OnReady is called once, when the group's consumer has answered: from then on the runner takes
-	// executions. It must be quick. nil: not called.
+	// executions. It must be quick. nil means that it is not called.
 	OnReady func()
-	// Log gets one line for each attempt: at info if it succeeded or was handed back, else at warn. A panic
-	// in one of these options is logged at error. nil means slog.Default(), without the lines at info;
-	// slog.New(slog.DiscardHandler) logs nothing.
+	// Log gets one line for each attempt: at info if it succeeded or was handed back, otherwise at
+	// warn. A panic in one of these options is logged at error. nil means slog.Default(), without
+	// the lines at info; slog.New(slog.DiscardHandler) logs nothing.
 	Log *slog.Logger
-	// Observe is called at the end of each attempt, by several goroutines at once; it must
-	// be quick. runnermetrics.New makes one that counts for Prometheus. nil: not called.
+	// Observe is called at the end of each attempt, by several goroutines at once. It must be
+	// quick. runnermetrics.New returns a function that counts attempts for Prometheus. nil means
+	// that it is not called.
 	Observe func(Attempt)
-	// Traces makes a span for each attempt, in the trace of the request that started the
-	// execution. The handler's context has it, so a handler's own spans are below it. nil means
-	// OpenTelemetry's global provider, which makes none until the program sets one.
+	// Traces makes a span for each attempt, in the trace of the request that started the execution.
+	// The handler's context contains the span, so the handler's own spans are below it. nil means
+	// OpenTelemetry's global provider, which makes no spans until the program sets one.
 	Traces trace.TracerProvider
 }
 
 // Attempt describes one attempt and its result.
 type Attempt struct {
-	Execution *execution.Start // nil: the message could not be read
+	Execution *execution.Start // nil means that the message could not be read
 	Result    Result
-	Number    int // from 1; 0: the message could not be read
+	Number    int // counts from 1; 0 means that the message could not be read
 	Took      time.Duration
-	Err       error // nil: it succeeded
+	Err       error // nil means that it succeeded
 }
 
 // Result is the result of an attempt.
 type Result string
 
-// The results of an attempt.
+// These are the possible results of an attempt.
 const (
 	Succeeded   Result = "succeeded"
 	Failed      Result = "failed"       // final: the execution has failed
@@ -208,35 +213,38 @@ func (o Options) group() stream.RunnerGroup {
 	return stream.RunnerGroup{Queue: o.Queue, Group: o.Group}
 }
 
-// consumer is the name of the group's durable consumer.
+// consumer returns the name of the group's durable consumer.
 func (o Options) consumer() string { return o.group().Consumer() }
 
-// runner is the state of one Run.
+// runner is the state of one call of Run.
 type runner struct {
 	Options
 	nc       *nats.Conn
 	handler  Handler
 	spans    trace.Tracer
 	underway *underway
-	// places has a token for each that is free.
+	// places holds a token for each place that is free.
 	places chan struct{}
-	// unconfirmed bounds the reports without a confirmation: their executions would run again if this process died.
+	// unconfirmed bounds the number of reports without a confirmation: their executions would run
+	// again if this process died.
 	unconfirmed chan struct{}
-	// unacknowledged are the messages that were begun.
+	// unacknowledged counts the messages that were begun and are not acknowledged.
 	unacknowledged sync.WaitGroup
-	// working ends when handlers may not go on.
+	// working is the context of all handlers. It ends when they may no longer continue.
 	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
 }
 
 // ErrConnectionClosed means that the connection to NATS is closed for good: Run cannot continue with it.
 var ErrConnectionClosed = errors.New("runner: the connection to NATS is closed for good")
 
-// Run runs executions until the context ends, then lets handlers finish, and returns nil. It continues after lost connections. At
-// the start it waits up to 30 s for the stream, which the executor creates.
+// Run runs executions until the context ends, then lets handlers finish, and returns nil. It
+// continues after lost connections. At the start it waits up to 30 s for the stream, which the
+// executor creates.
 //
-// When the connection is closed for good (by Close, by a limit of its reconnects, or by an error of the server that nats.go does not
-// know), nothing can be reported any more: Run ends the contexts of the handlers and returns ErrConnectionClosed with the connection's
-// last error. Let the program end with it, and be started anew: other members get the executions meanwhile.
+// When the connection is closed for good (by Close, by a limit of its reconnects, or by an error of
+// the server that nats.go does not know), nothing can be reported any more: Run ends the contexts
+// of the handlers and returns ErrConnectionClosed with the connection's last error. The program
+// should then exit and be restarted: other members get the executions meanwhile.
 func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) error {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -248,7 +256,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	}
 	consumer, err := ensureConsumer(ctx, js, options)
 	if ctx.Err() != nil {
-		return nil // ended by the caller while waiting: not a failure
+		return nil // the caller has ended the context while Run was waiting: this is not a failure
 	}
 	if err != nil {
 		return err
@@ -307,10 +315,12 @@ func (r *runner) ready() {
 	r.OnReady()
 }
 
-// waitAtStart is how long Run waits for what the executor creates.
+// waitAtStart is the maximum time that Run waits for the stream and the consumer that the executor
+// creates.
 const waitAtStart = 30 * time.Second
 
-// ensureConsumer creates the group's consumer. Runners with an account of their own may not, and wait until the executor has.
+// ensureConsumer creates the group's consumer. A runner with an account of its own may not create
+// it, and waits until the executor has.
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Consumer, error) {
 	config := o.group().ConsumerConfig(o.AckWait)
 	if o.OnlyNew {

@@ -11,11 +11,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// pullExpiry is how long a request for messages stays at the server. A cluster in which runners have an account of their own does
-// not notice that the runner of a request has gone: what it sends there is delivered again after AckWait, as the next attempt.
+// pullExpiry is the time for which a request for messages stays at the server. A cluster in which
+// runners have an account of their own does not notice that the runner of a request has ended: a
+// message that it sends for the request is delivered again after AckWait, as the next attempt.
 const pullExpiry = 5 * time.Second
 
-// take begins executions until the context ends. It calls stop when it fails: those that were begun may finish.
+// take begins executions until the context ends. It calls stop when it fails; executions that were
+// begun may finish.
 func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consumer) error {
 	for {
 		free := takeAll(ctx, r.places)
@@ -33,7 +35,8 @@ func (r *runner) take(ctx context.Context, stop func(), consumer jetstream.Consu
 	}
 }
 
-// takeAll takes all tokens that there are, and waits for the first one. It returns 0 when the context ends.
+// takeAll takes all available tokens, after it has waited for the first one. It returns 0 when the
+// context ends.
 func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 	select {
 	case <-tokens:
@@ -49,9 +52,11 @@ func takeAll(ctx context.Context, tokens <-chan struct{}) (n int) {
 	}
 }
 
-// pull asks the server for as many messages as there are free places, and begins them as they come, until it has them or the
-// context ends. An iterator for each request: one that lives on asks for more when half of its messages were taken, however long
-// their handlers work, and what waits for a place longer than AckWait runs in another member, too.
+// pull asks the server for as many messages as there are free places, and begins them as they
+// arrive, until it has them all or the context ends. Each request has its own iterator: an iterator
+// with a longer life asks for more when half of its messages were taken, however long their
+// handlers work. A message that waits for a place longer than AckWait would also run in another
+// member.
 func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places int) (began int, err error) {
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(places), jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
@@ -76,7 +81,8 @@ func (r *runner) pull(ctx context.Context, consumer jetstream.Consumer, places i
 	}
 }
 
-// isLastAttempt: a message that is returned now would fail at the next member, even if no handler has seen it.
+// isLastAttempt reports whether a message has reached its last attempt. If it were returned now, it
+// would fail at the next member, even if no handler has seen it.
 func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts

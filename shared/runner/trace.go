@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// tracer returns the tracer of attempts, or one that makes no spans if the provider panics.
+// tracer returns the tracer of attempts, or a tracer that makes no spans if the provider panics.
 func (r *runner) tracer() (tracer trace.Tracer) {
 	tracer = noop.Tracer{}
 	defer r.recovered("Traces")
@@ -21,7 +21,8 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 	return tracing.Tracer(provider, "shared/runner")
 }
 
-// startSpan begins an attempt's span, below the message's. The spans of the handler and of the reports are below this one.
+// startSpan begins an attempt's span, below the message's span. The spans of the handler and of the
+// reports are below it.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.working
 	defer r.recovered("Traces")

@@ -1,4 +1,4 @@
-// Package runnermetrics counts what a runner does, for Prometheus:
+// Package runnermetrics counts the attempts of a runner for Prometheus:
 //
 //	runner.Run(ctx, nc, runner.Options{Group: "builders", Observe: runnermetrics.New(prometheus.DefaultRegisterer)}, handle)
 package runnermetrics
@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// New registers the metrics of a process's runners, and counts their attempts. It panics when they are registered already.
+// New registers the metrics of a process's runners, and returns a function that counts their
+// attempts. It panics if they are already registered.
 func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_runner_attempts_total", Help: "Attempts by what became of them.",
@@ -25,7 +26,7 @@ func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 	for _, result := range []runner.Result{
 		runner.Succeeded, runner.Failed, runner.TriedAgain, runner.HandedBack, runner.NotReported, runner.Unreadable,
 	} {
-		attempts.WithLabelValues(label(result)) // zero is a value, too
+		attempts.WithLabelValues(label(result)) // makes the counter exist with the value zero
 	}
 	registerer.MustRegister(attempts, duration)
 	return func(a runner.Attempt) {

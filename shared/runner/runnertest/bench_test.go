@@ -19,22 +19,22 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// BenchmarkRunner compares a runner with what nats.go does alone, in turns on one server in
-// a process of its own. An operation is some thousand executions of 1 KB, each way.
+// BenchmarkRunner compares a runner with plain nats.go, in turns on one server in a separate
+// process. An operation is some thousand executions of 1 KB, for each variant.
 //
 //	bare         Consume with explicit acknowledgements, and nothing else
-//	unconfirmed  the same, decoded, and the final report published: what has to travel, and
-//	             may get lost
-//	confirmed    the same, acknowledged only when the stream has the report: the least that
+//	unconfirmed  the same, decoded, with the final report published: the minimum of data to
+//	             send; it may get lost
+//	confirmed    the same, acknowledged only when the stream has the report: the minimum that
 //	             keeps a runner's promise
-//	runner       Run with all that it does
+//	runner       Run with everything that it does
 //
-// x-bare, x-unconfirmed and x-confirmed are the runner's throughput as a part of theirs.
+// x-bare, x-unconfirmed and x-confirmed are the runner's throughput as a fraction of theirs.
 //
-// A handler that waits is one that asks something else, a database or a service; there are
-// as many places then as a runner has by default. The handler of "empty" does nothing, and
-// there are as many places as Consume fetches ahead: storing the report is most of the
-// work then, and the server's.
+// A handler that waits stands for a handler that calls a database or a service; there are as many
+// places then as a runner has by default. The handler of "empty" does nothing, and there are as
+// many places as Consume fetches ahead: then most of the work, including the server's, is storing
+// the report.
 func BenchmarkRunner(b *testing.B) {
 	wait := func(d time.Duration) func() { return func() { <-time.After(d) } }
 	b.Run("wait=10ms", func(b *testing.B) { compare(b, 2_000, 10, wait(10*time.Millisecond)) })
@@ -88,12 +88,12 @@ func compare(b *testing.B, executions, places int, work func()) {
 	round := 0
 	for b.Loop() {
 		for i := range ways {
-			way := ways[(round+i)%len(ways)] // no way is always the first
+			way := ways[(round+i)%len(ways)] // so that no variant is always the first
 			took[way.name] = append(took[way.name], once(b, server, js, executions, way.reports*executions, fmt.Sprintf("g-%d-%d", round, i), way.run))
 		}
 		round++
 	}
-	typical := map[string]float64{} // seconds: the median, since a Consume sometimes forgets to ask for more (see stream.Next)
+	typical := map[string]float64{} // seconds: the median, because Consume sometimes forgets to ask for more (see stream.Next)
 	for _, way := range ways {
 		slices.Sort(took[way.name])
 		typical[way.name] = took[way.name][round/2].Seconds()
@@ -105,8 +105,8 @@ func compare(b *testing.B, executions, places int, work func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// once lets a new group work off the stream, and says how long it took until the server
-// had every acknowledgement and had stored every report.
+// once lets a new group process the whole stream. It returns the time until the server had received
+// every acknowledgement and stored every report.
 func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, executions, reports int, group string, run func(context.Context, *nats.Conn, string, func()) error) time.Duration {
 	b.Helper()
 	nc := server.Connect(b)
@@ -160,8 +160,8 @@ func once(b *testing.B, server *natstest.Node, js jetstream.JetStream, execution
 	return took
 }
 
-// consume is what one writes without a kit. reports publishes what there is to report, and
-// calls acknowledge when the message may go.
+// consume is the code that one would write without the kit. reports publishes the reports, and
+// calls acknowledge when the message may be acknowledged.
 func consume(places int, work func(), reports func(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error) func(context.Context, *nats.Conn, string, func()) error {
 	return func(ctx context.Context, nc *nats.Conn, group string, done func()) error {
 		js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(20_000))
@@ -215,7 +215,7 @@ func consume(places int, work func(), reports func(js jetstream.JetStream, msg j
 	}
 }
 
-// unconfirmed publishes the report and hopes.
+// unconfirmed publishes the report without waiting for a confirmation.
 func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
 	succeeded, err := finalReport(msg)
 	if err == nil {
@@ -225,7 +225,7 @@ func unconfirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(err
 	return nil
 }
 
-// confirmed waits until the stream has it.
+// confirmed publishes the report and waits until the stream has stored it.
 func confirmed(js jetstream.JetStream, msg jetstream.Msg, acknowledge func(error)) error {
 	succeeded, err := finalReport(msg)
 	if err != nil {

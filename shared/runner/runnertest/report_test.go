@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution is acknowledged only when its report is stored: while the stream takes none,
-// it comes again.
+// An execution is acknowledged only when its report is stored: while the stream accepts no reports,
+// the execution is delivered again.
 func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -44,7 +44,7 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 		runs <- e.Attempt
 		return nil, nil
 	})
-	for again := false; !again; { // it came once, and was not stored
+	for again := false; !again; { // it was delivered once, and its report was not stored
 		select {
 		case attempt := <-runs:
 			again = attempt > 1
@@ -58,8 +58,8 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	}
 }
 
-// While executors give the reports a stream of their own, nobody takes them for a moment: the
-// kit tries again, and nothing runs twice.
+// While executors move the reports to a stream of their own, no stream accepts them for a moment.
+// The kit sends the report again, and nothing runs twice.
 func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -73,7 +73,8 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	}
 	id := ingress.Start(t, runnertest.Post{})
 	runs, refused := make(chan int, 10), make(chan struct{}, 100)
-	// Somebody else hears the reports, so that the test knows of two attempts; he answers nothing.
+	// A second subscriber receives the reports without answering, so that the test notices two
+	// attempts.
 	if _, err := nc.Subscribe("executions.progress.>", func(msg *nats.Msg) {
 		if msg.Reply != "" {
 			refused <- struct{}{}

@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// start runs a runner; stop ends it and waits until it has.
+// start starts a runner. stop stops it and waits until it has ended.
 func start(t *testing.T, nc *nats.Conn, options runner.Options, handler runner.Handler) (stop func()) {
 	t.Helper()
 	if options.Group == "" {
@@ -64,14 +64,14 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	states := ingress.States(t, id)
-	// A quick one is reported once.
+	// A quick execution is reported once.
 	if len(states) != 1 || states[0].Status != execution.Succeeded || states[0].Output != nil || states[0].StartedAt.IsZero() || states[0].StartedAt.After(states[0].At) {
 		t.Errorf("%+v", states)
 	}
 }
 
-// A handler that works for a while is reported while it does, with the time at which it began; a negative
-// ReportRunningAfter reports at once.
+// A handler that works for some time is reported as running, with the time at which it began. A
+// negative ReportRunningAfter reports it at once.
 func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -95,7 +95,8 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	}
 }
 
-// A connection that is closed for good ends the runner and its handlers: what they did can be reported no more.
+// A connection that is closed for good ends the runner and its handlers, because their results can
+// no longer be reported.
 func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -122,7 +123,7 @@ func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	}
 }
 
-// What goes wrong ends as documented, and blocks nothing else.
+// Failures of all kinds end as documented, and block nothing else.
 func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -188,7 +189,8 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// A handler that returns after it was abandoned changes nothing: its execution has ended, and its place is another's.
+// A handler that returns after it was abandoned changes nothing: its execution has ended, and its
+// place belongs to another execution.
 func TestAnAbandonedHandlerReturns(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -264,7 +266,8 @@ func TestGroupsAndMembers(t *testing.T) {
 	}
 }
 
-// A runner that stops lets a handler finish; what it cannot finish is handed to another.
+// A runner that stops lets its handlers finish. Executions that it cannot finish are handed to
+// another member.
 func TestStopping(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -297,7 +300,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// A runner that dies is replaced; a runner that works for long is not.
+// The work of a runner that dies goes to another member; the work of a runner that works for a long
+// time does not.
 func TestDyingAndWorkingForLong(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -325,7 +329,7 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	}
 }
 
-// An execution that kills whoever runs it is given up without another attempt.
+// An execution that ends every process that runs it is given up without another attempt.
 func TestNobodyFinishesIt(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -341,7 +345,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // as of runners that died: delivered, and never acknowledged
+	for range 3 { // as by runners that died: delivered, and never acknowledged
 		msg, err := consumer.Next()
 		if err == nil {
 			err = msg.Nak()
@@ -363,7 +367,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 	}
 }
 
-// What has run is not run again because its report could not be stored at once.
+// An execution that has run does not run again because its report could not be stored at once.
 func TestReportsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -397,7 +401,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A runner may start before the executor, which makes the stream; and end before that.
+// A runner may start before the executor, which creates the stream, and may also end before it.
 func TestARunnerWaitsForTheStream(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -418,7 +422,8 @@ func TestARunnerWaitsForTheStream(t *testing.T) {
 	<-ran
 }
 
-// A runner takes no more than it has places for: what would wait for a place longer than AckWait would be run by another member, too.
+// A runner takes no more messages than it has places. A message that waits for a place longer than
+// AckWait would also run in another member.
 func TestNothingWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -446,7 +451,8 @@ func TestNothingWaitsForAPlace(t *testing.T) {
 	}
 }
 
-// An execution that the NATS server delivers again to the process that works on it, as after a restart that has lost its heartbeats, runs once.
+// An execution that the NATS server delivers again to the process that is working on it, as after a
+// restart that has lost its heartbeats, runs once.
 func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -458,7 +464,7 @@ func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	// heartbeat waits for one of the given delivery.
+	// heartbeat waits for a heartbeat of the given delivery.
 	heartbeat := func(delivery string) *nats.Msg {
 		t.Helper()
 		for {

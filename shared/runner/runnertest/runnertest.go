@@ -1,4 +1,5 @@
-// Package runnertest stands in for hookstart in tests of runners: it starts executions as an ingress does, and reads the reports.
+// Package runnertest simulates hookstart in tests of runners: it starts executions as an ingress
+// does, and reads the reports.
 package runnertest
 
 import (
@@ -15,12 +16,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Ingress starts executions on the stream of a NATS server, which may be one of natstest.
+// Ingress starts executions on the stream of a NATS server, which may be started by natstest.
 type Ingress struct {
 	js jetstream.JetStream
 }
 
-// NewIngress makes the stream if it is not there.
+// NewIngress returns an Ingress. It creates the stream if it does not exist.
 func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	tb.Helper()
 	js, err := jetstream.New(nc)
@@ -33,14 +34,15 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	return &Ingress{js: js}
 }
 
-// Post is what a sender would post. Its zero value is an empty body to the workflow "workflow" on the default queue.
+// Post is a request of a sender. Its zero value is an empty body to the workflow "workflow" on the
+// default queue.
 type Post struct {
 	WorkflowID  string
 	NodeID      string
 	Queue       string
 	ContentType string
 	Body        string
-	Headers     execution.Values // their names in any case: an ingress makes them canonical
+	Headers     execution.Values // names in any case: an ingress makes them canonical
 	Query       execution.Values
 	DeliveryID  string
 }
@@ -74,7 +76,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	return start.ID
 }
 
-// canonical are headers with the names that an ingress gives them.
+// canonical returns headers with the names that an ingress gives them.
 func canonical(headers execution.Values) execution.Values {
 	all := execution.Values{}
 	for name, values := range headers {
@@ -84,14 +86,16 @@ func canonical(headers execution.Values) execution.Values {
 	return all
 }
 
-// Await waits for the final state of an execution, half a minute at most.
+// Await waits for the final state of an execution and returns it. It waits for at most half a
+// minute.
 func (i *Ingress) Await(tb testing.TB, executionID string) execution.Progress {
 	tb.Helper()
 	states := i.States(tb, executionID)
 	return states[len(states)-1]
 }
 
-// States waits for the final state of an execution, half a minute at most, and returns all states that were reported.
+// States waits for the final state of an execution, for at most half a minute, and returns all
+// states that were reported.
 func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 30*time.Second)

@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// What the server has sent to a runner that then stops was an attempt: it is returned if there is another one, else run.
+// A message that the server has sent to a runner that then stops counts as an attempt: the message
+// is returned if there is another attempt, and is run otherwise.
 func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2} {
@@ -54,7 +55,8 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 			}
 			sent = consumer.CachedInfo().NumAckPending
 		}
-		// The server counts a delivery before it sends the message, and sends messages and acknowledgements of a stream in turn.
+		// The server counts a delivery before it sends the message, and sends messages and
+		// acknowledgements of a stream in order.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()

@@ -29,12 +29,12 @@ func TestMarkingNoErrorMakesNone(t *testing.T) {
 	}
 }
 
-// codeError is an error whose pointer is often nil by mistake.
+// codeError is an error type whose nil pointer is often returned as an error by mistake.
 type codeError struct{ text string }
 
 func (e *codeError) Error() string { return e.text }
 
-// evil is an error, and a value to panic with, none of whose methods returns.
+// evil is an error, and a panic value, all of whose methods panic.
 type evil struct{}
 
 func (evil) Error() string                { panic(evil{}) }
@@ -42,12 +42,13 @@ func (evil) Unwrap() error                { panic(evil{}) }
 func (evil) As(any) bool                  { panic(evil{}) }
 func (evil) MarshalJSON() ([]byte, error) { panic(evil{}) }
 
-// badError fails to marshal with an error whose text panics.
+// badError is an output that fails to marshal with an error whose text panics.
 type badError struct{}
 
 func (badError) MarshalJSON() ([]byte, error) { return nil, evil{} }
 
-// evilTraces makes tracers and spans that panic, or panics when it is asked for a tracer.
+// evilTraces is a provider whose tracers and spans panic, or which panics itself when it is asked
+// for a tracer.
 type evilTraces struct {
 	embedded.TracerProvider
 	panics string
@@ -81,7 +82,8 @@ type evilLog struct{ slog.Handler }
 
 func (evilLog) Enabled(context.Context, slog.Level) bool { panic(evil{}) }
 
-// The handler's errors, outputs and panics end its execution, and neither the runner nor its process.
+// The errors, outputs and panics of a handler end only its execution, but neither the runner nor
+// its process.
 func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -113,14 +115,14 @@ func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	}
 }
 
-// The functions in Options may panic: the runner goes on, and keeps its promises.
+// The functions in Options may panic: the runner continues, and keeps its promises.
 func TestPanicsInOptions(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
 	for queue, options := range map[string]runner.Options{
 		"observe":  {Observe: func(runner.Attempt) { panic(evil{}) }},
-		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }}, // of an error that panics
+		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }}, // called with an error that panics
 		"backoff":  {Backoff: func(int) time.Duration { panic(evil{}) }},
 		"ready":    {OnReady: func() { panic(evil{}) }},
 		"provider": {Traces: evilTraces{panics: "provider"}},
@@ -142,7 +144,8 @@ func TestPanicsInOptions(t *testing.T) {
 	}
 }
 
-// A log of its own gets a line for each attempt; without one, failed attempts are in the default log.
+// A log in Options gets a line for each attempt. Without one, failed attempts are in the default
+// log.
 func TestAttemptsAreLogged(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
@@ -179,7 +182,7 @@ func TestAttemptsAreLogged(t *testing.T) {
 	}
 }
 
-// lines collects what a log writes.
+// lines collects the lines that a log writes.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
