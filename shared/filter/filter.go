@@ -1,7 +1,8 @@
-// Package filter decides which requests start an execution: a filter is a JSON object of places in a request, and of conditions that
-// their values must meet.
+// Package filter decides which requests start an execution. A filter is a JSON object of places in
+// a request and of conditions that the values at these places must meet.
 //
-// It is pure: a request as a value goes in, a verdict comes out. Every filter that can be parsed can be evaluated for every request.
+// The package is pure: it takes a request as a value and returns a verdict. Every filter that can
+// be parsed can be evaluated for every request.
 package filter
 
 import (
@@ -14,19 +15,19 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Bounds of a filter.
+// These are the limits of a filter.
 const (
-	// MaxBytes is the length of the longest filter, as compact JSON.
+	// MaxBytes is the maximum length of a filter, as compact JSON.
 	MaxBytes = 16 << 10
-	// MaxPlaces is how many places a filter may name.
+	// MaxPlaces is the maximum number of places in a filter.
 	MaxPlaces = 50
-	// maxDepth bounds conditions within conditions.
+	// maxDepth is the maximum nesting depth of conditions.
 	maxDepth = 16
 )
 
-// Error is what is wrong with a filter. It is for the operator who set it.
+// Error describes what is wrong with a filter. It is for the operator who set the filter.
 type Error struct {
-	Place  string // the place whose condition is wrong; empty: the whole filter is
+	Place  string // the place whose condition is wrong; "" means that the whole filter is wrong
 	Detail string // what is wrong and what to do
 }
 
@@ -41,14 +42,14 @@ func (e *Error) Error() string {
 type Filter struct {
 	text       string
 	conditions []condition
-	pointers   *pointers // nil: no condition looks into the body's JSON
+	pointers   *pointers // nil means that no condition refers to the body's JSON
 }
 
-// condition is what the value at one place must meet.
+// condition is the condition that the value at one place must meet.
 type condition struct {
-	text  string // the place as it is written
+	text  string // the place as it is written in the filter
 	place sender.Place
-	slot  int // of the place's JSON pointer in pointers; -1: the place is none
+	slot  int // index of the place's JSON pointer in pointers; -1 means that the place is not a JSON pointer
 	test  test
 }
 
@@ -93,11 +94,11 @@ func Parse(text []byte) (*Filter, error) {
 // String returns the filter as compact JSON.
 func (f *Filter) String() string { return f.text }
 
-// Match reports whether a request meets all conditions. If it does not, place is the first one, as it is written, whose condition
-// does not hold.
+// Match reports whether a request meets all conditions. If it does not, place is the first place
+// whose condition does not hold, as it is written in the filter.
 func (f *Filter) Match(r *sender.Request) (place string, ok bool) {
 	var room [8]value
-	var found []value // of pointers, once the document was read
+	var found []value // the values of pointers, once the document was read
 	for i := range f.conditions {
 		c := &f.conditions[i]
 		var v value
@@ -125,7 +126,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// object reads the members of a JSON object, in their order.
+// object returns the members of a JSON object, in their order.
 func object(text []byte) ([]member, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	token, err := decoder.Token()
@@ -155,14 +156,14 @@ func object(text []byte) ([]member, error) {
 	return members, nil
 }
 
-// test is a condition: exactly one of its fields is set.
+// test is the test of a condition. Exactly one of its fields is set.
 type test struct {
-	anyOf   []literal // the value is one of them
+	anyOf   []literal // the value equals one of them
 	not     *test
 	exists  *bool
 	prefix  *string
 	compare *comparison
-	all     []test // several operators
+	all     []test // several operators, which must all hold
 }
 
 // comparison compares a number with a bound.

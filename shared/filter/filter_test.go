@@ -69,7 +69,7 @@ func TestMatch(t *testing.T) {
 		`{"ptr:/list":"a"}`:                                  false,
 		`{"ptr:/empty":""}`:                                  true,
 		`{"ptr:/a/b/c":"deep"}`:                              true,
-		`{"ptr:/a/d":1}`:                                     false, // of two members of one name, the first counts
+		`{"ptr:/a/d":1}`:                                     false, // of two members with the same name, the first counts
 		`{"ptr:/no":null}`:                                   false,
 		`{"ptr:/no":{"$not":"x"}}`:                           true,
 		`{"ptr:/no":{"$exists":false}}`:                      true,
@@ -128,7 +128,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// second evaluates a filter in another way: on decoded documents, with encoding/json and big numbers.
+// second evaluates a filter in another way: on decoded documents, with encoding/json and big
+// numbers.
 func second(filterText string, r *sender.Request) bool {
 	conditions := decode([]byte(filterText)).(map[string]any) //nolint:forcetypeassert // it was parsed
 	var document any
@@ -360,7 +361,7 @@ func encode(t testing.TB, v any, indent bool) string {
 	return string(text)
 }
 
-// Random filters say of random documents what a second evaluation says.
+// Random filters have the same result for random documents as in a second evaluation.
 func TestAgainstASecondEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0)) //nolint:gosec // the same ones each time
 	outcomes := map[bool]int{}
@@ -390,7 +391,8 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 	}
 }
 
-// FuzzFilter: whatever filter is valid can be evaluated for whatever body, says the same twice, and what a second evaluation says.
+// FuzzFilter checks that every valid filter can be evaluated for any body, with the same result
+// each time and the same result as in a second evaluation.
 func FuzzFilter(f *testing.F) {
 	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1")
 	f.Add(`{"ptr:/a/b":{"$not":"x"},"query:a":["1"]}`, []byte(` { "a" : { "b" : [ 1 , {"c":"\"\\"} ] } } `), "a=1")
@@ -417,8 +419,9 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// ambiguous reports whether the second evaluation, which decodes into maps, reads a text in another way: names that are there
-// twice, numbers that are too long for it, and nesting that encoding/json refuses.
+// ambiguous reports whether the second evaluation, which decodes into maps, reads a text in another
+// way. This is the case for repeated names, numbers that are too long for it, and nesting that
+// encoding/json refuses.
 func ambiguous(text string) bool {
 	if strings.Count(text, "[")+strings.Count(text, "{") > 1000 || strings.ContainsAny(text, "eE") && strings.ContainsAny(text, "0123456789") {
 		return true
@@ -439,7 +442,7 @@ func ambiguous(text string) bool {
 	}
 }
 
-// BenchmarkMatch is what a filter costs a request of 1 KB.
+// BenchmarkMatch measures the cost of a filter for a request of 1 KB.
 func BenchmarkMatch(b *testing.B) {
 	body := `{"action":"opened","number":17,"pull_request":{"title":"` + strings.Repeat("x", 900) + `","draft":false},"repository":{"full_name":"a/b"}}`
 	f := parse(b, `{"header:X-GitHub-Event":"pull_request","ptr:/action":["opened","reopened"],"ptr:/pull_request/draft":false,"ptr:/repository/full_name":{"$prefix":"a/"}}`)

@@ -5,20 +5,21 @@ import (
 	"strconv"
 )
 
-// pointers are JSON pointers that are looked up together, in one pass over the document that ends when all are decided.
+// pointers are JSON pointers that are looked up together, in one pass over the document that ends
+// when all of them are decided.
 type pointers struct {
 	root  *node
-	slots int // how many pointers there are
-	nodes int // how many nodes the tree has
+	slots int // number of pointers
+	nodes int // number of nodes in the tree
 }
 
-// node is a step on the way of one pointer or several.
+// node is one step of one or several pointers.
 type node struct {
-	number   int    // in the tree, from 0
-	name     string // of the member that leads here
-	index    int    // of the element that leads here; -1: the name is no index
-	slots    []int  // of the pointers that end here
-	below    int    // how many pointers end here or below
+	number   int    // number in the tree, from 0
+	name     string // name of the member that leads here
+	index    int    // index of the element that leads here; -1 means that the name is not an index
+	slots    []int  // slots of the pointers that end here
+	below    int    // number of pointers that end here or below
 	children []*node
 }
 
@@ -54,7 +55,8 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
-// find returns the value of each pointer in a document, which is valid JSON or empty, in the room that is given, if it is enough.
+// find returns the value of each pointer in a document, which is valid JSON or empty. The values
+// are stored in room if it is large enough.
 func (p *pointers) find(room []value, document []byte) []value {
 	s := scanner{text: document, left: p.slots}
 	if cap(room) < p.slots {
@@ -72,16 +74,17 @@ func (p *pointers) find(room []value, document []byte) []value {
 	return s.found
 }
 
-// scanner reads a document that is valid.
+// scanner reads a document, which must be valid.
 type scanner struct {
 	text  []byte
 	at    int
 	found []value
-	left  int    // how many pointers are not decided
-	seen  []bool // by node: it was reached, so another member of that name does not count
+	left  int    // number of pointers that are not decided
+	seen  []bool // by node: the node was reached, so another member of that name does not count
 }
 
-// value reads the value at the position, to which a node leads. It stops as soon as nothing is left to be decided.
+// value reads the value at the position, to which a node leads. It stops as soon as all pointers
+// are decided.
 func (s *scanner) value(n *node) {
 	s.space()
 	before := s.left
@@ -100,11 +103,11 @@ func (s *scanner) value(n *node) {
 	default:
 		s.note(n, s.skip())
 	}
-	// What was not found here is nowhere.
+	// Pointers that were not found here are not found anywhere.
 	s.left = min(s.left, before-n.below)
 }
 
-// note notes a value that was read for the pointers that end at a node.
+// note stores a value that was read for the pointers that end at a node.
 func (s *scanner) note(n *node, v value) {
 	for _, slot := range n.slots {
 		s.found[slot] = v
@@ -145,7 +148,7 @@ func (s *scanner) members(n *node) {
 	}
 }
 
-// named returns the child of a member's name, as it stands in the document.
+// named returns the child for a member's name, which is given as it stands in the document.
 func (n *node) named(quoted []byte, escaped bool) *node {
 	name := quoted[1 : len(quoted)-1]
 	if escaped {
@@ -186,7 +189,7 @@ func (s *scanner) elements(n *node) {
 	}
 }
 
-// skip reads a value as a whole.
+// skip reads a complete value.
 func (s *scanner) skip() value {
 	start := s.at
 	switch c := s.text[s.at]; c {
@@ -211,7 +214,7 @@ func (s *scanner) skip() value {
 	}
 }
 
-// ends reports whether a character comes after a number or a word.
+// ends reports whether a number or a word ends before a character.
 func ends(c byte) bool {
 	switch c {
 	case ',', '}', ']', ' ', '\t', '\r', '\n':
@@ -221,7 +224,7 @@ func ends(c byte) bool {
 	}
 }
 
-// container passes over an object or an array.
+// container skips an object or an array.
 func (s *scanner) container() {
 	for depth := 0; ; {
 		switch s.text[s.at] {
@@ -240,7 +243,7 @@ func (s *scanner) container() {
 	}
 }
 
-// quoted passes over a string, and reports whether it has escapes.
+// quoted skips a string, and reports whether it has escapes.
 func (s *scanner) quoted() (escaped bool) {
 	s.at++
 	for {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// kind is what kind of value is at a place.
+// kind is the kind of a value at a place.
 type kind uint8
 
 const (
@@ -19,15 +19,15 @@ const (
 	kindOther // an object or an array
 )
 
-// value is what is at a place of a request.
+// value is the value at a place of a request.
 type value struct {
 	kind kind
-	text string // of a text outside of the JSON, which has no types: a header, a field or a parameter
-	json []byte // as it stands in the document; nil: it is not of it
+	text string // for a text outside of the JSON, which has no types: a header, a field or a parameter
+	json []byte // the value as it stands in the document; nil means that it is not from the document
 }
 
-// is reports whether a value is the same as one in a filter. A text outside of the JSON is the same as a number or a truth value that
-// is written in that way.
+// is reports whether a value equals a value in a filter. A text outside of the JSON equals a number
+// or a truth value that is written in the same way.
 func (v value) is(l *literal) bool {
 	switch l.kind {
 	case kindText:
@@ -83,17 +83,18 @@ func unquote(quoted []byte) string {
 	return string(inner)
 }
 
-// decimal is a number: 0.digits × 10^exponent. Numbers are compared exactly: an ID beyond 2^53 is not the one after it.
+// decimal is the number 0.digits × 10^exponent. Numbers are compared exactly: an ID beyond 2^53
+// does not equal the next one.
 type decimal struct {
 	negative bool
-	digits   string // without zeros at its ends; empty: zero
+	digits   string // without zeros at its ends; "" means zero
 	exponent int64
 }
 
-// farExponent stands for exponents that no digits can reach.
+// farExponent replaces exponents that no digits can reach.
 const farExponent = 1 << 60
 
-// parseDecimal reads a JSON number.
+// parseDecimal returns the value of a JSON number.
 func parseDecimal(text string) decimal {
 	var d decimal
 	text, d.negative = strings.CutPrefix(text, "-")
@@ -121,7 +122,7 @@ func parseDecimal(text string) decimal {
 	return d
 }
 
-// compare returns -1, 0 or 1.
+// compare returns -1 if d is less than other, 0 if they are equal, and 1 otherwise.
 func (d decimal) compare(other decimal) int {
 	if s, o := d.sign(), other.sign(); s != o || s == 0 {
 		return cmp.Compare(s, o)
