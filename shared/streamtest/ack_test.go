@@ -17,7 +17,7 @@ import (
 
 const subject = "subject"
 
-// engine returns an Engine on a server of its own, with a stream, and the size of the largest message.
+// engine returns an Engine on a separate server with a stream, and the maximum size of a message.
 func engine(t *testing.T) (e *ack.Engine, s jetstream.Stream, maxPayload int64) {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -37,7 +37,8 @@ func engine(t *testing.T) (e *ack.Engine, s jetstream.Stream, maxPayload int64) 
 	return e, s, nc.MaxPayload()
 }
 
-// Concurrent callers each get the answer to their own message, and may use it again at once.
+// Concurrent callers each get the answer to their own message, and may use the message again at
+// once.
 func TestPublishConcurrently(t *testing.T) {
 	t.Parallel()
 	const callers, each = 32, 50
@@ -72,7 +73,7 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message of a queue gets an answer, also the ones that the connection does not take.
+// Every message in the queue gets an answer, also messages that the connection does not accept.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)
@@ -96,13 +97,13 @@ func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	all.Wait()
 }
 
-// answer is what a caller of Send gets.
+// answer is the answer that a caller of Send gets.
 type answer struct {
 	ack ack.Ack
 	err error
 }
 
-// Send answers once, also a message that the connection does not take.
+// Send calls back exactly once, also for a message that the connection does not accept.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)

@@ -1,5 +1,5 @@
-// Package streamtest tests package stream against real NATS servers. It is beside it, so that a module which
-// requires stream requires no server.
+// Package streamtest tests package stream against real NATS servers. It is a separate package, so
+// that a module which requires stream does not require a server.
 package streamtest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// id is an execution's ID.
+// id is the ID of an execution.
 const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 func TestEnsure(t *testing.T) {
@@ -25,7 +25,7 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	for range 2 { // the second time, it is there
+	for range 2 { // the second time, it exists already
 		if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestEnsure(t *testing.T) {
 	if err != nil || s.CachedInfo().Config.MaxAge != stream.DefaultSettings.MaxAge {
 		t.Errorf("the stream was edited: %v", err)
 	}
-	// The subjects of a workflow with strange, but valid, names are the stream's.
+	// The subjects of a workflow with strange, but valid, names belong to the stream.
 	for _, subject := range []string{stream.StartSubject("-", "_", strings.Repeat("x", 64)), stream.ProgressSubject("q", "w", id)} {
 		if _, err := js.Publish(ctx, subject, nil); err != nil {
 			t.Errorf("%s: %v", subject, err)

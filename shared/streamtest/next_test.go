@@ -14,12 +14,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A request for messages that is answered before it counts as sent must not be the last one.
+// Next sends another request for messages even if the previous one was answered before it counted
+// as sent.
 func TestNextAsksForMore(t *testing.T) {
 	t.Parallel()
 	const messages = 40
 	server := natstest.Start(t)
-	// Each write is a flush, and one that asks for messages comes back late.
+	// Each write is flushed, and a write that asks for messages returns late.
 	nc, err := nats.Connect(server.URL(), nats.WriteBufferSize(1), nats.SetCustomDialer(lateDialer{}))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestNextAsksForMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An iterator that has forgotten to ask would come back only after two heartbeats.
+	// An iterator that has forgotten to ask would return only after two missed heartbeats.
 	defer time.AfterFunc(30*time.Second, iterator.Stop).Stop()
 	defer iterator.Stop()
 	for i := range messages {
@@ -66,7 +67,7 @@ func (lateDialer) Dial(network, address string) (net.Conn, error) {
 	return lateConn{conn}, err
 }
 
-// lateConn is a connection on which asking for messages takes longer than getting them.
+// lateConn is a connection on which asking for messages takes longer than receiving them.
 type lateConn struct{ net.Conn }
 
 func (c lateConn) Write(data []byte) (int, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// yesterdays are the settings of EXECUTIONS from before reports had a stream of their own.
+// yesterdays returns the configuration of EXECUTIONS from before reports had a stream of their own.
 func yesterdays() jetstream.StreamConfig {
 	config := stream.DefaultSettings.Config()
 	config.Subjects = append(config.Subjects, "executions.progress.*.*.*")
@@ -33,8 +33,8 @@ func startJetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// A report neither uses up a delivery's Nats-Msg-Id, nor is one swallowed because another one
-// carries the same.
+// A report does not use up a delivery's Nats-Msg-Id, and is not dropped because another report has
+// the same Nats-Msg-Id.
 func TestReportsKnowNoMessageIDs(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -62,7 +62,7 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 	}
 }
 
-// Reports that nobody wants any more give way to new ones, and never to starts' room.
+// Old reports are dropped for new ones, and reports never take the space of starts.
 func TestOldReportsGiveWay(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -82,7 +82,7 @@ func TestOldReportsGiveWay(t *testing.T) {
 	}
 }
 
-// On a small disk the stream of reports is smaller, and everything starts all the same.
+// On a small disk the stream of reports is smaller, and everything else starts all the same.
 func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) { o.MaxStore = 100 << 20 }).Connect(t))
@@ -98,8 +98,8 @@ func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	}
 }
 
-// An installation from before is changed, by however many executors at once, and what it held
-// stays. One that was interrupted in between is completed.
+// An installation of an earlier version is changed, by any number of executors at once, and keeps
+// its messages. An interrupted change is completed.
 func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -113,7 +113,7 @@ func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
 	if _, err := js.Publish(ctx, report, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
-	// Who has other settings is told so, and nothing is changed before that.
+	// Other settings are reported as an error before anything is changed.
 	other := stream.DefaultSettings
 	other.DedupWindow = time.Minute
 	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) || strings.Contains(err.Error(), "subjects") {
@@ -125,7 +125,7 @@ func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			// executors try again until they succeed, as here
+			// Executors retry until they succeed, as the test does here.
 			if err := retry.Ask(ctx, func(trying context.Context) error { return stream.Ensure(trying, js, stream.DefaultSettings) }); err != nil {
 				t.Error(err)
 			}
@@ -142,7 +142,7 @@ func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
 	if got := s.CachedInfo(); got.State.Msgs != 2 || got.Config.Metadata["kept"] != "as it was" || len(got.Config.Subjects) != 2 {
 		t.Errorf("%+v %+v", got.State, got.Config)
 	}
-	// As after a crash in between.
+	// This is the state after a crash during the change.
 	if err := js.DeleteStream(ctx, stream.ProgressName); err != nil {
 		t.Fatal(err)
 	}

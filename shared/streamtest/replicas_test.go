@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A stream that was created with one replica gets three, and then survives the loss of
-// the server that it was on.
+// A stream that was created with one replica gets three, and then survives the loss of the server
+// that it was on.
 func TestSetReplicas(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
