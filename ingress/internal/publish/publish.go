@@ -1,4 +1,5 @@
-// Package publish publishes messages to the stream. Its results say what is known: stored, not stored, or perhaps stored.
+// Package publish publishes messages to the stream. Its results distinguish messages that are
+// stored, not stored, and perhaps stored.
 package publish
 
 import (
@@ -15,54 +16,62 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// The reasons why the stream does not take a message.
+// These are the reasons why the stream does not store a message.
 var (
-	// ErrUnavailable means that the stream did not answer in time, or could not be reached.
-	// A message with a Nats-Msg-Id may have been stored; sent again, it is recognised. Nor is it known then whether this
-	// request or an earlier one had stored it: a sender is never told that its first request is a repeat.
+	// ErrUnavailable means that the stream did not answer in time, or could not be reached. A
+	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognised.
+	// ErrUnavailable is also returned if it is not known whether this request or an earlier one has
+	// stored the message: a sender must never be told that its first request is a repeat.
 	ErrUnavailable = errors.New("the stream is unavailable")
 	// ErrOverloaded means that the stream has too much to do. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
-	// ErrStorageFull means that the stream takes no more until something is removed. Nothing was stored.
+	// ErrStorageFull means that the stream stores no more messages until something is removed.
+	// Nothing was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
-	// ErrTooLong means that the message is longer than the server, or the stream, takes. Nothing was stored, nor will it be.
+	// ErrTooLong means that the message is longer than the maximum of the server or the stream.
+	// Nothing was stored, nor will it be.
 	ErrTooLong = errors.New("the message is too long")
 )
 
-// attemptTimeout bounds an attempt that may be repeated. A change of leader takes about a quarter of a second.
+// attemptTimeout is the maximum duration of an attempt that may be repeated. A change of leader
+// takes about a quarter of a second.
 const attemptTimeout = time.Second
 
-// reconnectGrace is how long a message waits for a lost connection: a server that restarts is often back by then.
+// reconnectGrace is the time for which a message waits for a lost connection: a server that
+// restarts is often back by then.
 const reconnectGrace = time.Second
 
-// lookUpAtLeast is the least time to find out whether the stored message is this request's own. Without an answer the request is refused. With the default --publish-timeout it
+// lookUpAtLeast is the minimum time for finding out whether the stored message belongs to this
+// request. Without an answer the request is refused. With the default --publish-timeout the total
 // stays below the ten seconds that senders wait.
 const lookUpAtLeast = 2 * time.Second
 
-// Ack says that a message is stored.
+// Ack is the confirmation that a message is stored.
 type Ack = ack.Ack
 
-// Publisher publishes. It is safe for concurrent use.
+// Publisher publishes messages. It is safe for concurrent use.
 type Publisher struct {
 	nc      *nats.Conn
 	acks    *ack.Engine
 	stream  jetstream.Stream
 	timeout time.Duration
-	trouble atomic.Pointer[trouble] // nil: the last message that reached the stream was stored
+	trouble atomic.Pointer[trouble] // nil means that the last message that reached the stream was stored
 }
 
-// trouble is that the stream is there, and did not store a message.
+// trouble is a failure of the stream to store a message although it is reachable.
 type trouble struct {
 	at         time.Time
 	err        error
-	reconnects uint64 // of the connection until then
+	reconnects uint64 // number of reconnects of the connection at that time
 }
 
-// troubleFor is how long a message that was not stored keeps an ingress from being ready. Then the next request tries again.
+// troubleFor is the time for which a message that was not stored keeps an ingress from being ready.
+// After it the next request tries again.
 const troubleFor = 15 * time.Second
 
-// Trouble says why the stream did not store the last message; nil: it did, or that is long ago, or on another connection. A message
-// made up to ask would be recorded.
+// Trouble returns the reason why the stream did not store the last message. It returns nil if the
+// message was stored, or if the failure is long ago or occurred on an earlier connection. Trouble
+// sends no test message, because the stream would record it.
 func (p *Publisher) Trouble(now time.Time) error {
 	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor && t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
@@ -76,7 +85,8 @@ func (p *Publisher) note(err error) error {
 	return err
 }
 
-// unavailable is remembered only if the stream kept silent: a missing connection or stream shows otherwise.
+// unavailable remembers the failure only if the stream did not answer: a missing connection or
+// stream is visible otherwise.
 func (p *Publisher) unavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
@@ -85,7 +95,8 @@ func (p *Publisher) unavailable(err error) error {
 	return because
 }
 
-// New publishes over one connection; measured, more gain nothing. The stream must exist. timeout bounds a sender's wait for an answer.
+// New returns a Publisher that uses one connection; in measurements, more connections were no
+// faster. The stream must exist. timeout is the maximum time that a sender waits for an answer.
 func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -101,19 +112,21 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 	return p, nil
 }
 
-// Close ends publishing. What is still on its way fails.
+// Close ends publishing. Messages without a confirmation fail.
 func (p *Publisher) Close() { p.acks.Close() }
 
-// Publish stores a message. A nil error means that the stream has confirmed it. Its errors are those of this package.
+// Publish stores a message. A nil error means that the stream has confirmed it. Its errors are
+// those of this package.
 //
-// A message with a Nats-Msg-Id is sent again under the same ID whenever what became of
-// it is not known, until there is an answer or the time is up. Its traceparent must be that of no other request: by it
-// Publish recognises its own message. One without a Nats-Msg-Id is sent once only, but for the cases in which it surely was not stored.
+// A message with a Nats-Msg-Id is sent again under the same ID as long as it is not known whether
+// it was stored, until there is an answer or the time is up. Its traceparent must differ from that
+// of any other request: Publish recognises its own message by it. A message without a Nats-Msg-Id
+// is sent only once, except when it was certainly not stored.
 func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
 	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
-	patience := p.timeout // one attempt has all the time there is
+	patience := p.timeout // one attempt has all the time
 	if repeatable {
 		patience = min(attemptTimeout, p.timeout)
 	}
@@ -146,8 +159,8 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 		case o == noAnswer:
 			unknown = true
 		case o == inProcess, o == noLeader, o == disconnected:
-			// Somebody's message with this ID is being stored, perhaps our own earlier one; or nobody
-			// was there to take it.
+			// Another message with this ID is being stored, perhaps from an earlier attempt of this
+			// call, or there was no server to accept the message.
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
@@ -163,16 +176,16 @@ type outcome int
 
 const (
 	stored       outcome = iota
-	disconnected         // surely not stored: there is no connection
-	noLeader             // surely not stored: the stream has no leader now
+	disconnected         // certainly not stored: there is no connection
+	noLeader             // certainly not stored: the stream has no leader at present
 	noAnswer             // perhaps stored
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
 	full                 // refused
-	tooLong              // refused, or never sent: it is longer than the stream, or the server, takes
+	tooLong              // refused, or never sent: it is longer than the maximum of the stream or the server
 )
 
-// The server's error codes; see errors.json of nats-server.
+// These are the server's error codes; see errors.json of nats-server.
 const (
 	codeStoreFailed         = 10077 // a limit of the stream, or the disk
 	codeStorageExceeded     = 10047
@@ -201,9 +214,9 @@ func classify(err error) outcome {
 		case codeTooManyRequests, codeInsufficient, codeAccountResources:
 			return overloaded
 		case codeClusterNotAvailable:
-			return noAnswer // the leader may have handed it on before it stepped down
+			return noAnswer // the leader may have passed it on before it stepped down
 		default:
-			return overloaded // refused for a reason that is not known here: nothing was stored
+			return overloaded // refused for an unknown reason: nothing was stored
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting):
@@ -217,10 +230,12 @@ func classify(err error) outcome {
 	}
 }
 
-// isOurs reports whether the stored message is the one that this request sent: then it has its traceparent, whose span is random. A
-// message that has none is another request's. A cluster does not answer while it elects a leader, and a replica may lag; so isOurs
-// asks again until the deadline, and for lookUpAtLeast in any case: after an outage, many answers come at the deadline. Without an
-// answer it is not known: the error is ErrUnavailable.
+// isOurs reports whether the stored message is the one that this request has sent. That message has
+// the request's traceparent, whose span is random; a message without a traceparent is another
+// request's. A cluster does not answer while it elects a leader, and a replica may lag. So isOurs
+// asks again until the deadline, and for at least lookUpAtLeast, because after an outage many
+// answers arrive at the deadline. Without an answer the result is not known, and the error is
+// ErrUnavailable.
 func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
 	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
 		deadline = least
@@ -246,8 +261,9 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 	}
 }
 
-// isGone reports whether the stream has deleted a message: so old a one was not stored by this request. A replica that lags
-// does not have it either, but its last sequence is lower.
+// isGone reports whether the stream has deleted a message. A message that is so old was not stored
+// by this request. A replica that lags does not have the message either, but its last sequence is
+// lower.
 func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
 	info, err := p.stream.Info(ctx)
 	return err == nil && info.State.LastSeq >= sequence && info.State.FirstSeq > sequence

@@ -52,7 +52,8 @@ func newPublisher(t *testing.T, nc *nats.Conn, replicas int, timeout time.Durati
 	return p
 }
 
-// message is a start. All have one trace: it does not decide what is a duplicate.
+// message returns a start. All starts have the same trace, because the trace does not decide what
+// is a duplicate.
 func message(t *testing.T, deliveryID string) *nats.Msg {
 	t.Helper()
 	id := uuid.NewString()
@@ -69,7 +70,7 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 	return msg
 }
 
-// counts is how often each execution is in the stream.
+// counts returns how often each execution is in the stream.
 func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -77,13 +78,13 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 		t.Fatal(err)
 	}
 	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
-	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ { // nobody answers while a cluster chooses a leader
+	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ { // no server answers while a cluster elects a leader
 		consumer, err = js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An iterator finds a new place when a node of the cluster has just gone.
+	// An iterator finds another server when a node of the cluster has just gone.
 	messages, err := consumer.Messages()
 	if err != nil {
 		t.Fatal(err)
@@ -106,8 +107,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	}
 }
 
-// On a cluster concurrent repeats get "in process" from the server; nobody who asks here
-// does, and exactly one of them is the first.
+// On a cluster, concurrent repeats get the answer "in process" from the server. No caller of
+// Publish gets it, and exactly one of the callers is the first.
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -144,8 +145,8 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	}
 }
 
-// While leaders come and go, whatever has a delivery ID is stored once, and its sender is
-// told so without noticing.
+// While leaders change, every message with a delivery ID is stored once and confirmed, and its
+// sender does not notice the changes.
 func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -194,8 +195,8 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Logf("%d acknowledged over three changes of leader", total.Load())
 }
 
-// While the server is away the answer is no, soon; afterwards nothing turns up that was
-// refused.
+// While the server is unavailable, Publish soon returns an error, and a refused message does not
+// appear in the stream later.
 func TestNoGhosts(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -215,7 +216,7 @@ func TestNoGhosts(t *testing.T) {
 		}
 	}
 	server.Restart()
-	for { // it comes back by itself
+	for { // the connection comes back by itself
 		ack, err := p.Publish(message(t, "after"))
 		if err == nil {
 			if ack.Duplicate {
@@ -232,8 +233,8 @@ func TestNoGhosts(t *testing.T) {
 	}
 }
 
-// A server that hangs: whoever has a delivery ID may be told no although the message is
-// stored later; sent again, it is recognised, and stored once.
+// When a server hangs, a message with a delivery ID may be refused although it is stored later. If
+// it is sent again, it is recognised, and stored once.
 func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -255,8 +256,10 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// No answer to a first attempt, and one to the second: the traceparent tells this request's own message from one that
-// another request of the same trace, or something that sets none, has stored. Only what this very request has stored is no repeat, and what has no delivery ID is not sent twice.
+// The first attempt gets no answer, and the second one does. The traceparent distinguishes this
+// request's own message from a message of another request in the same trace, and from a message
+// without a traceparent. Only a message that this very request has stored is not a repeat. A
+// message without a delivery ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -287,7 +290,7 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for nc.Stats().OutMsgs < before+7 { // three were sent again
+	for nc.Stats().OutMsgs < before+7 { // three messages were sent again
 		<-tick.C
 	}
 	server.Resume()
@@ -303,8 +306,9 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 }
 
-// Whether this request or an earlier one stored a message cannot be known while it cannot be read: then the sender is told no, and
-// never that its first request is a repeat.
+// While a stored message cannot be read, it is not known whether this request or an earlier one has
+// stored it. Then the request is refused: a sender is never told that its first request is a
+// repeat.
 func TestUnknownIsNoRepeat(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -322,7 +326,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	readable(false) // the publisher asks for it as before, and gets no answer
+	readable(false) // the publisher asks for the message as before, and gets no answer
 	server.Pause()
 	before := nc.Stats().OutMsgs
 	msg, refused := message(t, "first"), make(chan error, 1)
@@ -335,7 +339,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for nc.Stats().OutMsgs < before+2 { // it was sent again
+	for nc.Stats().OutMsgs < before+2 { // the message was sent again
 		<-tick.C
 	}
 	server.Resume()
@@ -353,8 +357,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}
 }
 
-// A request that the process does not wait for any more must not wait for ever.
-// A message that the stream does not store is remembered until one is stored again.
+// A message that the stream does not store is remembered until a message is stored again.
 func TestTroubleIsRemembered(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
@@ -390,7 +393,8 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 }
 
-// A message that is longer than the stream takes is refused for good: it will not become shorter.
+// A message that is longer than the stream's maximum is refused for good: it will not become
+// shorter.
 func TestAMessageTooLongForTheStream(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
