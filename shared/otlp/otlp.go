@@ -1,5 +1,6 @@
-// Package otlp sends a program's spans to a collector, if OpenTelemetry's standard variables ask for it. The SDK reads them by itself:
-// OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE, OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_….
+// Package otlp sends a program's spans to a collector if OpenTelemetry's standard variables request
+// it. The SDK reads the variables by itself: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _CERTIFICATE,
+// OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_….
 package otlp
 
 import (
@@ -21,11 +22,13 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// stopWait bounds the last sending: a collector that is away must not hold up the exit.
+// stopWait is the maximum duration of the last sending: an unavailable collector must not delay the
+// exit.
 const stopWait = 2 * time.Second
 
-// Start is the provider of a process's spans, nil while tracing is off. stop sends what is left. Past a bound, waiting spans are
-// dropped; nobody waits.
+// Start returns the provider of a process's spans, or nil if tracing is off. stop sends the
+// remaining spans. Beyond a maximum number, waiting spans are dropped; the program never waits for
+// the collector.
 func Start(ctx context.Context, service string, log logrus.FieldLogger) (provider trace.TracerProvider, stop func(), err error) {
 	on, err := wanted(os.Getenv) //nolint:forbidigo // OpenTelemetry's variables are no flags of ours
 	if err != nil || !on {
@@ -36,7 +39,7 @@ func Start(ctx context.Context, service string, log logrus.FieldLogger) (provide
 	if err != nil {
 		return nil, nil, fmt.Errorf("traces: %w; see the variables OTEL_EXPORTER_OTLP_…", err)
 	}
-	// Not resource.WithProcess: the command line may hold the admin token.
+	// resource.WithProcess is not used, because the command line may contain the admin token.
 	about, err := resource.New(ctx,
 		resource.WithAttributes(semconv.ServiceNamespace("hookstart"), semconv.ServiceName(service), semconv.ServiceVersion(ops.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -54,9 +57,10 @@ func Start(ctx context.Context, service string, log logrus.FieldLogger) (provide
 	return p, stop, nil
 }
 
-// wanted says whether OpenTelemetry's variables ask for spans. Its own default, a collector on this machine, is hardly ever there.
+// wanted reports whether OpenTelemetry's variables request spans. Without variables it returns
+// false: OpenTelemetry's own default, a collector on this machine, hardly ever exists.
 func wanted(getenv func(string) string) (bool, error) {
-	var given string // the endpoint variable in force
+	var given string // the name of the endpoint variable in force
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if getenv(name) != "" {
 			given = name
@@ -80,7 +84,7 @@ func wanted(getenv func(string) string) (bool, error) {
 		}
 	}
 	if given != "" {
-		// Not %w: the URL may hold a password.
+		// The error does not use %w, because the URL may contain a password.
 		if u, err := url.Parse(getenv(given)); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return false, fmt.Errorf("%s must be like http://collector:4318", given)
 		}
