@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// Ingress follows the registry as an ingress does. Whoever holds Hold holds its changes back.
+// Ingress follows the registry as an ingress does. While Hold is locked, no change is applied.
 type Ingress struct {
 	*registry.Snapshot
 	Hold sync.Mutex
@@ -26,13 +26,14 @@ func (i *Ingress) Apply(c registry.Change) {
 	i.Snapshot.Apply(c)
 }
 
-// StartIngress announces an ingress with a body limit of 7 bytes, which follows the registry. The test ends the announcer.
+// StartIngress announces an ingress with a body limit of 7 bytes that follows the registry. The
+// test must stop the announcer.
 func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *agree.Announcer) {
 	tb.Helper()
 	return StartSealedIngress(tb, nc, nil)
 }
 
-// StartSealedIngress is StartIngress with keys.
+// StartSealedIngress works like StartIngress, with keys.
 func StartSealedIngress(tb testing.TB, nc *nats.Conn, keys *seal.Keys) (*Ingress, *agree.Announcer) {
 	tb.Helper()
 	js, err := jetstream.New(nc)

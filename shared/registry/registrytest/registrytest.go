@@ -1,4 +1,4 @@
-// Package registrytest sets up a registry for tests, the way an executor does.
+// Package registrytest sets up a registry for tests, in the way of an executor.
 package registrytest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Registry is a registry and an editor of it.
+// Registry is a registry together with an editor of it.
 type Registry struct {
 	*edit.Editor
 	Directory *edit.Directory
@@ -29,13 +29,14 @@ type Registry struct {
 	JetStream jetstream.JetStream
 }
 
-// Start creates missing streams and buckets, puts the default plans in force and announces an executor. It ends with the test.
+// Start creates missing streams and buckets, puts the default plans in force and announces an
+// executor. The registry ends with the test.
 func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
 	return StartSealed(tb, nc, nil)
 }
 
-// StartSealed is Start with keys.
+// StartSealed works like Start, with keys.
 func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,7 +59,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Follower, err = agree.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	r.Roll, err = agree.CallFirstRoll(ctx, nc) // nothing in a test is cut from NATS before the first Start
+	r.Roll, err = agree.CallFirstRoll(ctx, nc) // in a test, no process is cut off from NATS before the first Start
 	check(err)
 	tb.Cleanup(r.Roll.Stop)
 	announcer, err := agree.Announce(ctx, nc, r.Follower, agree.RoleExecutor, nil, agree.About{}, log)
@@ -77,8 +78,8 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// Identify writes the registry's identity again, or gives it one, as an executor does that has found the registry to be the
-// newest.
+// Identify writes the registry's identity again, or for the first time, as an executor does that
+// has found the registry to be the newest.
 func Identify(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	var err error
@@ -116,7 +117,7 @@ func (r *Registry) Workflow(tb testing.TB, id, plan string, active bool) (token 
 	return r.Token(tb, id, "node")
 }
 
-// Token is the newest token of a node.
+// Token returns the newest token of a node.
 func (r *Registry) Token(tb testing.TB, workflowID, nodeID string) string {
 	tb.Helper()
 	trigger, err := r.Trigger(tb.Context(), workflowID, nodeID)
