@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// All runners of a queue are killed. Prometheus scrapes and evaluates at the intervals of prometheus.yml: within a
-// minute the page, the API, the metric and the alert say that nobody takes the queue; they recover by themselves when
-// a runner is there again.
+// All runners of a queue are killed, while Prometheus scrapes and evaluates at the intervals of
+// prometheus.yml. Within a minute the page, the API, the metric and the alert report that no runner
+// takes the queue. They recover without intervention when a runner has joined again.
 func TestQueueStuck(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t)
@@ -80,7 +80,8 @@ func TestQueueStuck(t *testing.T) {
 	}
 }
 
-// One of three NATS servers goes. Clock: two minutes later the alert fires; it stops when the server is back.
+// One of three NATS servers fails. The alert fires two minutes later, and stops when the server is
+// back. The time is that of a simulated clock.
 func TestNATSServerDown(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -105,7 +106,8 @@ func TestNATSServerDown(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// Eleven executions fail. Clock: five minutes later the alert fires; it stops when they are dismissed.
+// Eleven executions fail. The alert fires five minutes later, and stops when they are dismissed.
+// The time is that of a simulated clock.
 func TestDeadLettersGrow(t *testing.T) {
 	t.Parallel()
 	const letters = 11

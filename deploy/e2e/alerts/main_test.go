@@ -32,7 +32,8 @@ import (
 
 const adminToken = "the-admin-token-of-the-tests"
 
-// TestMain makes the programs: the test binary, started under a program's name, is that program.
+// TestMain provides the programs: the test binary, started under the name of a program, acts as
+// that program.
 func TestMain(m *testing.M) {
 	testscript.Main(childtest.Main{M: m}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// runStuck is a runner of the queue "stuck".
+// runStuck runs a runner of the queue "stuck".
 func runStuck(natsURL string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -59,12 +60,12 @@ func runStuck(natsURL string) error {
 		func(context.Context, runner.Execution) (any, error) { return nil, nil })
 }
 
-// installation is hookstart-local or an executor, running.
+// installation is a running hookstart-local or executor.
 type installation struct {
 	client         *apiclient.Client
 	metrics        string // URL
-	link, executor string // of the console: the first signs in. Of hookstart-local alone
-	nats           string // of hookstart-local alone
+	link, executor string // URLs of the console; link signs in. Set for hookstart-local only
+	nats           string // set for hookstart-local only
 }
 
 func launch(t *testing.T, name string, args ...string) *childtest.Process {
@@ -72,8 +73,8 @@ func launch(t *testing.T, name string, args ...string) *childtest.Process {
 	return childtest.Launch(t, exec.Command(name, args...))
 }
 
-// launchLocal starts hookstart-local with a token of its own making, as far as it knows: then it prints a link that
-// signs in.
+// launchLocal starts hookstart-local with a token that it takes for generated, so that it prints a
+// link that signs in.
 func launchLocal(t *testing.T) *installation {
 	t.Helper()
 	dir := t.TempDir()
@@ -104,7 +105,7 @@ func launchExecutor(t *testing.T, natsURLs string, flags ...string) *installatio
 	}
 }
 
-// makeWorkflow makes a workflow with a node and a sample payload, on the queue of its name.
+// makeWorkflow makes a workflow with a node and a sample payload, on the queue of the same name.
 func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	t.Helper()
 	if _, err := c.PutAccount(t.Context(), "tests", api.PutAccount{Name: "Tests", Plan: "ultra"}); err != nil {
@@ -117,7 +118,7 @@ func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	}
 }
 
-// gauge is a metric's value; of one with the label state, that of a state.
+// gauge returns the value of a metric, with the given state if the metric has the label state.
 func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	t.Helper()
 	samples, err := samplesOf(t.Context(), i.metrics)
@@ -133,7 +134,7 @@ func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	return 0
 }
 
-// queue is what the API says of a queue, and of how many runners it knows there.
+// queue returns a queue as the API describes it, and the number of its members.
 func (i *installation) queue(t *testing.T, name string) (q api.Queue, members int) {
 	t.Helper()
 	list, err := i.client.Queues(t.Context(), apiclient.Page{})
@@ -150,7 +151,7 @@ func (i *installation) queue(t *testing.T, name string) (q api.Queue, members in
 	return list.Items[at], members
 }
 
-// signIn signs in to the console; what it returns reads a page.
+// signIn signs in to the console. It returns a function that reads a page.
 func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -179,7 +180,7 @@ func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	return func(path string) string { t.Helper(); return get(i.executor + path) }
 }
 
-// within waits until something holds, for so long.
+// within waits until holds returns true, at most for limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)

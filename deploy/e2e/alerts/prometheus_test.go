@@ -1,4 +1,5 @@
-// Package alerts evaluates the alerting rules with Prometheus's own rule engine, over scrapes of programs that run.
+// Package alerts evaluates the alerting rules with Prometheus's own rule engine, over scrapes of
+// running programs.
 package alerts
 
 import (
@@ -20,14 +21,14 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// interval is that of scrapes and of evaluations in deploy/prometheus/prometheus.yml.
+// interval is the interval of scrapes and of evaluations in deploy/prometheus/prometheus.yml.
 const interval = 15 * time.Second
 
-// target is what a Prometheus scrapes.
+// target is an address that a Prometheus scrapes.
 type target struct{ job, url string }
 
-// prometheus is the store, the query engine and the rule engine of one, with our rules. It has no clock: a test says
-// what time it is.
+// prometheus is the store, the query engine and the rule engine of a Prometheus, with our rules. It
+// has no clock: a test tells it the time.
 type prometheus struct {
 	t       *testing.T
 	db      *tsdb.DB
@@ -45,7 +46,7 @@ func newPrometheus(t *testing.T, targets ...target) *prometheus {
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: 10 * time.Second})
 	manager := rules.NewManager(&rules.ManagerOptions{
 		Appendable: db, Queryable: db, QueryFunc: rules.EngineQueryFunc(engine, db), Context: t.Context(),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, // the state of the rules says it
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, // the state of the rules shows the alerts
 	})
 	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, "../../prometheus/rules.yml")
 	if len(errs) > 0 {
@@ -58,7 +59,7 @@ func newPrometheus(t *testing.T, targets ...target) *prometheus {
 	return p
 }
 
-// scrape scrapes every target, and stores what they say as of a time.
+// scrape scrapes every target, and stores the samples with the time at.
 func (p *prometheus) scrape(at time.Time) {
 	p.t.Helper()
 	to := p.db.Appender(p.t.Context())
@@ -88,7 +89,7 @@ func (p *prometheus) scrape(at time.Time) {
 	}
 }
 
-// samplesOf are what a program says now, with histograms in classic buckets.
+// samplesOf returns the current samples of a program, with histograms in classic buckets.
 func samplesOf(ctx context.Context, url string) (model.Vector, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -116,7 +117,7 @@ func samplesOf(ctx context.Context, url string) (model.Vector, error) {
 	}
 }
 
-// evaluate evaluates all rules as of a time; one that cannot be evaluated fails the test.
+// evaluate evaluates all rules at a time. A rule that cannot be evaluated fails the test.
 func (p *prometheus) evaluate(at time.Time) {
 	p.t.Helper()
 	for _, group := range p.groups {
@@ -129,7 +130,7 @@ func (p *prometheus) evaluate(at time.Time) {
 	}
 }
 
-// firing are the names of the alerts that fire.
+// firing returns the names of the alerts that fire.
 func (p *prometheus) firing() (names []string) {
 	for _, group := range p.groups {
 		for _, rule := range group.AlertingRules() {
@@ -142,7 +143,7 @@ func (p *prometheus) firing() (names []string) {
 	return names
 }
 
-// step is an evaluation and then a scrape, in the order that makes an alert latest.
+// step evaluates and then scrapes, which is the order in which an alert fires latest.
 func (p *prometheus) step(at time.Time) {
 	p.t.Helper()
 	p.evaluate(at)
@@ -155,7 +156,7 @@ type clock struct {
 	now time.Time
 }
 
-// advance scrapes and evaluates for so long.
+// advance scrapes and evaluates for the duration d.
 func (c *clock) advance(d time.Duration) {
 	c.p.t.Helper()
 	for until := c.now.Add(d); c.now.Before(until); c.now = c.now.Add(interval) {
@@ -163,7 +164,7 @@ func (c *clock) advance(d time.Duration) {
 	}
 }
 
-// until advances until exactly these alerts fire, and says how long that took.
+// until advances the clock until exactly these alerts fire, and returns how long that took.
 func (c *clock) until(limit time.Duration, alerts ...string) time.Duration {
 	c.p.t.Helper()
 	for from := c.now; ; {

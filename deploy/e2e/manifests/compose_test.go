@@ -13,7 +13,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// composed is compose.yaml as docker compose reads it, with secrets that prepare.sh would make.
+// composed returns compose.yaml as docker compose reads it, with secrets like those that prepare.sh
+// makes.
 func composed(t *testing.T) *types.Project {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "compose")
@@ -73,7 +74,7 @@ func TestCompose(t *testing.T) {
 	checkVariablesOfNATS(t, project.Services["nats-1"].Environment.Resolve(func(string) (string, bool) { return "", false }))
 }
 
-// Every variable that the servers' configuration reads is set.
+// checkVariablesOfNATS checks that every variable that the servers' configuration reads is set.
 func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	t.Helper()
 	for _, file := range []string{"cluster.conf", "node.conf", "accounts.conf", "runner.conf"} {
@@ -85,7 +86,8 @@ func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	}
 }
 
-// The Dockerfile has an image for every program, with what it copies made before.
+// The Dockerfile has an image for every program, and an earlier stage makes each file that it
+// copies.
 func TestDockerfile(t *testing.T) {
 	file := read(t, "Dockerfile")
 	for _, program := range []string{"ingress", "executor", "hookstart", "hookstart-local"} {

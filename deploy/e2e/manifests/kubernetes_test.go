@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objects are the manifests, decoded into Kubernetes' own types: an unknown field is an error.
+// objects decodes manifests into Kubernetes' own types. An unknown field fails the test.
 func objects(t *testing.T, manifests string) []any {
 	t.Helper()
 	var all []any
@@ -62,7 +62,7 @@ func objects(t *testing.T, manifests string) []any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// As the API server does it: a field in another case is unknown, too.
+		// The API server does the same: it does not know a field whose name differs in case.
 		strict, err := kjson.UnmarshalStrict(inJSON, object)
 		if err := errors.Join(append(strict, err)...); err != nil {
 			t.Errorf("%s: %v\n%s", kind.Kind, err, document)
@@ -71,7 +71,7 @@ func objects(t *testing.T, manifests string) []any {
 	}
 }
 
-// manifests are the files that kustomizations list as resources.
+// manifests returns the contents of the files that the kustomizations list as resources.
 func manifests(t *testing.T) string {
 	t.Helper()
 	var files []string
@@ -163,8 +163,8 @@ func hasPort(pod corev1.PodTemplateSpec, name string) bool {
 	return slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
 }
 
-// checkPod checks what the namespace's restricted level demands, a file system that is read
-// only, the flags, and that probes and mounts have what they name.
+// checkPod checks what the namespace's restricted level demands, a read-only file system, the
+// flags, and that probes and mounts refer to existing names.
 func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
 	c := pod.Containers[0]
@@ -197,19 +197,20 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 			t.Errorf("%s: a probe asks port %s", name, probe.HTTPGet.Port.StrVal)
 		}
 	}
-	// The whole of /healthz: only this says of a NATS server whose disk was full once that it stores nothing any more.
+	// The probe must use the whole of /healthz, because only that reports that a NATS server whose
+	// disk was full once stores nothing any more.
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
 	for _, mount := range c.VolumeMounts {
 		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-		if !declared && mount.Name != "data" { // of the volumeClaimTemplates
+		if !declared && mount.Name != "data" { // name of the volumeClaimTemplates
 			t.Errorf("%s mounts %s", name, mount.Name)
 		}
 	}
 }
 
-// kubectl builds the kustomization, and what it makes are objects of Kubernetes.
+// kubectl builds the kustomization, and the results are objects of Kubernetes.
 func TestKustomize(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -223,7 +224,7 @@ func TestKustomize(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(folder, sub, "secrets"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// What the kustomization wants is made up here.
+		// The secrets that the kustomization reads have made-up contents.
 		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(read(t, sub, "kustomization.yaml"), -1) {
 			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]), []byte("HOOKSTART_ADMIN_TOKEN=made"), 0o600); err != nil {
 				t.Fatal(err)
@@ -238,7 +239,8 @@ func TestKustomize(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 	made := objects(t, string(built))
-	// Names that are made carry a hash of the content, and whoever uses them must say the same.
+	// Names of generated objects carry a hash of the content, and references to them must have the
+	// same name.
 	names := map[string]bool{}
 	for _, object := range made {
 		switch o := object.(type) {
@@ -246,7 +248,7 @@ func TestKustomize(t *testing.T) {
 			names[o.Name] = true
 		case *corev1.ConfigMap:
 			names[o.Name] = true
-			// What is not secret is flags.
+			// Settings that are not secret are flags of the programs.
 			if strings.HasPrefix(o.Name, "hookstart-") {
 				checkProgram(t, "ingress", []string{"--ops-addr=:9090"}, o.Data)
 				checkProgram(t, "executor", []string{"--ops-addr=:9091"}, o.Data)

@@ -1,5 +1,6 @@
-// Package manifests checks the files of deploy that can't be started in a test: against
-// the types and tools of those who will read them, and against our own programs' flags.
+// Package manifests checks the files of deploy that can't be started in a test. It checks them
+// against the types and tools of the programs that read them, and against the flags of our own
+// programs.
 package manifests
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// deploy is the folder of the files.
+// deploy is the folder that holds the files.
 const deploy = "../.."
 
 func read(t *testing.T, path ...string) string {
@@ -27,9 +28,9 @@ func read(t *testing.T, path ...string) string {
 	return string(content)
 }
 
-// checkProgram checks that a program takes the flags, and the environment variables that
-// are meant for it, and listens for metrics where its container is reached. It says whether
-// it knows the program.
+// checkProgram checks that a program accepts the flags, and the environment variables that are
+// meant for it, and serves metrics on an address that is reachable from outside its container. It
+// reports whether it knows the program.
 func checkProgram(t *testing.T, name string, args []string, env map[string]string) bool {
 	t.Helper()
 	args = slices.Clone(args)
@@ -63,7 +64,7 @@ func checkProgram(t *testing.T, name string, args []string, env map[string]strin
 	return true
 }
 
-// A mistake in a manifest would be found.
+// The check detects mistakes in a manifest.
 func TestCheckProgramFindsMistakes(t *testing.T) {
 	for _, args := range [][]string{{"--no-such-flag=1"}, {"--ops-addr=127.0.0.1:9090"}} {
 		inner := &testing.T{}

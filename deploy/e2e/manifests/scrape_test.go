@@ -12,7 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Prometheus finds the pods of ingress and executor by kubernetes.yml, under the jobs that the rules expect.
+// Prometheus finds the pods of ingress and executor with kubernetes.yml, under the jobs that the
+// rules expect.
 func TestPodsAreScraped(t *testing.T) {
 	var config struct {
 		Scrapes []struct {

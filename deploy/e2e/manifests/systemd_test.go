@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The units are well-formed, confined, and give flags that the programs have.
+// The units are well-formed and confined, and pass flags that the programs have.
 func TestSystemd(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(deploy, "systemd", "*.service"))
 	if err != nil || len(units) != 5 {
@@ -35,11 +35,11 @@ func TestSystemd(t *testing.T) {
 		case "hookstart":
 			checkRunner(t, strings.Fields(command[2]))
 		default:
-			if !checkProgram(t, command[1], append(strings.Fields(command[2]), "--ops-addr=0.0.0.0:0"), env) { // on a machine of its own the default is right
+			if !checkProgram(t, command[1], append(strings.Fields(command[2]), "--ops-addr=0.0.0.0:0"), env) { // on a separate machine the default is right
 				t.Errorf("no such program: %s", command[1])
 			}
 		}
-		// The programs are not installed here.
+		// The programs are not installed here, so that the copies of the units run /bin/true.
 		verifiable := strings.Replace(string(text), "ExecStart=/usr/bin/"+command[1], "ExecStart=/bin/true", 1)
 		copies = append(copies, filepath.Join(folder, filepath.Base(unit)))
 		if err := os.WriteFile(copies[len(copies)-1], []byte(verifiable), 0o600); err != nil {
@@ -53,14 +53,14 @@ func TestSystemd(t *testing.T) {
 	if out, err := exec.Command(analyze, append([]string{"verify"}, copies...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
-	// 1.2 is what they are exposed to by its measure: the network, above all.
+	// The units are exposed to 1.2 on this scale, above all because they use the network.
 	if out, err := exec.Command(analyze, append([]string{"security", "--offline=true", "--threshold=15"}, copies...)...).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-// checkRunner checks the arguments of the command line by itself: with right ones it looks for the program that it
-// shall run, which is not here.
+// checkRunner checks the arguments of the command line separately. With valid arguments the command
+// line looks for the program that it should run, which is not here.
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")

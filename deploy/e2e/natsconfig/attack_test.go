@@ -19,7 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// What is on a target. Whoever gets to see one of the first three has read what it must not.
+// These are the contents of a target. A role that sees one of the first three has read something
+// that it must not.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -27,21 +28,21 @@ const (
 	record        = "the-record-as-it-was"
 )
 
-// registryCopy is what accounts.conf calls the API of the registry's copy.
+// registryCopy is the name of the API of the registry's copy in accounts.conf.
 const registryCopy = "FEED.API"
 
-// target is an installation with something to steal and to break.
+// target is an installation that an attacker can try to read and to damage.
 type target struct {
 	*site
 	tb    testing.TB
 	admin *nats.Conn
 	js    jetstream.JetStream
-	// ack is the subject that acknowledges what the executors have been given and have not
-	// recorded yet.
+	// ack is the subject that acknowledges the messages that the executors have received and not yet
+	// recorded.
 	ack string
 
 	mu    sync.Mutex
-	heard []string // on subjects of hookstart's own
+	heard []string // messages on hookstart's own subjects
 }
 
 // makeStreams does what an executor does at its start, with --registry-copy=FEED.API and
@@ -71,7 +72,7 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// copyOf is JetStream as it is in the account of the registry's copy.
+// copyOf returns JetStream as it appears in the account of the registry's copy.
 func copyOf(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.NewWithAPIPrefix(nc, registryCopy)
@@ -105,7 +106,7 @@ func newTarget(tb testing.TB) *target {
 			tb.Fatal(err)
 		}
 	}
-	// Consumers that give nothing twice while a test runs.
+	// These consumers deliver no message twice while a test runs.
 	for name, filter := range map[string]string{"executor": "", "runner-gpu-main": "executions.start.gpu.>"} {
 		if _, err := t.js.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
 			Durable: name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour,
@@ -134,9 +135,9 @@ func newTarget(tb testing.TB) *target {
 	return t
 }
 
-// state is everything that an attack could change, one line each: streams, messages,
-// consumers and how far they are, what was heard. What a role may add is left out: messages
-// with "allowed" in their subject, and how far the runner's own consumer is.
+// state returns everything that an attack could change, one line each: streams, messages, consumers
+// and their positions, and the messages that were heard. It omits what a role may add: messages
+// with "allowed" in their subject, and the position of the runner's own consumer.
 func (t *target) state() []string {
 	ctx := t.tb.Context()
 	var lines []string
@@ -153,7 +154,7 @@ func (t *target) state() []string {
 		add("stream %s: %s", info.Config.Name, asJSON(info.Config))
 		s, err := t.js.Stream(ctx, info.Config.Name)
 		if err != nil {
-			continue // deleted meanwhile: the next state has it no more
+			continue // deleted meanwhile, so the next state lacks it
 		}
 		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
 			msg, err := s.GetMsg(ctx, seq)
@@ -197,7 +198,7 @@ func (t *target) state() []string {
 	return lines
 }
 
-// difference is what is in one state and not in the other.
+// difference returns the lines that are in only one of two states.
 func difference(before, after []string) string {
 	var changes []string
 	for _, line := range before {
@@ -213,8 +214,8 @@ func difference(before, after []string) string {
 	return strings.Join(changes, "\n")
 }
 
-// othersTalk makes the traffic that somebody could listen to: the executor reads and writes
-// a token, uses the API, and tells of a change; a start is stored.
+// othersTalk makes the traffic that an attacker could listen to: the executor reads and writes a
+// token, uses the API, and announces a change; a start is stored.
 func (t *target) othersTalk() {
 	nc := t.connect(t.tb, "executor")
 	js, err := jetstream.New(nc)
@@ -241,11 +242,11 @@ func (t *target) othersTalk() {
 	}
 }
 
-// attacker is somebody with a role's credentials who does what that role never does.
+// attacker is a client with a role's credentials that does what this role never does.
 type attacker struct {
 	*target
 	nc *nats.Conn
-	// refused gets something when the server refuses.
+	// refused receives a value when the server refuses an action.
 	refused chan struct{}
 
 	mu     sync.Mutex
@@ -273,7 +274,7 @@ func (a *attacker) note(line string) {
 	}
 }
 
-// answers is what the server had to say to the attacker.
+// answers returns what the server answered to the attacker.
 func (a *attacker) answers() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -283,7 +284,7 @@ func (a *attacker) answers() string {
 	return strings.Join(a.said, "; ")
 }
 
-// see looks for secrets in what the attacker has got. The API sends messages in base64.
+// see looks for secrets in what the attacker has received. The API sends messages in base64.
 func (a *attacker) see(m *nats.Msg) {
 	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
 		if bytes.Contains(m.Data, []byte(secret)) || bytes.Contains(m.Data, []byte(base64.StdEncoding.EncodeToString([]byte(secret)))) {
@@ -294,7 +295,7 @@ func (a *attacker) see(m *nats.Msg) {
 	}
 }
 
-// request asks, and looks at all answers that come.
+// request sends a request, and looks at all answers that arrive.
 func (a *attacker) request(subject, body string) {
 	inbox := nats.NewInbox()
 	first := make(chan *nats.Msg, 1)
@@ -325,7 +326,7 @@ func (a *attacker) request(subject, body string) {
 	}
 }
 
-// send publishes, and returns when the server has seen it.
+// send publishes a message, and returns when the server has seen it.
 func (a *attacker) send(subject, reply, body string, header nats.Header) {
 	err := a.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: []byte(body), Header: header})
 	if err == nil {
@@ -336,7 +337,7 @@ func (a *attacker) send(subject, reply, body string, header nats.Header) {
 	}
 }
 
-// listen subscribes, then others talk.
+// listen subscribes to a subject, and then makes traffic of other clients.
 func (a *attacker) listen(subject string) {
 	if _, err := a.nc.Subscribe(subject, a.see); err != nil {
 		a.tb.Fatal(err)
@@ -347,7 +348,7 @@ func (a *attacker) listen(subject string) {
 	a.othersTalk()
 }
 
-// result is what an attack has brought by now, "" for nothing.
+// result returns the effect of an attack so far, or "" if there is none.
 func (a *attacker) result(before []string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,23 +9,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// attempt is something that a role must not be able to do.
+// attempt is an action that a role must not be able to perform.
 type attempt struct {
 	name  string
-	roles string // who tries it: r(unner), i(ngress), e(xecutor)
+	roles string // roles that try it: r(unner), i(ngress), e(xecutor)
 	do    func(a *attacker)
-	// by is how long it takes to have an effect; 0: hardly any time.
+	// by is how long the action takes to have an effect. 0 means hardly any time.
 	by time.Duration
-	// brings is what tells the effect from what leads to it; "": whatever changes.
+	// brings is a text that only the real effect contains, in contrast to the actions that lead to it.
+	// "" means that every change counts.
 	brings string
-	// control does the same where do cannot work for anybody; nil: do.
+	// control has the same effect, where do cannot work for any role. nil means do.
 	control func(a *attacker)
 }
 
-// hardlyAnyTime is long for a server on the same machine that has seen the request already.
+// hardlyAnyTime is long for a server on the same machine that has already seen the request.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is long enough for two of a consumer that push makes.
+// heartbeats is long enough for two heartbeats of a consumer that push makes.
 const heartbeats = 250 * time.Millisecond
 
 func request(subject, body string) func(*attacker) {
@@ -40,7 +41,7 @@ func listening(subject string) func(*attacker) {
 	return func(a *attacker) { a.listen(subject) }
 }
 
-// answerTo lets the server answer a request that is allowed to a subject that is not.
+// answerTo makes the server answer a request that is allowed to a subject that is not.
 func answerTo(victim, subject, body string) func(*attacker) {
 	return func(a *attacker) { a.send(subject, victim, body, nil) }
 }
@@ -53,7 +54,7 @@ func push(victim, name string) func(*attacker) {
 	}
 }
 
-// watched does it while somebody who may listens to the subject.
+// watched performs do while another client, which may do so, listens to the subject.
 func watched(subject string, do func(*attacker)) func(*attacker) {
 	return func(a *attacker) {
 		sub, err := a.admin.Subscribe(subject, func(*nats.Msg) {})
@@ -68,7 +69,7 @@ func watched(subject string, do func(*attacker)) func(*attacker) {
 	}
 }
 
-// consumer is a consumer that an attacker would like to have; its first message is fetched.
+// consumer makes a consumer that an attacker would like to have, and fetches its first message.
 func consumer(stream, name, filter string) func(*attacker) {
 	return func(a *attacker) {
 		config := fmt.Sprintf(`{"stream_name": %q, "config": {"durable_name": %q, "ack_policy": "explicit", "filter_subject": %q}}`, stream, name, filter)
@@ -81,7 +82,7 @@ func consumer(stream, name, filter string) func(*attacker) {
 	}
 }
 
-// Requests that a role may make; each is answered, so each could be turned on a victim.
+// These are requests that a role may make. Each is answered, so each could be directed at a victim.
 const (
 	runnerInfo  = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
 	runnerNext  = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
@@ -96,7 +97,7 @@ const (
 )
 
 var attempts = []attempt{
-	// Reading.
+	// These attempts read.
 	{name: "read a token directly", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry_secrets."+aSecret, "")},
 	{name: "read a token from the stream", roles: "ri", do: request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`)},
 	{name: "read a token by a consumer", roles: "rie", do: consumer("KV_registry_secrets", "mine", "")},
@@ -109,12 +110,12 @@ var attempts = []attempt{
 	{name: "read an execution from the stream", roles: "rie", do: request("$JS.API.STREAM.MSG.GET.EXECUTIONS", `{"seq": 2}`)},
 	{name: "read another queue's execution directly", roles: "r", do: request(ingressGet, `{"seq": 2}`)},
 	{name: "read another queue by its consumer", roles: "rie", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", `{"batch": 1, "no_wait": true}`)},
-	// Executors make the consumers of runner groups; to read from one is denied above.
+	// Executors make the consumers of runner groups; reading from one is denied above.
 	{name: "read another queue by a consumer of one's own", roles: "ri", do: consumer("EXECUTIONS", "mine", "executions.start.gpu.>")},
 	{name: "read all executions by a consumer of one's own", roles: "rie", do: consumer("EXECUTIONS", "mine", "")},
 	{name: "take the executors' messages", roles: "ri", do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.executor", `{"batch": 1, "no_wait": true}`)},
 
-	// Writing messages.
+	// These attempts write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
 	{name: "publish progress", roles: "ie", do: publish("executions.progress.default.wf.execution")},
@@ -129,7 +130,7 @@ var attempts = []attempt{
 	{name: "announce a process", roles: "r", do: publish("hookstart.presence")},
 	{name: "tell of changed records", roles: "ri", do: publish("hookstart.executions.changed")},
 
-	// Writing by an answer that goes to a subject.
+	// These attempts write by an answer that goes to a subject.
 	{name: "write the registry by the answer to CONSUMER.INFO", roles: "r", do: answerTo(aRecord, runnerInfo, "")},
 	{name: "write the registry by the answer to MSG.NEXT", roles: "r", do: answerTo(aRecord, runnerNext, `{"batch": 1}`)},
 	{name: "write the registry by the PubAck of progress", roles: "r", do: answerTo(aRecord, runnerTells, "")},
@@ -144,7 +145,7 @@ var attempts = []attempt{
 	{
 		name: "acknowledge the executors' messages by an empty answer", roles: "ri",
 		do: func(a *attacker) { a.send(runnerNext, a.ack, `{"batch": 10, "no_wait": true}`, nil) },
-		// The server refuses such a reply subject from anybody, so the control is the plain way.
+		// The server refuses such a reply subject from any client, so the control publishes directly.
 		control: func(a *attacker) { a.send(a.ack, "", "", nil) },
 	},
 	{
@@ -156,7 +157,8 @@ var attempts = []attempt{
 		},
 	},
 
-	// Making the server send to a subject. It does if somebody subscribes to exactly that.
+	// These attempts make the server send to a subject. It does so if a client subscribes to exactly
+	// that subject.
 	{
 		name: "take a group's messages by a consumer's deliveries", roles: "ri",
 		do: push("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main", "p1"), by: heartbeats, brings: "runner-gpu-main of EXECUTIONS has delivered 1",
@@ -182,18 +184,19 @@ var attempts = []attempt{
 		do: func(a *attacker) { watched(a.ack, push(a.ack, "p6"))(a) }, by: heartbeats, brings: "acknowledged 1",
 	},
 
-	// Streams.
+	// These attempts concern streams.
 	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
 	{name: "delete the registry", roles: "rie", do: request("$JS.API.STREAM.DELETE.KV_registry", "")},
 	{name: "delete the copy of the registry", roles: "rie", do: request("FEED.API.STREAM.DELETE.KV_registry", "")},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
-	// An executor may: it trims the history of the buckets. It can overwrite the tokens anyway.
+	// An executor may do this, because it trims the history of the buckets. It can overwrite the
+	// tokens anyway.
 	{name: "purge the tokens", roles: "ri", do: request("$JS.API.STREAM.PURGE.KV_registry_secrets", "")},
 	{name: "delete a message", roles: "rie", do: request("$JS.API.STREAM.MSG.DELETE.EXECUTIONS", `{"seq": 1}`)},
 	{name: "edit the stream", roles: "ri", do: request("$JS.API.STREAM.UPDATE.REPORTS", `{"name": "REPORTS", "subjects": ["stolen.>"], "storage": "file", "retention": "limits", "discard": "old", "num_replicas": 1}`)},
 	{name: "make a stream", roles: "ri", do: request("$JS.API.STREAM.CREATE.MINE", `{"name": "MINE", "subjects": ["mine"]}`)},
 
-	// Consumers.
+	// These attempts concern consumers.
 	{name: "delete the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.executor", "")},
 	{name: "delete a group's consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", "")},
 	{name: "pause the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.PAUSE.EXECUTIONS.executor", `{"pause_until": "2999-01-01T00:00:00Z"}`)},
@@ -209,7 +212,7 @@ var attempts = []attempt{
 	{name: "give the executors' messages up", roles: "ri", do: func(a *attacker) { a.send(a.ack, "", "+TERM", nil) }},
 }
 
-// No role can do what it must not. What was tried is in the log (go test -v).
+// No role can do what it must not do. The log lists the attempts (go test -v).
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"runner", "ingress", "executor"} {
@@ -233,7 +236,7 @@ func TestDenied(t *testing.T) {
 				}
 				a.nc.Close()
 			}
-			// What took its time is seen now.
+			// Effects that took a while are visible now.
 			if late := difference(before, victim.state()); late != "" {
 				t.Errorf("in the end:\n%s", late)
 			}
@@ -241,11 +244,11 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// The attempts are real, and their effects are seen: somebody in the account of the streams
-// whom no list restrains succeeds with each.
+// The attempts are real, and their effects are visible: a client in the account of the streams
+// without any restriction succeeds with each.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
-	for i := range 4 { // a quarter each: setting up takes its time
+	for i := range 4 { // a quarter each, because the setup takes a while
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			var victim *target

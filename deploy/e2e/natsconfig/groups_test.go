@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// documented is a cluster that runs with a copy of the files and is reloaded as an operator does it: the servers read
-// everything from the files and the environment.
+// documented is a cluster that runs with a copy of the files and is reloaded as an operator does
+// it. The servers read everything from the files and the environment.
 type documented struct {
 	*site
 	folder string
@@ -103,7 +103,7 @@ func startDocumented(t *testing.T) *documented {
 	return d
 }
 
-// reload is nats-server --signal reload on each server.
+// reload does nats-server --signal reload on each server.
 func (d *documented) reload(t *testing.T) {
 	t.Helper()
 	for i, one := range d.servers {
@@ -114,14 +114,14 @@ func (d *documented) reload(t *testing.T) {
 	}
 }
 
-// A service of systemd starts with the example and the public keys alone.
+// A systemd service starts with only the example and the public keys.
 func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../systemd/nats.env.example")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"NAME", "LISTEN", "MONITOR", "STORE", "SYNC", "CERT", "KEY", "CA", "ROUTES"} {
-		t.Setenv("NATSD_"+name, "") // it is restored at the end
+		t.Setenv("NATSD_"+name, "") // the variable is restored at the end
 		if err := os.Unsetenv("NATSD_" + name); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 			t.Setenv(name, value)
 		}
 	}
-	t.Setenv("NATSD_CERT", secret("tls.crt")) // systemd puts them there
+	t.Setenv("NATSD_CERT", secret("tls.crt")) // systemd puts the files there
 	t.Setenv("NATSD_KEY", secret("tls.key"))
 	options, err := server.ProcessConfigFile(filepath.Join(files, "server.conf"))
 	if err != nil || !options.SyncAlways || options.StoreDir != "/var/lib/hookstart-nats" || options.Port != 4222 {
@@ -140,8 +140,8 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	}
 }
 
-// The steps of README.md, "Another group of runners", on three servers that run: two groups are added, each runs what is
-// for it, and one with the other's key is not ready.
+// The steps of README.md, "Another group of runners", work on three running servers. Two groups are
+// added, each runs its own executions, and a runner with the other group's key is not ready.
 func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 	d := startDocumented(t)
 	owner, err := jetstream.New(d.connect(t, "executor"))
@@ -200,7 +200,8 @@ func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 			t.Errorf("nobody hears that the runners of %s are there: %v", queue, err)
 		}
 	}
-	// "ready" is said once the consumer has answered, which another group's does not.
+	// The runner reports that it is ready once the consumer has answered, and another group's consumer
+	// does not answer.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -213,7 +214,8 @@ func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 	}
 }
 
-// runs says whether a runner of the group gets an execution that is put into its queue, and may report it.
+// runs reports whether a runner of the group receives an execution that is put into its queue, and
+// may report it.
 func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -245,8 +247,8 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 	}
 }
 
-// The system account's key shows NATS's own reports, and takes a server that is lost for good out of the cluster; the
-// admin's cannot.
+// The system account's key shows NATS's own reports, and can remove a permanently lost server from
+// the cluster; the admin's key cannot.
 func TestALostServerIsRemoved(t *testing.T) {
 	s := startThree(t)
 	lost := s.servers[2]

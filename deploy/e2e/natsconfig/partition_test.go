@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// Servers whose network loses every packet give up the routes to each other, and make new ones when it is back: a route that a server
-// keeps for dead makes it refuse the new one as a duplicate.
+// Servers whose network loses every packet give up the routes to each other, and make new routes
+// when it works again. A server that still kept a dead route would refuse the new one as a
+// duplicate.
 func TestRoutesAfterAPartition(t *testing.T) {
 	links := make([]*link.Link, 3)
 	listen := make([]string, 3)
@@ -42,7 +43,7 @@ func TestRoutesAfterAPartition(t *testing.T) {
 		t.Setenv("NATSD_NAME", "nats-"+strconv.Itoa(i))
 		t.Setenv("NATSD_CLUSTER_LISTEN", listen[i])
 	}, func(i int, o *server.Options) {
-		o.Cluster.Advertise = links[i].Addr() // servers that hear of each other do not go round the link
+		o.Cluster.Advertise = links[i].Addr() // servers that learn of each other do not bypass the link
 	})
 	whole := func() bool {
 		for _, one := range s.servers {

@@ -33,8 +33,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every program does its work with its own credentials, and not once meets a permission
-// that it lacks.
+// Every program does its work with its own credentials, and never lacks a permission.
 func TestEveryRoleCanDoItsWork(t *testing.T) {
 	t.Run("one server", func(t *testing.T) { work(t, startOne(t), "1") })
 	t.Run("three servers", func(t *testing.T) { work(t, startThree(t), "3") })
@@ -44,7 +43,7 @@ func work(t *testing.T, s *site, replicas string) {
 	log := listen(t)
 	flags := []string{"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + s.url, "--nats-ca=" + secret("ca.crt")}
 
-	// In the wrong order: an ingress and a runner wait for what executors make.
+	// The start is in the wrong order: an ingress and a runner wait for what executors make.
 	ingresses := make(chan ingress.Listening, 1)
 	ingressConfig := ingress.Config{Log: log.Logger, OnReady: func(l ingress.Listening) { ingresses <- l }}
 	parse(t, &ingressConfig, append(flags, "--nats-creds="+secret("ingress.nk"))...)
@@ -79,11 +78,11 @@ func work(t *testing.T, s *site, replicas string) {
 	}
 	url := strings.Replace(trigger.URL, "http://hooks.example", webhooks, 1)
 
-	// A rejection, then a start, then a repeat: everything that an ingress publishes.
+	// A rejection, then a start, then a repeat are everything that an ingress publishes.
 	if status, _ := post(t, url, "d1"); status != http.StatusForbidden {
 		t.Errorf("an inactive workflow: %d", status)
 	}
-	// When Activate has returned, the ingress has the change, by way of the copy.
+	// When Activate has returned, the ingress has the change through the copy.
 	if _, err := operators.Activate(ctx, "wf"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +106,7 @@ func work(t *testing.T, s *site, replicas string) {
 		t.Errorf("%+v, %v", e, err)
 	}
 
-	// The copy gets lost. An executor makes it anew, and the ingress goes on by itself.
+	// After the loss of the copy, an executor makes it anew, and the ingress goes on by itself.
 	ask(t, s.connect(t, "admin"), registryCopy+".STREAM.DELETE.KV_registry")
 	eventually(t, "changes are confirmed again", func() bool {
 		_, err := operators.Deactivate(ctx, "wf")
@@ -118,8 +117,8 @@ func work(t *testing.T, s *site, replicas string) {
 	}
 	stopIngress()
 	for _, line := range log.lines() {
-		// A cluster that has just started may have nobody to answer yet; one server always has, unless
-		// an import is missing.
+		// A cluster that has just started may not be able to answer yet; a single server always is,
+		// unless an import is missing.
 		unanswered := len(s.servers) == 1 && strings.Contains(line, "no responders")
 		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
@@ -127,7 +126,7 @@ func work(t *testing.T, s *site, replicas string) {
 	}
 }
 
-// runExecutor runs an executor on a database of its own, and returns a client of its API.
+// runExecutor runs an executor on a separate database, and returns a client of its API.
 func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client {
 	t.Helper()
 	ready := make(chan executor.Listening, 1)
@@ -149,7 +148,7 @@ func ask(t *testing.T, nc *nats.Conn, subject string) {
 	}
 }
 
-// The command that raises replicas knows the registry's copy, too, and works with an
+// The command that raises replicas also raises those of the registry's copy, and works with an
 // executor's credentials.
 func TestReplicasOfTheCopy(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "hookstart")
@@ -177,7 +176,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 	}
 }
 
-// parse fills a config from flags, as the program does.
+// parse fills a configuration from flags, as the program does.
 func parse(t *testing.T, config any, flags ...string) {
 	t.Helper()
 	if err := program.Parse(config, flags...); err != nil {
@@ -185,7 +184,7 @@ func parse(t *testing.T, config any, flags ...string) {
 	}
 }
 
-// running runs a service until stop, or the end of the test.
+// running runs a service until stop, or until the end of the test.
 func running(t *testing.T, serve func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -226,7 +225,7 @@ func post(t *testing.T, url, deliveryID string) (status int, executionID string)
 	return response.StatusCode, answer.ExecutionID
 }
 
-// logLines keeps what programs log from warnings up.
+// logLines keeps the lines that programs log at warning level and above.
 type logLines struct {
 	*logrus.Logger
 
@@ -271,8 +270,8 @@ func (l *logLines) lines() []string {
 	return append([]string(nil), l.all...)
 }
 
-// A server with what make-secrets.sh makes lets each role in, as far as a stand-in for nk can
-// show it.
+// A server with the files that make-secrets.sh makes accepts each role, as far as a replacement for
+// nk can show that.
 func TestMakeSecrets(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -285,7 +284,7 @@ func TestMakeSecrets(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(bin, "nk")); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else each of the stand-ins takes a second to end
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each replacement process takes a second to end
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("NK", "nk")
 	made := filepath.Join(t.TempDir(), "secrets")
@@ -326,14 +325,15 @@ func TestMakeSecrets(t *testing.T) {
 	if _, err := after.Verify(x509.VerifyOptions{Roots: trusted, DNSName: "nats-0"}); err != nil || after.SerialNumber.Cmp(before.SerialNumber) == 0 {
 		t.Errorf("renewed: %v, %s after %s", err, after.SerialNumber, before.SerialNumber)
 	}
-	// What seals the secrets in NATS, above all: without it they are lost.
+	// All other files stay, above all the key that seals the secrets in NATS, because without it they
+	// are lost.
 	if now := filesBut(t, made, "tls.crt", "tls.key"); !maps.Equal(now, kept) || kept["secrets.key"] == "" {
 		t.Errorf("renewing the certificate changed more than it: there is %q, there was %q", slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(kept)))
 	}
 	s.connect(t, "ingress")
 }
 
-// filesBut are the contents of a folder's files by name, without some of them.
+// filesBut returns the contents of a folder's files by name, without some of them.
 func filesBut(t *testing.T, folder string, without ...string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)

@@ -1,4 +1,4 @@
-// Package natsconfig tests the NATS configuration of deploy/nats: real servers run with
+// Package natsconfig tests the NATS configuration of deploy/nats on real servers that run with
 // exactly those files.
 package natsconfig
 
@@ -32,14 +32,14 @@ import (
 // files is the folder of the configuration.
 const files = "../../nats"
 
-// roles are those who have credentials.
+// roles are the roles that have credentials.
 var roles = []string{"ingress", "executor", "runner", "admin", "sys"}
 
-// secrets is a folder as make-secrets.sh makes it, for all tests.
+// secrets is a folder with the files that make-secrets.sh makes, for all tests.
 var secrets string
 
-// TestMain makes throw-away keys and certificates, and the environment that the
-// configuration reads. Started as nk, it stands in for that program.
+// TestMain makes throw-away keys and certificates, and the environment that the configuration
+// reads. Started as nk, it replaces that program.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "nk" {
 		os.Exit(run(m))
@@ -62,7 +62,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// secret is a file in the folder of secrets.
+// secret returns the path of a file in the folder of secrets.
 func secret(name string) string { return filepath.Join(secrets, name) }
 
 func makeSecrets() error {
@@ -90,7 +90,7 @@ func makeSecrets() error {
 	return nil
 }
 
-// setenv is for values that no test changes.
+// setenv sets a variable that no test changes.
 func setenv(name, value string) {
 	if err := os.Setenv("NATSD_"+name, value); err != nil {
 		log.Fatal(err)
@@ -137,8 +137,8 @@ type site struct {
 	url     string
 }
 
-// startSite starts servers with a configuration file. each may change the environment
-// before the i-th reads it; change may change the options that were read.
+// startSite starts servers with a configuration file. each may change the environment before the
+// i-th server reads it; change may change the options that were read.
 func startSite(tb testing.TB, file string, servers int, each func(i int), change ...func(i int, o *server.Options)) *site {
 	tb.Helper()
 	s := &site{}
@@ -156,7 +156,7 @@ func startSite(tb testing.TB, file string, servers int, each func(i int), change
 		}
 		options.StoreDir = tb.TempDir()
 		options.NoSigs, options.NoLog = true, true
-		// The disk is not what is tested.
+		// The disk is not under test.
 		options.SyncAlways, options.SyncInterval = false, time.Minute
 		one, err := server.NewServer(options)
 		if err != nil {
@@ -181,7 +181,7 @@ func startSite(tb testing.TB, file string, servers int, each func(i int), change
 	return s
 }
 
-// startOne starts a server alone.
+// startOne starts a single server.
 func startOne(tb testing.TB) *site {
 	tb.Helper()
 	return startSite(tb, "server.conf", 1, nil)

@@ -1,5 +1,6 @@
-// Package providers compares what hookstart takes for a provider's request with the providers' own libraries, from npm. They are not
-// part of the repository: npm ci in testdata/libraries installs them.
+// Package providers compares the requests that hookstart accepts as a provider's with those that
+// the providers' own libraries, from npm, accept. The libraries are not part of the repository: npm
+// ci in testdata/libraries installs them.
 package providers
 
 import (
@@ -50,26 +51,26 @@ type request struct {
 	Body    []byte            `json:"body"`
 
 	preset string
-	how    []string // what was done to it
+	how    []string // the changes that were made to the request
 }
 
-// provider makes requests as one library's provider signs them.
+// provider makes requests with the signature of one library's provider.
 type provider struct {
 	library, preset string
 	secret          func(n int) string
-	signature, time string // their headers; time is empty where the signature has it, or nothing
+	signature, time string // names of the headers; time is "" where the signature contains the time, or where there is none
 	sign            func(key string, r *request, at string)
 }
 
 func sum(h func() hash.Hash, key, text string) []byte {
 	mac := hmac.New(h, []byte(key))
-	_, _ = mac.Write([]byte(text)) // a hash takes everything
+	_, _ = mac.Write([]byte(text)) // writing to a hash cannot fail
 	return mac.Sum(nil)
 }
 
 func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// standard returns a provider of Standard Webhooks with its prefix of headers.
+// standard returns a provider of Standard Webhooks with the given prefix of the headers.
 func standard(library, prefix string) provider {
 	return provider{
 		library: library, preset: "standard-webhooks", signature: prefix + "Signature", time: prefix + "Timestamp",
@@ -141,7 +142,8 @@ func providers(t *testing.T) []provider {
 	}
 }
 
-// signTwilio signs the URL and the sorted fields of a form; of another body the URL has the hash.
+// signTwilio signs the URL and the sorted fields of a form. For any other body, the URL contains
+// the hash of the body.
 func signTwilio(key string, r *request, _ string) {
 	text := r.URL
 	if r.Headers["Content-Type"] == "application/json" {
@@ -164,7 +166,7 @@ var (
 		"From=%2B1415&Body=hi", "Body=a+b&From=%2b1", "Body=&From=1", "Body=%F0%9F%98%80", "A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// Not near the tolerance of 300 s: the libraries read the clock themselves.
+	// The shifts are not near the tolerance of 300 s, because the libraries read the clock themselves.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
@@ -281,7 +283,7 @@ func (p *provider) change(r *rand.Rand, made *request) {
 	}
 }
 
-// visible leaves out what no header can hold.
+// visible drops the characters that no header can hold.
 func visible(c rune) rune {
 	if c < ' ' || c > '~' {
 		return -1
@@ -294,7 +296,7 @@ func upperHex(signature string) string {
 	return signature[:at+1] + strings.ToUpper(signature[at+1:])
 }
 
-// verify asks hookstart.
+// verify returns hookstart's verdict on the request.
 func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 	t.Helper()
 	s, err := sender.Compile(sender.Config{Preset: r.preset, Secrets: []sender.Secret{{ID: "1", Text: r.Secret}}})
@@ -309,8 +311,9 @@ func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 	return s.Verify(in, now)
 }
 
-// plain returns the request with its signature in the form that every library takes: hookstart also takes white space around the parts of a
-// signature, and hex in upper case. It is the same signature.
+// plain returns the request with its signature in the form that every library accepts. hookstart
+// also accepts white space around the parts of a signature, and hex in upper case, because it is
+// the same signature.
 func (r *request) plain() *request {
 	c := *r
 	c.Headers = maps.Clone(r.Headers)
@@ -323,7 +326,7 @@ func (r *request) plain() *request {
 		for part := range strings.SplitSeq(value, ",") {
 			name, text, ok := strings.Cut(strings.TrimSpace(part), "=")
 			if !ok {
-				continue // of a signature in another form
+				continue // the signature has another form
 			}
 			if name == "v1" || name == "sha256" {
 				text = strings.ToLower(text)
@@ -335,7 +338,7 @@ func (r *request) plain() *request {
 	return &c
 }
 
-// ask asks the libraries about requests.
+// ask returns the libraries' answers to requests.
 func ask(t *testing.T, requests []*request) []string {
 	t.Helper()
 	var in bytes.Buffer
@@ -365,7 +368,8 @@ func ask(t *testing.T, requests []*request) []string {
 	return answers
 }
 
-// requireLibraries skips, or fails where HOOKSTART_TEST_REQUIRE says so, unless the libraries are installed.
+// requireLibraries skips the test unless the libraries are installed. If HOOKSTART_TEST_REQUIRE
+// demands them, the test fails instead.
 func requireLibraries(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -381,7 +385,8 @@ func requireLibraries(t *testing.T) {
 	}
 }
 
-// Nothing is accepted that the provider's own library refuses for its signature. -seed and -requests choose other requests, and more.
+// hookstart accepts nothing that the provider's own library refuses for its signature. -seed
+// chooses other requests, and -requests sets their number.
 func TestNothingThatAProvidersLibraryRefuses(t *testing.T) {
 	requireLibraries(t)
 	random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // the same requests again at the same seed
