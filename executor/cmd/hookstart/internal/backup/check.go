@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Check reads a file as a restore does, and returns an *UnusableError if a restore would fail for what is in it. It needs
-// no installation, and changes nothing.
+// Check reads a file as a restore does, and returns an *UnusableError if a restore would fail
+// because of the file's content. It needs no installation, and changes nothing.
 func Check(path string) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -24,7 +24,7 @@ func Check(path string) (Manifest, error) {
 	return r.Manifest, r.verify(path)
 }
 
-// verify returns what of the file's contents could not be restored.
+// verify returns an error for content of the file that could not be restored.
 func (r *reader) verify(path string) error {
 	var err error
 	for _, of := range r.Manifest.Streams {
@@ -41,12 +41,12 @@ func (r *reader) verify(path string) error {
 	if err != nil {
 		return &UnusableError{path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
-	// Files of before the manifest named them have them, too.
+	// The keys are also determined for files of versions whose manifests do not name them.
 	r.Manifest.Keys = slices.Sorted(maps.Keys(keys))
 	return nil
 }
 
-// verifyStream returns which messages would not get the sequences that they had.
+// verifyStream returns an error for messages that would not get their original sequences.
 func (r *reader) verifyStream(of Stream) error {
 	subjects := of.subjects()
 	if subjects == nil {
@@ -78,7 +78,8 @@ func (r *reader) verifyStream(of Stream) error {
 	return nil
 }
 
-// subjects are the wildcards of the stream that a restore creates; nil: there is none of the name.
+// subjects returns the wildcards of the stream that a restore creates, or nil if there is no stream
+// with this name.
 func (of Stream) subjects() []string {
 	switch of.Name {
 	case stream.Name:
@@ -107,7 +108,7 @@ func stores(wildcards []string, subject string) bool {
 	})
 }
 
-// verifyRecords returns which line the database would not take.
+// verifyRecords returns an error for a line that the database would refuse.
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.lines(name, func(text []byte) error {
@@ -130,8 +131,8 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 	return nil
 }
 
-// verifyBucket adds the IDs of the keys that the bucket's records are sealed with to keys, and returns which record this
-// version cannot read.
+// verifyBucket adds to keys the IDs of the keys with which the bucket's records are sealed, and
+// returns an error for a record that this version cannot read.
 func (r *reader) verifyBucket(of Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.messages(bucketEntry(of.Name), func(m message) error {
@@ -163,7 +164,7 @@ func (r *reader) verifyBucket(of Bucket, keys map[string]bool) error {
 	return nil
 }
 
-// keysOf returns the IDs of the keys that a record of a bucket is sealed with.
+// keysOf returns the IDs of the keys with which a record of a bucket is sealed.
 func keysOf(m message, bucket string) ([]string, error) {
 	var boxes [][]byte
 	switch {

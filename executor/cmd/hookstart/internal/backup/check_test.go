@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// contents is what a test writes into a file.
+// contents is the content that a test writes into a file.
 type contents struct {
 	manifest Manifest
 	messages map[string][]message // by part
@@ -89,14 +89,14 @@ func (c contents) write(t *testing.T) (path string) {
 	return path
 }
 
-// A file is checked for all that a restore demands of it.
+// A file is checked for everything that a restore requires.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	executions, buckets := streamEntry(stream.Name), bucketEntry(registry.Bucket)
 	report := stream.ProgressSubject("default", "wf", "execution")
 	for what, c := range map[string]struct {
 		change func(*contents)
-		want   string // "": it can be restored
+		want   string // "" means that it can be restored
 	}{
 		"as it was made": {func(*contents) {}, ""},
 		"a report that is recorded, on a stream that had them once": {func(c *contents) {
@@ -146,7 +146,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The manifest names the keys, also of a file that was made before it did.
+// The manifest names the keys, also for a file of a version that did not store them.
 func TestCheckFindsTheKeys(t *testing.T) {
 	t.Parallel()
 	box := append([]byte{1, 2}, "k7 and what is sealed"...)

@@ -1,35 +1,38 @@
-// Package backup copies an installation into one file, and a file into an empty installation, while executors
-// and ingresses run.
+// Package backup copies an installation into one file, and a file into an empty installation, while
+// executors and ingresses run.
 //
-// # What is in a file
+// # The content of a file
 //
-// A ZIP archive, so that any tool can look into it, and after it a line with the SHA-256 of all before: a file
-// that ends anywhere else, or in which one bit is another one, is refused before anything is restored.
+// A file is a ZIP archive, so that any tool can read it, followed by a line with the SHA-256 of
+// everything before it. A file that ends anywhere else, or in which one bit differs, is refused
+// before anything is restored.
 //
-//	records.jsonl          what the database keeps, in the store's types: from SQLite into PostgreSQL, too
-//	streams/EXECUTIONS     the messages of a stream, one JSON text a line, in the order of their sequences
+//	records.jsonl          the content of the database, in the store's types: also from SQLite into PostgreSQL
+//	streams/EXECUTIONS     the messages of a stream, one JSON text per line, in the order of their sequences
 //	streams/PROGRESS
-//	streams/REPORTS        those that are not applied yet
-//	buckets/registry       the records of a bucket, likewise
+//	streams/REPORTS        the messages that are not applied yet
+//	buckets/registry       the records of a bucket, in the same form
 //	buckets/registry_secrets
-//	audit.jsonl            the audit's entries of what was changed while the rest was read
-//	manifest.json          what there is, and how far each consumer was
+//	audit.jsonl            the audit entries of the changes that were made while the rest was read
+//	manifest.json          the description of the content, with the position of each consumer
 //
-// # Why it is consistent
+// # Consistency
 //
-// Everything runs while a backup is taken, so its parts are of different moments. They are read in an order in
-// which a later part can only hold more of the same story:
+// Everything runs while a backup is taken, so the parts of the backup are from different moments.
+// They are read in an order in which a later part can only contain more of the same history:
 //
-//  1. How far the recorder is (its consumers' floors). All up to there is recorded.
+//  1. The recorder's position (its consumers' floors). Every message up to it is recorded.
 //  2. The database, as it is at one moment after that.
-//  3. How far each group of runners is. Who has acknowledged has reported before.
-//  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise: each report that was acknowledged is in it.
+//  3. The position of each group of runners. A runner has reported before it acknowledges.
+//  4. EXECUTIONS, up to its end after that; then PROGRESS, likewise, so that it has each report of an
+//     acknowledged execution.
 //  5. The registry, then the secrets: a token's hash is stored after the token.
-//  6. The audit's entries of the changes between 2 and 5, once the executors have copied them into the
+//  6. The audit entries of the changes between 2 and 5, once the executors have copied them into the
 //     database. An entry that is in the database of 2, too, is restored once.
 //
-// After a restore the recorder goes on at the floors of 1, so what came between 1 and 4 is recorded from the
-// stream. What is recorded twice is recorded once, as always.
+// After a restore, the recorder continues at the floors of 1, so messages that arrived between 1
+// and 4 are recorded from the stream. A message that is recorded already is not recorded twice, as
+// always.
 package backup
 
 import (
@@ -51,19 +54,19 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// format is the version of the file's contents. A program reads those up to its own.
+// format is the version of the file's contents. A program reads all versions up to its own.
 const format = 1
 
 const manifestName = "manifest.json"
 
-// The last line of a file: endBegin, 64 hexadecimal digits, endEnd.
+// These are the parts of the last line of a file: endBegin, 64 hexadecimal digits, endEnd.
 const (
 	endBegin  = "\nhookstart backup "
 	endEnd    = " complete\n"
 	endLength = len(endBegin) + 2*sha256.Size + len(endEnd)
 )
 
-// writer writes a file. Nothing has the file's name until all of it is on the disk.
+// writer writes a file. No file has the final name until all of it is on the disk.
 type writer struct {
 	path string
 	file *os.File
@@ -73,7 +76,7 @@ type writer struct {
 }
 
 func create(path string) (*writer, error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete") // readable by its owner alone
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete") // readable only by its owner
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +89,10 @@ func create(path string) (*writer, error) {
 	return w, nil
 }
 
-// entry begins the next part of the file. It ends the one before.
+// entry begins the next part of the file, and ends the previous part.
 func (w *writer) entry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// end writes what comes after the last part, and all to the disk.
+// end writes the content after the last part, and writes everything to the disk.
 func (w *writer) end(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -111,7 +114,7 @@ func (w *writer) end(m Manifest) error {
 	return errors.Join(w.file.Sync(), w.file.Close())
 }
 
-// publish gives the file its name.
+// publish gives the file its final name.
 func (w *writer) publish() error {
 	if err := os.Rename(w.file.Name(), w.path); err != nil {
 		return err
@@ -119,20 +122,20 @@ func (w *writer) publish() error {
 	return durable.SyncFolder(filepath.Dir(w.path))
 }
 
-// abandon removes what was written. After publish it does nothing.
+// abandon removes the file. After publish it does nothing.
 func (w *writer) abandon() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
 }
 
-// reader reads a file that is whole.
+// reader reads a complete file.
 type reader struct {
 	Manifest Manifest
 	file     *os.File
 	zip      *zip.Reader
 }
 
-// UnusableError says why a file cannot be restored.
+// UnusableError is the reason why a file cannot be restored.
 type UnusableError struct {
 	Path, Problem string
 }
@@ -233,7 +236,7 @@ func (r *reader) lines(name string, each func(line []byte) error) error {
 	}
 }
 
-// messages does so for the messages of a stream or a bucket.
+// messages calls each for every message of a stream or a bucket.
 func (r *reader) messages(name string, each func(message) error) error {
 	return r.lines(name, func(line []byte) error {
 		var m message

@@ -7,47 +7,50 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Manifest says what a file holds.
+// Manifest describes the content of a file.
 type Manifest struct {
 	Format       int       `json:"format"`
-	Version      string    `json:"version"` // of the program that made it
+	Version      string    `json:"version"` // of the program that made the file
 	TakenAt      time.Time `json:"takenAt"`
 	WithMessages bool      `json:"withMessages"`
-	// Records is how many executions the database had.
+	// Records is the number of executions in the database.
 	Records int      `json:"records"`
 	Streams []Stream `json:"streams"`
 	Buckets []Bucket `json:"buckets"`
-	// Audit is how many entries of the audit the file holds beside what is in the records.
+	// Audit is the number of audit entries in the file in addition to the entries in the records.
 	Audit int `json:"audit"`
-	// Keys are the IDs of the keys that tokens and secrets in the file are sealed with, in order.
+	// Keys are the IDs of the keys with which tokens and secrets in the file are sealed, in order.
 	Keys []string `json:"keys"`
 }
 
-// Stream is what a file holds of a stream.
+// Stream describes the part of a file about a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of its oldest and newest message; First > Last: it was empty. Records refer to them.
+	// First and Last are the sequences of the stream's oldest and newest message. First > Last means
+	// that the stream was empty. Records refer to them.
 	First     uint64     `json:"first"`
 	Last      uint64     `json:"last"`
-	Messages  int        `json:"messages"` // in the file
-	Recorded  uint64     `json:"recorded"` // all up to this sequence is in the records
+	Messages  int        `json:"messages"` // number of messages in the file
+	Recorded  uint64     `json:"recorded"` // every message up to this sequence is in the records
 	Consumers []Consumer `json:"consumers,omitempty"`
-	// Subjects are the wildcards that the stream stores; empty in files of before they were kept.
+	// Subjects are the wildcards that the stream stores. It is empty in files of versions that did not
+	// store them.
 	Subjects []string `json:"subjects,omitempty"`
-	// Dedup is for how long the stream recognised repeats; 0 in files of before it was kept.
+	// Dedup is the time for which the stream recognised repeats. It is 0 in files of versions that did
+	// not store it.
 	Dedup time.Duration `json:"dedup,omitempty"`
-	// Foreign is how many messages were left out because their subjects are another stream's by
-	// now. What they say is in the records.
+	// Foreign is the number of messages that were left out because their subjects now belong to
+	// another stream. The records contain their information.
 	Foreign int `json:"foreign,omitempty"`
 }
 
-// Consumer is how far a group of runners was.
+// Consumer is the position of a group of runners.
 type Consumer struct {
 	Config jetstream.ConsumerConfig `json:"config"`
-	Floor  uint64                   `json:"floor"` // all up to this sequence is acknowledged
+	Floor  uint64                   `json:"floor"` // every message up to this sequence is acknowledged
 }
 
-// Bucket is what a file holds of a bucket.
+// Bucket describes the part of a file about a bucket.
 type Bucket struct {
 	Name    string `json:"name"`
 	Records int    `json:"records"`
@@ -78,5 +81,5 @@ func streamEntry(name string) string { return "streams/" + name }
 
 func bucketEntry(name string) string { return "buckets/" + name }
 
-// bucketSubject is the subject of a key of a bucket.
+// bucketSubject returns the subject of a key of a bucket.
 func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }

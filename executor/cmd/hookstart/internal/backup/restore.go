@@ -17,12 +17,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// NotEmptyError says that something was done already in the installation that is to be restored into.
+// NotEmptyError means that the installation to restore into is not empty.
 type NotEmptyError struct{ What string }
 
 func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.What }
 
-// MissingKeysError says which process cannot open what a file holds.
+// MissingKeysError means that a process cannot open some content of the file.
 type MissingKeysError struct {
 	Lack []string // "executor ID lacks k1, k2"
 }
@@ -31,22 +31,24 @@ func (e *MissingKeysError) Error() string {
 	return "tokens and secrets in the file are sealed: " + strings.Join(e.Lack, "; ")
 }
 
-// Options say how a file is restored.
+// Options are the options of a restore.
 type Options struct {
-	WithMessages bool // with the messages that the file holds
-	// WithoutKeys restores what the installation cannot open, too.
+	WithMessages bool // also restores the messages in the file
+	// WithoutKeys also restores records that the installation cannot open.
 	WithoutKeys bool
 }
 
-// pausedFor is how long consumers rest if this program is killed before it lets them go on.
+// pausedFor is the time after which consumers continue by themselves if this program is killed
+// before it resumes them.
 const pausedFor = time.Hour
 
-// Restore puts a file into an empty installation whose executors run.
+// Restore restores a file into an empty installation with running executors.
 //
-// The server's own restoring of streams would not do: what it restores it takes for no repeat when the same
-// message ID is published again, until it is restarted (nats-server 2.15.2: its restore does not call rebuildDedupe).
-// So the messages are published again, in order, and get the sequences that they had: the records refer to them.
-// Meanwhile the recorder and the groups of runners are paused, and then go on where they were.
+// The server's own restore of streams is not sufficient: after it, the server does not recognise a
+// repeat when the same message ID is published again, until it is restarted (nats-server 2.15.2:
+// its restore does not call rebuildDedupe). So the messages are published again, in order, and get
+// their original sequences, because the records refer to these. Meanwhile the recorder and the
+// groups of runners are paused, and then they continue where they were.
 func Restore(ctx context.Context, i Installation, path string, how Options) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -73,10 +75,10 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	return m, nil
 }
 
-// nothing adds to the error of a check that the installation is as it was.
+// nothing adds to the error of a check that the installation is unchanged.
 func nothing(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
 
-// mustHaveKeys asks every executor and ingress.
+// mustHaveKeys checks the keys of every executor and ingress.
 func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -98,7 +100,7 @@ func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// mustBeEmpty asks NATS; the database is asked with its first records.
+// mustBeEmpty checks NATS; the database is checked with its first records.
 func (i Installation) mustBeEmpty(ctx context.Context) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
@@ -160,7 +162,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	if err := i.restoreReports(ctx, r); err != nil {
 		return err
 	}
-	// The secrets first: a node whose token is not there cannot be shown.
+	// The secrets are restored first, because a node without its token cannot be shown.
 	account := ""
 	for _, bucket := range slices.Backward(m.Buckets) {
 		last, err := i.restoreBucket(ctx, r, bucket.Name)
@@ -170,7 +172,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		account = cmp.Or(last, account)
 		i.say("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
-	// The identity last: until then no process answers from what is restored.
+	// The identity is restored last: until then no process answers from the restored registry.
 	if err := i.identify(ctx, false); err != nil {
 		return err
 	}
@@ -180,10 +182,12 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	return i.API.Confirm(ctx, account)
 }
 
-// begin says in the registry that a backup is being restored: ingresses refuse all webhooks as unavailable until that is done.
+// begin stores in the registry that a backup is being restored: until the restore is complete,
+// ingresses refuse all webhooks as unavailable.
 func (i Installation) begin(ctx context.Context) error { return i.identify(ctx, true) }
 
-// identify writes the identity of the installation that is restored into; the backup's own is not restored.
+// identify writes the identity of the installation that is restored into; the backup's identity is
+// not restored.
 func (i Installation) identify(ctx context.Context, restoring bool) error {
 	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
 	if err != nil {
@@ -199,14 +203,15 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 	return nil
 }
 
-// position is where a consumer is to go on.
+// position is the position at which a consumer has to continue.
 type position struct {
 	stream, consumer string
 	next             uint64
-	pausedUntil      *time.Time // as in the backup: an operator had paused the queue; nil: it was not paused
+	pausedUntil      *time.Time // an operator's pause in the backup; nil means that the queue was not paused
 }
 
-// pause pauses all consumers of a stream, creates missing ones, and returns where each has to continue.
+// pause pauses all consumers of a stream, creates missing ones, and returns where each has to
+// continue.
 func (i Installation) pause(ctx context.Context, of Stream) (positions []position, err error) {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
@@ -246,7 +251,8 @@ func (i Installation) goOn(ctx context.Context, p position) error {
 	return nil
 }
 
-// restoreStream publishes the messages with their old sequences. Without messages the stream begins after them.
+// restoreStream publishes the messages with their original sequences. Without messages, the stream
+// begins after them.
 func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, withMessages bool) error {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
@@ -270,7 +276,7 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 	}
 	subjects := of.subjects()
 	if err := r.messages(streamEntry(of.Name), func(m message) error {
-		if !stores(subjects, m.Subject) { // it is recorded: verify has checked that
+		if !stores(subjects, m.Subject) { // it is recorded, as verify has checked
 			return nil
 		}
 		return to.publish(ctx, m, of.Name)
@@ -291,18 +297,18 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 	return nil
 }
 
-// publisher publishes one message after the other.
+// publisher publishes messages one after the other.
 type publisher struct {
 	js    jetstream.JetStream
 	exact bool          // each message must get its sequence
 	dedup time.Duration // the stream's dedup window
 	next  uint64        // the sequence of the next message
-	gaps  []uint64      // of messages that were deleted
+	gaps  []uint64      // sequences of messages that were deleted
 	// unconfirmed are the messages before next, in order.
 	unconfirmed []jetstream.PubAckFuture
 }
 
-// atOnce is how many messages may be unconfirmed.
+// atOnce is the maximum number of unconfirmed messages.
 const atOnce = 1000
 
 func (p *publisher) publish(ctx context.Context, m message, name string) error {
@@ -316,7 +322,8 @@ func (p *publisher) publish(ctx context.Context, m message, name string) error {
 	return p.send(ctx, msg)
 }
 
-// fill publishes messages up to a sequence, to be deleted: there are none, but those after them have sequences.
+// fill publishes messages up to a sequence, which are deleted later: the messages do not exist any
+// more, but the messages after them need their sequences.
 func (p *publisher) fill(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
@@ -327,7 +334,7 @@ func (p *publisher) fill(ctx context.Context, name string, before uint64) error 
 	return nil
 }
 
-// subjectOfGap is a subject of a stream.
+// subjectOfGap returns a subject of a stream.
 func subjectOfGap(name string) string {
 	if name == stream.ProgressName {
 		return stream.ProgressSubject("restore", "gap", "gap")
@@ -348,7 +355,7 @@ func (p *publisher) send(ctx context.Context, msg *nats.Msg) error {
 	return p.confirm(ctx)
 }
 
-// confirm waits until all that was sent is stored where it must be.
+// confirm waits until every message that was sent is stored with the expected sequence.
 func (p *publisher) confirm(ctx context.Context) error {
 	timeout := time.NewTimer(silence)
 	defer timeout.Stop()
@@ -372,7 +379,8 @@ func (p *publisher) confirm(ctx context.Context) error {
 	return nil
 }
 
-// restoreLines writes a part of the file into the database. The first line of all must find it empty.
+// restoreLines writes a part of the file into the database. The database must be empty before the
+// very first line.
 func (i Installation) restoreLines(ctx context.Context, r *reader, name string) error {
 	first := name == recordsName
 	return r.lines(name, func(line []byte) error {
@@ -382,7 +390,8 @@ func (i Installation) restoreLines(ctx context.Context, r *reader, name string) 
 	})
 }
 
-// restoreReports publishes the reports that were not applied. What they count is recorded by now.
+// restoreReports publishes the reports that were not applied. The executions that they count are
+// recorded by then.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	return r.messages(streamEntry(stream.ReportsName), func(m message) error {
 		_, err := i.JetStream.PublishMsg(ctx, m.msg())
@@ -390,11 +399,12 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	})
 }
 
-// subjectOf is the subject of a key of the registry.
+// subjectOf returns the subject of a key of the registry.
 func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 
-// restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of the executors, and without
-// the identity. It returns the ID of an account whose record is the newest of all: who confirms it has all that came before.
+// restoreBucket stores the records of a bucket, without the plan catalog, which is configuration of
+// the executors, and without the identity. It returns the ID of the account with the newest record
+// of all: a process that confirms this record has all records before it.
 func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) (accountID string, err error) {
 	to := &publisher{js: i.JetStream, next: 1}
 	var last message // of an account

@@ -19,49 +19,50 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// API is what is done through the operators' API.
+// API is the part of the operators' API that backups use.
 type API interface {
 	// BackUpRecords calls each for every line of the records.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit calls each for every line of the audit's entries of one bucket from a time to
-	// another one, both included.
+	// BackUpAudit calls each for every line of the audit entries of one bucket from a time to another
+	// one, both included.
 	BackUpAudit(ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error) error
-	// RestoreRecords writes one line; first: the database must be empty.
+	// RestoreRecords writes one line. With first, the database must be empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
-	// Confirm returns when an account's record is in force at every process.
+	// Confirm returns when every process has applied an account's record.
 	Confirm(ctx context.Context, accountID string) error
-	// Members returns the executors and ingresses that run.
+	// Members returns the running executors and ingresses.
 	Members(ctx context.Context) ([]Member, error)
 }
 
 // Member is an executor or an ingress.
 type Member struct {
-	Name string   // for people
+	Name string   // a name for people
 	Keys []string // the IDs of the keys that it has
 }
 
-// Installation is what is backed up, or restored into.
+// Installation is an installation to back up, or to restore into.
 type Installation struct {
 	JetStream jetstream.JetStream // with the rights of an administrator
 	API       API
 	Version   string    // of this program
-	Say       io.Writer // gets a line about each part that is done
+	Say       io.Writer // receives a line about each part that is done
 }
 
 func (i Installation) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.Say, format+"\n", args...)
 }
 
-// The names of the executors' consumers: of the streams, and of the registry's history.
+// These are the names of the executors' consumers: of the consumers of the streams, and of the
+// consumers of the registry's history.
 const (
 	recorder = "executor"
 	auditor  = "audit"
 )
 
-// bucketStream begins the name of the stream behind a bucket.
+// bucketStream is the prefix of the name of the stream behind a bucket.
 const bucketStream = "KV_"
 
-// Take makes a file, replacing one of that name once it is complete.
+// Take creates a file. It replaces a file with this name once the new file is complete.
 func Take(ctx context.Context, i Installation, path string, withMessages bool) (m Manifest, err error) {
 	w, err := create(path)
 	if err != nil {
@@ -75,14 +76,14 @@ func Take(ctx context.Context, i Installation, path string, withMessages bool) (
 	if err := w.end(m); err != nil {
 		return m, err
 	}
-	// Nobody should learn on the day of the restore what can be known today.
+	// A problem that can be found now must not show only on the day of the restore.
 	if _, err := Check(w.file.Name()); err != nil {
 		return m, fmt.Errorf("what was written could not be restored: %w", err)
 	}
 	return m, w.publish()
 }
 
-// take reads the parts in the order that the package's comment argues for.
+// take reads the parts in the order that the package's comment explains.
 func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	for _, name := range []string{stream.Name, stream.ProgressName, stream.ReportsName} {
 		floor, err := i.floorOf(ctx, name, recorder)
@@ -123,7 +124,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	return i.takeAudit(ctx, w, m, audited, until)
 }
 
-// clocks is by how much the clocks of two NATS servers may differ.
+// clocks is the maximum difference between the clocks of two NATS servers.
 const clocks = time.Minute
 
 // audited returns a time before all changes whose audit entries may not be in the database yet.
@@ -152,7 +153,8 @@ func (i Installation) audited(ctx context.Context) (at time.Time, err error) {
 	return at.Add(-clocks), nil
 }
 
-// leader returns a stream whose messages are read from its leader: another replica may lag behind.
+// leader returns a stream whose messages are read from its leader, because another replica may lag
+// behind.
 func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
@@ -171,10 +173,11 @@ type newest struct {
 	at       time.Time
 }
 
-// takeAudit writes the audit's entries of what was changed since a time, up to the newest record of each bucket.
+// takeAudit writes the audit entries of the changes since a time, up to the newest record of each
+// bucket.
 //
-// An executor deletes an earlier revision of a record only once the entry is in the database. So all entries are in the history
-// of the bucket, which is read first, or in the database.
+// An executor deletes an earlier revision of a record only once the entry is in the database. So
+// every entry is either in the history of the bucket, which is read first, or in the database.
 func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, since time.Time, until []newest) error {
 	to, err := w.entry(auditName)
 	if err != nil {
@@ -201,7 +204,7 @@ func (i Installation) takeAudit(ctx context.Context, w *writer, m *Manifest, sin
 // auditAtOnce is the maximum number of entries in a line.
 const auditAtOnce = 500
 
-// auditLine is an entry as the operators' API takes it: a part of the store.
+// auditLine is an audit entry as the operators' API accepts it: a part of the store.
 type auditLine struct {
 	ID, ActorKind, ActorID, ActorName, Action, AccountID, WorkflowID, NodeID, Changes string
 	At                                                                                time.Time
@@ -297,7 +300,7 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// groups are the groups of runners, and whoever else keeps his place in EXECUTIONS.
+// groups returns the groups of runners, and all other durable consumers of EXECUTIONS.
 func (i Installation) groups(ctx context.Context) (groups []Consumer, err error) {
 	s, err := i.JetStream.Stream(ctx, stream.Name)
 	if err != nil {
@@ -315,7 +318,8 @@ func (i Installation) groups(ctx context.Context) (groups []Consumer, err error)
 	return groups, nil
 }
 
-// takeStream writes the messages that a stream holds now. Of REPORTS those are enough that are not applied.
+// takeStream writes the messages that a stream holds now. From REPORTS, it writes only the messages
+// that are not applied.
 func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, withMessages bool) error {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
@@ -353,10 +357,11 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 	})
 }
 
-// takeBucket writes the newest record of each key, adds to keys what they are sealed with, and returns when the newest
-// of all was stored. A key that changes meanwhile comes again, and is restored as it came last.
-// It ends when each key of the beginning has come: the server's count of pending messages is too small while executors trim
-// the history of keys (nats-server 2.15.2), and the newest records would be missing.
+// takeBucket writes the newest record of each key, adds to keys the keys with which the records are
+// sealed, and returns when the newest record of all was stored. A key that changes meanwhile is
+// written again, and the last version is restored. takeBucket ends when each key of the beginning
+// has been written: the server's count of pending messages is too low while executors trim the
+// history of keys (nats-server 2.15.2), and the newest records would be missing.
 func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, keys map[string]bool) (records int, last newest, err error) {
 	to, err := w.entry(bucketEntry(bucket))
 	if err != nil {
@@ -412,13 +417,15 @@ func encodeLine(to io.Writer, m message) error {
 	return writeLine(to, line)
 }
 
-// expectation begins the headers that say what a stream held when a message was stored. They hold no more.
+// expectation is the prefix of the headers with the expected state of a stream when a message was
+// stored. They do not apply any more.
 const expectation = "Nats-Expected-"
 
-// silence is how long no message may come while some are there.
+// silence is the maximum time without a message while some are available.
 const silence = 30 * time.Second
 
-// messages calls each for the messages of a stream, with how many are said to come after it, until each says that it is done.
+// messages calls each for the messages of a stream, with the server's count of the messages after
+// it, until each returns that it is done.
 func (i Installation) messages(ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(m message, pending uint64) (done bool, err error)) error {
 	consumer, err := i.JetStream.OrderedConsumer(ctx, name, config)
 	if err != nil {

@@ -27,14 +27,14 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// quiet is a log of nothing: what matters to a command is in its error.
+// quiet returns a log that discards everything: the error of a command contains what is important.
 func quiet() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return log
 }
 
-// natsFlags are of verbs that talk to NATS themselves.
+// natsFlags are the flags of verbs that connect to NATS themselves.
 type natsFlags struct {
 	NATSURL   string `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds string `name:"nats-creds" help:"Credentials file for NATS: of the role that the work needs." type:"path"`
@@ -57,7 +57,8 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// adminReplicas talks to NATS itself: an executor sets the number of replicas only when it creates the streams.
+// adminReplicas connects to NATS itself, because an executor sets the number of replicas only when
+// it creates the streams.
 type adminReplicas struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 
@@ -113,7 +114,7 @@ func (v *adminReplicas) Run(s *session) error {
 	return explained(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number, progress))
 }
 
-// explained adds what to do when there are too few servers.
+// explained adds to an error what to do when there are too few servers.
 func explained(err error) error {
 	if errors.Is(err, stream.ErrTooFewServers) {
 		return &hintError{err, "deploy/nats has the configuration of a cluster; --nats-url names its servers"}

@@ -15,7 +15,7 @@ type auditVerbs struct {
 	Export auditExport `cmd:"" help:"Print all changes as JSON lines." detail:"One JSON text a line, the newest first, as the API has it." example:"hookstart audit export --since 30d"`
 }
 
-// auditFilter says which changes are wanted.
+// auditFilter holds the flags that select changes.
 type auditFilter struct {
 	Actor    string `help:"Only of this actor: an ID, a name, or a kind (admin-token, key, user)." placeholder:"ACTOR"`
 	Account  string `help:"Only about this account." type:"id" placeholder:"ACCOUNT"`
@@ -47,7 +47,8 @@ func (v *auditList) Run(s *session) error {
 	})
 }
 
-// who is what people read of an actor. Users and keys are said to be some: they may be called like the admin token.
+// who returns an actor as people read it. It says of users and keys that they are some, because
+// their names may be the same as the admin token's.
 func who(a api.Actor) string {
 	name := short(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {
@@ -58,7 +59,7 @@ func who(a api.Actor) string {
 	}
 }
 
-// changesText is what people read of changes.
+// changesText returns changes as people read them.
 func changesText(changes []api.AuditChange) string {
 	all := make([]string, len(changes))
 	for i, c := range changes {

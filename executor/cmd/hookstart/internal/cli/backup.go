@@ -49,7 +49,7 @@ func (v *adminBackup) Run(s *session) error {
 	return s.summary(done, v.File+" is complete"+needing(done.Keys)+".")
 }
 
-// needing says which keys a restore needs.
+// needing returns a text that says which keys a restore needs.
 func needing(keys []string) string {
 	if len(keys) == 0 {
 		return ""
@@ -105,7 +105,8 @@ func (v *adminRestore) Run(s *session) error {
 	return s.summary(done, v.File+" is restored.")
 }
 
-// installation is the one that the flags name. People see how far a verb is. The caller closes the connection.
+// installation returns the installation that the flags name. The progress of a verb is printed for
+// people. The caller closes the connection.
 func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	progress := s.Out
 	if s.json {
@@ -115,7 +116,7 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	return backup.Installation{JetStream: js, API: backupAPI{s.client}, Version: ops.Version, Say: progress}, err
 }
 
-// summary ends a verb that has done what the manifest says.
+// summary ends a verb that has done what the manifest describes.
 func (s *session) summary(of backup.Manifest, text string) error {
 	return s.printOwn(of, func() error { return s.line("%s", text) })
 }
@@ -123,7 +124,8 @@ func (s *session) summary(of backup.Manifest, text string) error {
 // backupAPI is the operators' API as backups use it.
 type backupAPI struct{ *apiclient.Client }
 
-// Members implements backup.API. A process of a version that does not announce its keys is left out.
+// Members implements backup.API. It leaves out a process of a version that does not announce its
+// keys.
 func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	found, err := a.Client.Members(ctx)
 	var members []backup.Member
@@ -135,10 +137,11 @@ func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	return members, err
 }
 
-// confirmWithin is how long processes may take to have a registry that was restored.
+// confirmWithin is the maximum time for processes to apply a registry that was restored.
 const confirmWithin = time.Minute
 
-// Confirm puts an account as it is: that changes nothing, and is answered when every process has its record.
+// Confirm writes an account unchanged. The call is answered when every process has the account's
+// record.
 func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 	mayPass := func(err error) bool {
 		p, is := errors.AsType[*api.Problem](err)
@@ -151,7 +154,7 @@ func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 		}
 		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
 	})
-	if api.IsCode(err, api.CodeInvalid) { // its plan is not in the catalog of this installation: said by the executor, too
+	if api.IsCode(err, api.CodeInvalid) { // its plan is not in the catalog of this installation; the executor reports this, too
 		return nil
 	}
 	return err

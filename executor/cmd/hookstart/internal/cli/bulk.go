@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// errFilterWithoutAll keeps a forgotten word from being about everything.
+// errFilterWithoutAll prevents that a forgotten word applies a command to everything.
 var errFilterWithoutAll = &hintError{errors.New("--workflow, --reason, --since and --until say which of --all"), "hookstart dead-letter requeue --help"}
 
-// count says how many of some conditions hold.
+// count returns how many of some conditions hold.
 func count(conditions ...bool) (n int) {
 	for _, c := range conditions {
 		if c {
@@ -21,7 +21,8 @@ func count(conditions ...bool) (n int) {
 	return n
 }
 
-// requeueAll repeats the call, which is about 10,000 at most, until there are no others.
+// requeueAll repeats the call, which requeues about 10,000 dead letters at most, until no more are
+// left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
 	return s.repeat("requeued", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())
@@ -106,7 +107,7 @@ func (v *executionReplay) Run(s *session) error {
 	return s.done(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeat makes a call about many until there are no others, and prints what it did, in total.
+// repeat repeats a bulk call until no more objects are left, and prints the total of what it did.
 func (s *session) repeat(what string, call func() (n int, left []api.Left, more bool, err error)) error {
 	total := 0
 	for {

@@ -1,4 +1,5 @@
-// Package cli is the command line hookstart: its verbs, their output and their error messages.
+// Package cli is the command line of the program hookstart: its verbs, their output and their error
+// messages.
 package cli
 
 import (
@@ -21,7 +22,7 @@ import (
 
 const description = "The command line of hookstart, for operators and runners. Start with: hookstart workflow list"
 
-// flags are the verbs, and the flags that all of them have.
+// flags holds the verbs, and the flags that all verbs have.
 type flags struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
 	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
@@ -48,17 +49,18 @@ type flags struct {
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
 
-// Streams are where a program reads and writes.
+// Streams are the standard streams of a program.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// exited carries an exit code out of kong, which prints help and versions itself.
+// exited is the exit code with which kong ends the program after it has printed help or the
+// version.
 type exited int
 
-// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for wrong usage,
-// 3 for differences that a dry run has found.
+// Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for wrong
+// usage, 3 for differences that a dry run has found.
 func Run(ctx context.Context, args []string, std Streams) (code int) {
 	defer func() {
 		switch left := recover().(type) {
@@ -85,7 +87,8 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	return 0
 }
 
-// examples makes the help of a verb whose tag has examples, one a line, and perhaps a detail.
+// examples adds to the help of a verb the examples in its tag, one per line, and a detail if there
+// is one.
 var examples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, is := v.(*kong.Node); is && node.Tag != nil && node.Tag.Has("example") {
@@ -95,7 +98,8 @@ var examples = kong.PostBuild(func(k *kong.Kong) error {
 	})
 })
 
-// newParser reads arguments into flags. It ends by a panic with exited when it has printed help or the version.
+// newParser returns a parser that reads arguments into flags. After it has printed help or the
+// version, the parser panics with exited.
 func newParser(into *flags, std Streams) *kong.Kong {
 	return kong.Must(into,
 		kong.Name("hookstart"), kong.Description(description),
@@ -107,17 +111,17 @@ func newParser(into *flags, std Streams) *kong.Kong {
 	)
 }
 
-// session is what a verb works with.
+// session holds what a verb works with.
 type session struct {
 	Streams
 	ctx    context.Context
 	client *apiclient.Client
 	json   bool
-	answer []byte // the API's last one
+	answer []byte // the API's last answer
 	now    func() time.Time
 }
 
-// withoutAPI says whether a command does its work without the operators' API.
+// withoutAPI reports whether a command works without the operators' API.
 func withoutAPI(command string) bool {
 	verb, _, _ := strings.Cut(command, " ")
 	return verb == "run" || verb == "completion" || strings.HasPrefix(command, "admin replicas") || strings.HasPrefix(command, "admin stream") ||
@@ -145,7 +149,7 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 	return s, nil
 }
 
-// trusting is a transport that trusts this authority alone.
+// trusting returns a transport that trusts only this certificate authority.
 func trusting(caFile string) (http.RoundTripper, error) {
 	content, err := os.ReadFile(caFile) //nolint:gosec // the operator's own file
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// run runs a command against a server that answers as one wishes.
+// run runs a command against a server with the given answers.
 func run(ctx context.Context, t *testing.T, server http.Handler, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	s := httptest.NewServer(server)
@@ -28,8 +28,7 @@ func run(ctx context.Context, t *testing.T, server http.Handler, args ...string)
 	return code, out.String(), err.String()
 }
 
-// A stream that ends is opened again, what was missed is looked up, and nothing is shown
-// twice.
+// A stream that ends is opened again, missed changes are looked up, and nothing is shown twice.
 func TestTailConnectsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -110,7 +109,7 @@ func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 	if code != 1 || !strings.Contains(stdout, "✗ stored") || !strings.Contains(stderr, "hookstart: the stream has no message 7 of execution "+id) {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
 	}
-	// It is old: that is how it should be.
+	// The execution is old, so this is as expected.
 	code, stdout, stderr = run(t.Context(), t, record(time.Now().AddDate(0, 0, -8)), "execution", "verify", id)
 	if code != 0 || !strings.Contains(stdout, "✓ stored") || !strings.Contains(stdout, "sequence 7; no longer kept") || stderr != "" {
 		t.Errorf("%d\n%s%s", code, stdout, stderr)
@@ -141,7 +140,7 @@ func TestVerifyWaits(t *testing.T) {
 	}
 }
 
-// A webhook URL is a secret, in errors too.
+// A webhook URL is a secret, and is not shown in errors, either.
 func TestSendNeverShowsTheToken(t *testing.T) {
 	for name, target := range map[string]string{
 		"nobody there":  "http://127.0.0.1:1/webhooks/w?token=hst_secret",
@@ -167,7 +166,8 @@ func TestProblemsNameTheFields(t *testing.T) {
 	}
 }
 
-// A variable that a shell may have for something else changes no verb; the verb's own does, and help shows it.
+// A variable that a shell may use for something else affects no verb; the verb's own variable does,
+// and help shows it.
 func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()

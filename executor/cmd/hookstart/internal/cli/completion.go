@@ -9,9 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionVerb prints a shell's script, which calls the verb again with the words of a command line to complete the last one.
-// The libraries for kong (kong-completion, kongplete) use posener/complete, which has no descriptions, and need four more
-// modules that are no longer maintained.
+// completionVerb prints the completion script of a shell. The script calls the verb again with the
+// words of a command line to complete the last one. The libraries for kong (kong-completion,
+// kongplete) use posener/complete, which has no descriptions, and need four more modules that are
+// no longer maintained.
 type completionVerb struct {
 	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`
@@ -30,7 +31,8 @@ Example:
   hookstart completion bash`
 }
 
-// anyFile is printed in place of candidates where the word is the name of a file: the scripts let the shell complete it.
+// anyFile is printed in place of candidates where the word is the name of a file: the scripts let
+// the shell complete it.
 const anyFile = "_files"
 
 // completionScripts need no other package of the shell. Bash takes = for a word.
@@ -68,10 +70,11 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 	return nil
 }
 
-// candidate is what a word can be.
+// candidate is a possible word.
 type candidate struct{ text, help string }
 
-// candidates are what the last word of a command line can be, whatever it begins with; fish and zsh, too, choose by that.
+// candidates returns the possible last words of a command line, regardless of their beginning; fish
+// and zsh filter by their own rules.
 func candidates(node *kong.Node, words []string) (found []candidate) {
 	var of *kong.Flag // whose value the next word is
 	for i, word := range words {

@@ -17,7 +17,7 @@ type deadLetterVerbs struct {
 	Dismiss deadLetterDismiss `cmd:"" help:"Take dead letters off the list."`
 }
 
-// deadLetterFilter says which dead letters are meant.
+// deadLetterFilter holds the flags that select dead letters.
 type deadLetterFilter struct {
 	Workflow string `type:"id" help:"Only this workflow's." placeholder:"ID"`
 	Reason   string `help:"Only those whose reason has this text in it." placeholder:"TEXT"`
@@ -52,7 +52,7 @@ func (v *deadLetterList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time}, p)
 	}, listing[api.DeadLetter]{
-		// The reason comes last: it is the only cell that may be long.
+		// The reason comes last, because it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
 		row: func(d api.DeadLetter) []string {
 			return []string{d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"), short(oneLine(d.Reason), 100)}
@@ -108,7 +108,7 @@ func (v *deadLetterRequeue) Run(s *session) error {
 			return err
 		}
 	}
-	before, _ := s.client.Execution(s.ctx, id) // what is none cannot be requeued, either, and that says why
+	before, _ := s.client.Execution(s.ctx, id) // if this is no dead letter, it cannot be requeued, either, and that error says why
 	started, err := s.client.RequeueExecution(s.ctx, id)
 	switch {
 	case api.IsCode(err, api.CodeNotFailed):
@@ -122,7 +122,8 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	}
 }
 
-// requeueRefused records the messages that the database refused. It continues after one that the database still refuses.
+// requeueRefused records the messages that the database refused. It continues after a message that
+// the database still refuses.
 func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	var ids []string
 	for d, err := range s.deadLetters() {
@@ -155,7 +156,7 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	return errors.Join(failed...)
 }
 
-// latestDeadLetter is the newest that can be requeued.
+// latestDeadLetter returns the ID of the newest dead letter that can be requeued.
 func latestDeadLetter(s *session) (string, error) {
 	for d, err := range s.deadLetters() {
 		if err != nil || d.Kind == api.DeadLetterFailed {
@@ -165,7 +166,7 @@ func latestDeadLetter(s *session) (string, error) {
 	return "", &hintError{errors.New("there is no failed execution that was not requeued"), "hookstart dead-letter list"}
 }
 
-// deadLetters are all dead letters, the newest first.
+// deadLetters iterates over all dead letters, the newest first.
 func (s *session) deadLetters() iter.Seq2[api.DeadLetter, error] {
 	return apiclient.Items(func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{}, p)

@@ -8,9 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ownVariables gives a flag of a single verb a variable that names the verb, like HOOKSTART_WORKFLOW_PUT_NAME: HOOKSTART_NAME
-// would change several verbs. The flags of all verbs, those of connections to NATS and those of "run", which are set in the
-// environment of a service, get the short form of all programs from kong.DefaultEnvars, which comes later.
+// ownVariables gives a flag of a single verb a variable that contains the verb's name, like
+// HOOKSTART_WORKFLOW_PUT_NAME: HOOKSTART_NAME would affect several verbs. The flags of all verbs,
+// the flags for connections to NATS and the flags of "run", which are set in the environment of a
+// service, get the short form that all programs use from kong.DefaultEnvars, which runs later.
 var ownVariables = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

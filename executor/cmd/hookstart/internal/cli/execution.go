@@ -22,7 +22,7 @@ type executionVerbs struct {
 	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
-// latest may be written for the ID of the newest execution.
+// latest can be given in place of the ID of the newest execution.
 const latest = "latest"
 
 type executionArg struct {
@@ -65,7 +65,7 @@ func (v *executionList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
 		return s.client.Executions(s.ctx, filter, p)
 	}, listing[api.Execution]{
-		// The workflow comes last: it is the only cell that may be long.
+		// The workflow comes last, because it is the only cell that may be long.
 		head: []string{"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW"},
 		row: func(e api.Execution) []string {
 			return []string{e.ExecutionID, e.Status, e.Source, attempts(e.Attempts), ago(e.AcceptedAt, s.now()), e.Queue, e.WorkflowID}
@@ -74,7 +74,7 @@ func (v *executionList) Run(s *session) error {
 	})
 }
 
-// attempts is a number of attempts as a table shows it.
+// attempts returns a number of attempts as tables show it.
 func attempts(n int) string {
 	if n == 0 {
 		return "-"
@@ -175,7 +175,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	return nil
 }
 
-// values are headers, or query parameters, one a line.
+// values returns headers, or query parameters, one per line.
 func values(of map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {

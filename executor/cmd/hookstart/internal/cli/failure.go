@@ -16,12 +16,12 @@ import (
 
 const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
 
-// usageError means that the command line asks for something that cannot be.
+// usageError means that the command line is invalid.
 type usageError struct{ text, hint string }
 
 func (e *usageError) Error() string { return e.text }
 
-// hintError is a failure together with what to do about it.
+// hintError is a failure with a hint about what to do.
 type hintError struct {
 	error
 	hint string
@@ -31,7 +31,7 @@ func (e *hintError) Unwrap() error { return e.error }
 
 func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
-// parseFailure is what kong says, with where to read on.
+// parseFailure returns kong's error with a hint where to read on.
 func parseFailure(err error) error {
 	verb := "hookstart"
 	if parse, is := errors.AsType[*kong.ParseError](err); is {
@@ -42,7 +42,7 @@ func parseFailure(err error) error {
 	if strings.Contains(err.Error(), "unexpected argument create") {
 		return &usageError{err.Error(), verb + " put creates one, or changes one that is there: " + verb + " put --help"}
 	}
-	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // "" is the default, for any
+	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1) // "" is the default, which means any
 	return &usageError{text, verb + " --help"}
 }
 
@@ -55,7 +55,7 @@ func explain(to io.Writer, err error) (code int) {
 	if hinted, is := errors.AsType[*hintError](err); is {
 		hint = hinted.hint
 	}
-	// There is nobody to tell when stderr cannot be written to.
+	// If stderr cannot be written to, the error cannot be reported.
 	_, _ = fmt.Fprintln(to, "hookstart: "+oneLine(messageOf(err)))
 	if hint != "" {
 		_, _ = fmt.Fprintln(to, "hint: "+oneLine(hint))
@@ -63,7 +63,7 @@ func explain(to io.Writer, err error) (code int) {
 	return code
 }
 
-// messageOf adds to a problem what is wrong with which field.
+// messageOf returns an error's message. For a problem, it adds what is wrong with which field.
 func messageOf(err error) string {
 	p, is := errors.AsType[*api.Problem](err)
 	if !is {
@@ -78,7 +78,7 @@ func messageOf(err error) string {
 	return text
 }
 
-// hinted adds a hint, unless the verb gave one.
+// hinted adds a hint, unless the verb has added one.
 func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	if _, has := errors.AsType[*hintError](err); has {
 		return err
@@ -113,7 +113,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	return err
 }
 
-// hintFor is what to do about a problem that command met.
+// hintFor returns what to do about a problem that a command caused.
 func hintFor(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
 	if kind == "trigger" || kind == "sender" {
@@ -139,13 +139,14 @@ func hintFor(p *api.Problem, command string) string {
 	}
 }
 
-// helpOf names the help of a verb; kong's name of a command has its arguments, too.
+// helpOf returns the call for the help of a verb; kong's name of a command contains its arguments,
+// too.
 func helpOf(command string) string {
 	words := strings.Fields(command)
 	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"
 }
 
-// pastPlan is what to do when an account's plan lets no further workflow be active.
+// pastPlan returns what to do when an account's plan allows no more active workflows.
 func pastPlan(accountID string) string {
 	return fmt.Sprintf("hookstart workflow list --account %s shows which are active: deactivate one, or change the plan: hookstart account put %s --plan pro", accountID, accountID)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ids refuses invalid IDs before anything is sent: a slash in one would lead to another path of the API.
+// ids refuses invalid IDs before anything is sent: a slash in an ID would lead to another path of
+// the API.
 var ids = kong.NamedMapper("id", kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("ID", &text); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// moment is a time that people give as such, or as how long ago it was.
+// moment is a time that people give as a time, or as a duration before now.
 type moment struct{ time.Time }
 
 // Decode implements kong.MapperValue.
@@ -34,7 +34,7 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	return now.Add(-back), nil
 }
 
-// parseDuration is time.ParseDuration, which knows no days.
+// parseDuration does the same as time.ParseDuration, but accepts days, too.
 func parseDuration(text string) (time.Duration, error) {
 	if number, inDays := strings.CutSuffix(text, "d"); inDays {
 		days, err := strconv.ParseFloat(number, 64)

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// mustBeJSON returns an error with the line and column at which a text stops being valid JSON. name is the text's flag.
+// mustBeJSON returns an error with the line and column at which a text stops being valid JSON. name
+// is the text's flag.
 func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil
@@ -21,7 +22,7 @@ func mustBeJSON(name string, text []byte, hint string) error {
 	return &usageError{fmt.Sprintf("%s is not valid JSON: line %d, column %d: %s", name, line, column, reason), hint}
 }
 
-// whatIsWrong is the place in the text, and the reason.
+// whatIsWrong returns the offset of the first error in the text, and the reason.
 func whatIsWrong(text []byte) (at int, reason string) {
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// paging says how much of a list is wanted.
+// paging holds the flags that select a part of a list.
 type paging struct {
 	Limit  int    `help:"How many at most, up to 200." default:"50"`
 	Cursor string `help:"The nextCursor of the page before (-o json)." placeholder:"CURSOR"`
@@ -31,7 +31,7 @@ func (p *paging) page() apiclient.Page {
 	return apiclient.Page{Limit: p.Limit, Cursor: p.Cursor}
 }
 
-// rawItems are the items of the API's last answer, a page of a list, as they came.
+// rawItems returns the items of the API's last answer, a page of a list, unchanged.
 func (s *session) rawItems() ([]json.RawMessage, error) {
 	var page api.List[json.RawMessage]
 	if err := json.Unmarshal(s.answer, &page); err != nil {
@@ -40,15 +40,15 @@ func (s *session) rawItems() ([]json.RawMessage, error) {
 	return page.Items, nil
 }
 
-// listing is how a list looks to people.
+// listing describes how a list is printed for people.
 type listing[T any] struct {
 	head []string
 	row  func(T) []string
-	// none says that the list is empty, and what to do next.
+	// none is the text for an empty list, with what to do next.
 	none string
 }
 
-// list prints one page of a list, or all of them.
+// list prints one page of a list, or all pages.
 func list[T any](s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), look listing[T]) error {
 	page, found, merged := p.page(), []T(nil), []json.RawMessage{}
 	for {

@@ -24,7 +24,7 @@ func (v *queueList) Run(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
 		return s.client.Queues(s.ctx, p)
 	}, listing[api.Queue]{
-		// The groups come last: they are the only cell that may be long.
+		// The groups come last, because they are the only cell that may be long.
 		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
 		row: func(q api.Queue) []string {
 			members, groups := 0, []string{}
@@ -52,7 +52,7 @@ func (v *queueList) Run(s *session) error {
 	})
 }
 
-// pausedText says that a queue is paused, and until when.
+// pausedText returns a text that says that a queue is paused, and until when.
 func pausedText(p api.QueuePause) string {
 	if p.Until.IsZero() {
 		return "paused"

@@ -54,7 +54,7 @@ func (v *workflowRefusals) ofAll(s *session) error {
 	})
 }
 
-// bodyOf is the length of a refused request's body, as it declared it.
+// bodyOf returns the length of a refused request's body, as the request declared it.
 func bodyOf(r api.RefusedRequest) string {
 	if r.BodyBytes == nil {
 		return "–"

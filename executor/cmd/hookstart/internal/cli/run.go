@@ -23,7 +23,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
-// runVerb is a runner for any program, and for HTTP targets. Its flags are its manual.
+// runVerb is a runner for any program, and for HTTP targets. The help of its flags is its manual.
 type runVerb struct {
 	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
 
@@ -123,7 +123,7 @@ func (v *runVerb) Run(s *session) error {
 	})
 }
 
-// check says what cannot be asked for.
+// check returns an error for flags that contradict each other or are invalid.
 func (v *runVerb) check() error {
 	const help = "hookstart run --help"
 	switch {
@@ -143,7 +143,8 @@ func (v *runVerb) check() error {
 	return nil
 }
 
-// options are the kit's. A program's time is over before the kit gives up on its handler.
+// options returns the kit's options. A program's time limit ends before the kit gives up on its
+// handler.
 func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue: v.Queue, Group: v.Group, OnlyNew: v.OnlyNew, Concurrency: v.Concurrency, Attempts: v.Attempts, Timeout: v.Timeout,
@@ -161,7 +162,8 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepare checks the target before any execution is taken. maxOutput is known once there is a connection.
+// prepare checks the target before any execution is taken. maxOutput is known only once there is a
+// connection.
 func (v *runVerb) prepare(s *session, log logrus.FieldLogger) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
 		path, err := lookUp(v.Command[0])
@@ -192,7 +194,7 @@ func (v *runVerb) prepare(s *session, log logrus.FieldLogger) (func(maxOutput in
 	}, nil
 }
 
-// secrets are those of --http; none: there is no flag.
+// secrets returns the secrets for --http, or none without the flag.
 func (v *runVerb) secrets() ([]target.Secret, error) {
 	flag, text := "--http-secret", v.HTTPSecret
 	if v.HTTPSecretFile != "" {
@@ -229,7 +231,8 @@ func lookUp(name string) (path string, err error) {
 	}
 }
 
-// secondSignal is a context that ends with the second SIGINT or SIGTERM: the first lets executions finish.
+// secondSignal returns a context that ends with the second SIGINT or SIGTERM: the first one lets
+// executions finish.
 func secondSignal() (cut context.Context, stop func()) {
 	cut, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

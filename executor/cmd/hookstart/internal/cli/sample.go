@@ -56,7 +56,7 @@ func (v *triggerSample) Run(s *session) error {
 	return s.line("The sample payload of %s of %s is set: %d bytes", id, v.Workflow, len(t.SamplePayload))
 }
 
-// showSample prints the payload and nothing else of the node: the rest has tokens.
+// showSample prints only the payload of the node, because the other fields contain tokens.
 func (s *session) showSample(t api.Trigger, workflowID string) error {
 	if s.json {
 		return s.raw(t.SamplePayload)
@@ -72,7 +72,7 @@ func isSet(value json.RawMessage) bool {
 	return len(value) > 0 && !bytes.Equal(value, []byte("null"))
 }
 
-// sampleHint adds to a refusal for want of a sample payload how to set one.
+// sampleHint adds to a refusal because of a missing sample payload how to set one.
 func sampleHint(err error, workflowID, nodeID string) error {
 	if api.IsCode(err, api.CodeSamplePayloadMissing) {
 		return &hintError{err, fmt.Sprintf("hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}

@@ -22,7 +22,8 @@ Example:
 
 func (*adminSecretsKey) Run(s *session) error { return s.line("%s", seal.NewLine()) }
 
-// adminReseal talks to NATS itself: it works while no executor can start for want of a key.
+// adminReseal connects to NATS itself, so that it works while no executor can start because of a
+// missing key.
 type adminReseal struct {
 	natsFlags
 	SecretsKeyFile string `help:"File with the keys, as for executors: the first seals, all open." type:"path"`
@@ -37,7 +38,7 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealEvery is about how many records are sealed between two lines of progress.
+// resealEvery is about the number of records that are sealed between two lines of progress.
 const resealEvery = 10_000
 
 func (v *adminReseal) Run(s *session) error {

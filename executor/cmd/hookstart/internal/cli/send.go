@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// sendTimeout is longer than an ingress takes to answer.
+// sendTimeout is the timeout of a request. It is longer than an ingress takes to answer.
 const sendTimeout = 60 * time.Second
 
 type triggerSend struct {
@@ -62,7 +62,7 @@ func (v *triggerSend) Run(s *session) error {
 	}
 	client := http.Client{
 		Timeout: sendTimeout,
-		// A sender shows the token to nobody but the endpoint.
+		// The token must be sent only to the endpoint, so redirects are not followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)
@@ -91,7 +91,7 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 	}
 }
 
-// asSender lets the executor send it as the node's sender would.
+// asSender lets the executor send the request as the node's sender would.
 func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 	text := base64.StdEncoding.EncodeToString(body)
 	test := api.SendTest{Body: &text, BodyEncoding: "base64", ContentType: v.ContentType, DeliveryID: v.DeliveryID, Headers: map[string][]string{}}
@@ -115,7 +115,7 @@ func (v *triggerSend) asSender(s *session, t api.Trigger, body []byte) error {
 	}, sent.Status)
 }
 
-// cutHeader reads NAME:VALUE.
+// cutHeader parses NAME:VALUE.
 func cutHeader(text string) (name, value string, err error) {
 	name, value, has := strings.Cut(text, ":")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
@@ -159,7 +159,7 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 	return request, nil
 }
 
-// webhookAnswer is what the endpoint says, of a success and of a refusal.
+// webhookAnswer is the endpoint's answer, a success or a refusal.
 type webhookAnswer struct {
 	Success      bool   `json:"success"`
 	ExecutionID  string `json:"executionId"`
@@ -182,7 +182,7 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 	return v.say(s, response.Status, a, response.StatusCode)
 }
 
-// say prints what the endpoint has answered. A refusal is an error.
+// say prints the endpoint's answer. A refusal is an error.
 func (v *triggerSend) say(s *session, status string, a webhookAnswer, code int) error {
 	if err := s.print(func() error {
 		table := [][]string{{"Status", status}}
@@ -243,7 +243,7 @@ func (v *triggerSend) unreachable(request *http.Request, err error) error {
 	}
 }
 
-// retrySafely says how to send again what may have been accepted.
+// retrySafely returns a text that says how to repeat a request that may have been accepted.
 func retrySafely(deliveryID string) string {
 	if deliveryID != "" {
 		return "sending it again with the same --delivery-id is safe"
@@ -251,7 +251,7 @@ func retrySafely(deliveryID string) string {
 	return "with a --delivery-id, sending it again would be safe"
 }
 
-// withoutURL is an error's cause: the URL has the token in it.
+// withoutURL returns an error's cause, because the URL contains the token.
 func withoutURL(err error) error {
 	if of, is := errors.AsType[*url.Error](err); is {
 		return cmp.Or(of.Err, errors.New("no cause is known"))

@@ -85,7 +85,7 @@ func (v *senderShow) Run(s *session) error {
 	return s.showSender(of, v.explained(err))
 }
 
-// explained says how a node gets a sender.
+// explained adds to an error how to give a node a sender.
 func (n *node) explained(err error) error {
 	if isNotFound(err) {
 		return &hintError{err, "hookstart sender set " + n.Workflow + " --preset PRESET; hookstart sender list shows the presets"}
@@ -125,7 +125,8 @@ func (v *senderSet) Run(s *session) error {
 	return s.showSender(of, v.refused(err))
 }
 
-// refused says where the presets and their settings are explained: no flag's help can.
+// refused adds to an error where the presets and their settings are explained, because no flag's
+// help can explain them.
 func (v *senderSet) refused(err error) error {
 	p, is := errors.AsType[*api.Problem](err)
 	if !is {
@@ -142,7 +143,7 @@ func (v *senderSet) refused(err error) error {
 	return err
 }
 
-// secrets reads a file with one a line.
+// secrets reads a file with one secret per line.
 func (s *session) secrets(path string) ([]string, error) {
 	text, err := s.readFile("--secret-file", path)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"text/tabwriter"
 )
 
-// rows prints lines of cells, aligned, without control characters: some cells come from strangers.
+// rows prints lines of aligned cells, without control characters, because some cells contain texts
+// of strangers.
 func (s *session) rows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, cells := range table {
@@ -27,7 +28,7 @@ func (s *session) line(format string, args ...any) error {
 	return err
 }
 
-// raw prints JSON as it is, on lines of its own.
+// raw prints JSON unchanged, on lines of its own.
 func (s *session) raw(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -36,7 +37,7 @@ func (s *session) raw(text []byte) error {
 	return err
 }
 
-// print prints the API's last answer for scripts, or what people says for people.
+// print prints the API's last answer for scripts, or the output of people for people.
 func (s *session) print(people func() error) error {
 	if s.json {
 		return s.raw(s.answer)
@@ -44,7 +45,8 @@ func (s *session) print(people func() error) error {
 	return people()
 }
 
-// done prints the same for a verb that has done what the line for people says, unless it has failed.
+// done does the same as print for a verb that has done what the line for people says. It returns
+// err if the verb has failed.
 func (s *session) done(err error, format string, args ...any) error {
 	if err != nil {
 		return err
@@ -52,7 +54,8 @@ func (s *session) done(err error, format string, args ...any) error {
 	return s.print(func() error { return s.line(format, args...) })
 }
 
-// printOwn prints a value that the API has not answered: as JSON for scripts, or what people says for people.
+// printOwn prints a value that is not an answer of the API: as JSON for scripts, or the output of
+// people for people.
 func (s *session) printOwn(value any, people func() error) error {
 	if !s.json {
 		return people()
@@ -64,7 +67,7 @@ func (s *session) printOwn(value any, people func() error) error {
 	return s.raw(text)
 }
 
-// note tells people something beside the output that scripts read.
+// note prints a text for people, separately from the output that scripts read.
 func (s *session) note(format string, args ...any) {
 	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...))) // the output itself is not affected
 }

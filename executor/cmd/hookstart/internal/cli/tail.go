@@ -40,7 +40,8 @@ func (v *executionTail) Run(s *session) error {
 	return nil
 }
 
-// isFinal reports whether a retry is useless: nobody reads, there never was a connection, or the API refuses.
+// isFinal reports whether a retry is useless: the output cannot be written, there never was a
+// connection, or the API refuses the call.
 func (t *tail) isFinal(err error) bool {
 	if _, is := errors.AsType[*writeError](err); is {
 		return true
@@ -52,9 +53,10 @@ func (t *tail) isFinal(err error) bool {
 const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
-	// overlap is how long before a lost connection accepted executions are looked up again; older ones show at their next change.
+	// overlap is the time before a lost connection from which on accepted executions are looked up
+	// again; older executions are shown at their next change.
 	overlap = time.Minute
-	// maxShown bounds what is kept of what was shown.
+	// maxShown is the maximum number of executions whose last output is kept.
 	maxShown = 10_000
 )
 
@@ -62,29 +64,30 @@ const (
 type tail struct {
 	*session
 	workflowID string
-	since      time.Time // it began then
+	since      time.Time // time at which it began
 	everOpened bool
-	lostAt     time.Time // zero: connected, or never was
+	lostAt     time.Time // zero while connected, and before the first connection
 	patience   time.Duration
 	shown      map[string]shown
 }
 
-// shown is what was last shown of an execution.
+// shown is the last output of an execution.
 type shown struct {
 	status     string
 	duplicates int64
 }
 
-// writeError means that nobody reads the output any more.
+// writeError means that the output can no longer be written.
 type writeError struct{ error }
 
-// wait waits before another try, longer from time to time, or until the program is to end.
+// wait waits before another attempt, longer from attempt to attempt, or until the program has to
+// end.
 func (t *tail) wait() {
 	retry.Wait(t.ctx, t.patience)
 	t.patience = min(2*t.patience, retryMost)
 }
 
-// opened shows what changed while there was no connection.
+// opened shows the changes that happened without a connection.
 func (t *tail) opened() error {
 	t.patience = retryFirst
 	if !t.everOpened {
@@ -112,7 +115,7 @@ func (t *tail) opened() error {
 	return nil
 }
 
-// missed are the records that may have changed without a connection, the newest first.
+// missed returns the records that may have changed without a connection, the newest first.
 func (t *tail) missed() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{WorkflowID: t.workflowID, Since: t.lostAt.Add(-overlap)}, apiclient.Page{Limit: api.MaxLimit}
 	if filter.Since.Before(t.since) {
@@ -135,10 +138,10 @@ func (t *tail) missed() (records []json.RawMessage, err error) {
 	return records, nil
 }
 
-// tailLine fits in 80 columns with the workflow's ID beyond its first 6 letters.
+// tailLine fits in 80 columns if the workflow's ID is cut to its first 6 letters.
 const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
 
-// show prints a change, once; record is e as the API says it.
+// show prints a change, once; record is e as the API sent it.
 func (t *tail) show(e api.Execution, record []byte) error {
 	now := shown{e.Status, e.Duplicates}
 	if t.shown[e.ExecutionID] == now {

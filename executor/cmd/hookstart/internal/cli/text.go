@@ -15,7 +15,7 @@ const exactLayout = "2006-01-02 15:04:05.000 UTC"
 
 func exact(t time.Time) string { return t.UTC().Format(exactLayout) }
 
-// ago is how long ago t was, or in how long it is.
+// ago returns how long ago t was, or how long it is until t.
 func ago(t, now time.Time) string {
 	d := now.Sub(t).Round(time.Second)
 	if d >= 0 && d < 5*time.Second {
@@ -30,7 +30,7 @@ func ago(t, now time.Time) string {
 	return "in " + rough(d)
 }
 
-// agoOr is the same, or none if t is zero.
+// agoOr does the same as ago, but returns none if t is zero.
 func agoOr(t, now time.Time, none string) string {
 	if t.IsZero() {
 		return none
@@ -51,7 +51,7 @@ func rough(d time.Duration) string {
 	}
 }
 
-// precise is how long something took, in three digits or so.
+// precise returns a duration with about three digits.
 func precise(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -63,7 +63,7 @@ func precise(d time.Duration) string {
 	}
 }
 
-// both is a time as people think of it, and exactly.
+// both returns a time relative to now, and the exact time.
 func both(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -71,7 +71,8 @@ func both(t, now time.Time) string {
 	return ago(t, now) + " (" + exact(t) + ")"
 }
 
-// after is a time, and how long after another one that is; empty if it has not come.
+// after returns a time, and the duration since another time; it returns "" if the time has not
+// come.
 func after(from, t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -100,7 +101,8 @@ func rate(r *api.RateLimit) string {
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
-// decimalBytes is a limit of bytes as it was configured: in whole KB, MB, GB or TB of powers of ten, if possible.
+// decimalBytes returns a limit in bytes as it was configured: in whole KB, MB, GB or TB of powers
+// of ten, if possible.
 func decimalBytes(n int64) string {
 	unit := " B"
 	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
@@ -112,7 +114,7 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// short cuts a text that is for people only. What one may want to copy is never cut.
+// short cuts a text that is only for people. Texts that people may want to copy are never cut.
 func short(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
@@ -121,10 +123,11 @@ func short(text string, width int) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// oneLine takes out of a text what would break a line, or what a terminal would obey.
+// oneLine removes from a text the characters that would break a line, or that a terminal would
+// interpret.
 func oneLine(text string) string { return strings.Map(visible, text) }
 
-// lines does the same and keeps the lines.
+// lines does the same as oneLine, but keeps the line breaks.
 func lines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
@@ -134,7 +137,7 @@ func lines(text string) string {
 	}, text)
 }
 
-// These two are part of letters and emoji, and no terminal obeys them.
+// These two characters are part of letters and emoji, and no terminal interprets them.
 const nonJoiner, joiner = '\u200c', '\u200d'
 
 func visible(r rune) rune {
@@ -148,7 +151,8 @@ func visible(r rune) rune {
 	}
 }
 
-// indented is JSON on several lines; unchanged if it is nested so deeply that most of it would be white space.
+// indented returns JSON on several lines, or unchanged if it is nested so deeply that most of it
+// would be white space.
 func indented(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer
@@ -158,7 +162,7 @@ func indented(text json.RawMessage) string {
 	return lines(to.String())
 }
 
-// depth is how deeply JSON is nested at most.
+// depth returns the maximum depth of nesting of JSON.
 func depth(text json.RawMessage) (most int) {
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()

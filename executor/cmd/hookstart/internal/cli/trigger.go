@@ -17,13 +17,13 @@ type triggerVerbs struct {
 	Rerun  triggerRerun  `cmd:"" help:"Start an execution on the sample payload." detail:"An inactive workflow can be tried, too." example:"hookstart trigger rerun demo"`
 }
 
-// node names a trigger node.
+// node holds the arguments that name a trigger node.
 type node struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 	Node     string `arg:"" optional:"" type:"id" help:"The trigger node's ID. Default: its only one."`
 }
 
-// id is the node's ID.
+// id returns the node's ID.
 func (n *node) id(s *session) (string, error) {
 	if n.Node != "" {
 		return n.Node, nil
@@ -54,7 +54,7 @@ func (n *node) get(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// secrecy says whether people see tokens.
+// secrecy holds the flag for showing tokens to people.
 type secrecy struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -104,14 +104,14 @@ func (v *triggerRerun) Run(s *session) error {
 	return s.done(sampleHint(err, v.Workflow, id), "%s started on the sample payload", started.ExecutionID)
 }
 
-// show prints a node's settings, the tokens only where they were asked for.
+// show prints a node's settings. It prints the tokens only if the flags ask for them.
 func (k secrecy) show(s *session, t api.Trigger) error {
 	return s.print(func() error {
 		sample := "none"
 		if isSet(t.SamplePayload) {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
 		}
-		// The URL stands alone, so that it can be copied, however long it is.
+		// The URL is on a line of its own, so that it can be copied, however long it is.
 		url := k.url(t)
 		if url == "" {
 			url = "The URL holds a token, which viewers do not see."
@@ -160,10 +160,11 @@ func (k secrecy) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDs names the first places of a delivery ID: the first headers, and the first place of the node's sender.
+// deliveryIDs returns the first places of a delivery ID: the first headers, and the first place of
+// the node's sender.
 func deliveryIDs(t api.Trigger) string {
 	places := t.DeliveryIDSources
-	if len(places) == 0 { // an older executor says the headers alone
+	if len(places) == 0 { // an older executor returns only the headers
 		places = t.DeliveryIDHeaders
 	}
 	first := 2

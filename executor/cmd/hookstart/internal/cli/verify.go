@@ -16,17 +16,17 @@ type executionVerify struct {
 	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
-// step is one part of an execution's way.
+// step is one part of an execution's path through the system.
 type step struct {
 	Name   string    `json:"step"`
 	OK     bool      `json:"ok"`
 	At     time.Time `json:"at,omitzero"`
-	When   string    `json:"-"` // in place of a time that no program writes down
+	When   string    `json:"-"` // shown in place of a time that no program records
 	Detail string    `json:"detail"`
 }
 
 func (v *executionVerify) Run(s *session) error {
-	// The newest one is waited for, too: it may not be recorded yet.
+	// The newest execution is waited for, too, because it may not be recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
 	id, err := awaited(s.ctx, v.Wait, isNone, func() (string, error) { return v.id(s) })
 	if err != nil {
@@ -58,16 +58,17 @@ func (v *executionVerify) Run(s *session) error {
 	return missing
 }
 
-// verified is an execution as its way is checked.
+// verified is an execution that is being verified.
 type verified struct{ api.ExecutionDetail }
 
-// kept reports whether the stream has the message, or is old enough not to have it: by default it keeps a week.
+// kept reports whether the stream has the message, or may have removed it because of its age. By
+// default, the stream keeps messages for a week.
 func (e verified) kept() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// awaited repeats look while it fails with an error that may pass, for a time.
+// awaited repeats look for a time, while it fails with an error that may pass.
 func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error)) (found T, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

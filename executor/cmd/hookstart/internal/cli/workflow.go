@@ -19,7 +19,7 @@ type workflowVerbs struct {
 	Delete     workflowDelete     `cmd:"" help:"Delete a workflow, with its tokens." detail:"The records of its executions stay. Its webhook URLs cannot be had back." example:"hookstart workflow put scratch --account demo\nhookstart workflow delete scratch"`
 }
 
-// workflowArg names a workflow.
+// workflowArg is the argument with the ID of a workflow.
 type workflowArg struct {
 	Workflow string `arg:"" type:"id" help:"The workflow's ID."`
 }
@@ -102,7 +102,7 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	})
 }
 
-// activity is what a workflow's switch comes to, in the words of the console.
+// activity returns the effective state of a workflow, in the words of the console.
 func activity(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":

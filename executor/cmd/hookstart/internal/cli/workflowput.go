@@ -67,7 +67,8 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
 }
 
-// change changes what the flags name. Nodes are replaced as a whole, so only the version that was read is changed then.
+// change changes what the flags name. Nodes are replaced as a whole, so in that case only the
+// version that was read is changed.
 func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Workflow, error) {
 	patch := apiclient.Patch{}
 	for member, value := range map[string]string{"accountId": v.Account, "name": v.Name, "queue": v.Queue} {
@@ -89,8 +90,8 @@ func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Wor
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceVersion replaces the workflow as it was at a time: a file that workflow get has shown must not undo what
-// was changed since.
+// replaceVersion replaces the version of the workflow from a time: a file with the output of
+// workflow get must not undo later changes.
 func (v *workflowPut) replaceVersion(s *session, text []byte, updatedAt time.Time) (none api.Workflow, err error) {
 	var tag string
 	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
@@ -109,7 +110,8 @@ func (v *workflowPut) replaceVersion(s *session, text []byte, updatedAt time.Tim
 	return s.client.IfMatch(tag).PutWorkflowJSON(s.ctx, v.Workflow, text)
 }
 
-// triggers returns the nodes that the flags name, else the current ones. Nodes that stay keep their names and settings.
+// triggers returns the nodes that the flags name, or the current nodes if the flags name none.
+// Nodes that stay keep their names and settings.
 func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	current := map[string]api.WorkflowTrigger{}
 	wanted := v.Trigger
@@ -152,8 +154,8 @@ var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt
 
 const oneIsShown = "hookstart workflow get demo -o json shows one"
 
-// fromFile reads a workflow, and the time of the version that the file shows; zero if it has none. What workflow get
-// shows can be given back.
+// fromFile reads a workflow, and the time of the version in the file, which is zero if the file has
+// none. The output of workflow get can be used as the file.
 func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil || v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {
 		return nil, updatedAt, &usageError{"--file says it all: it goes with no other flag of this verb", "hookstart workflow put --help"}
