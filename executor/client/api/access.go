@@ -2,21 +2,21 @@ package api
 
 import "time"
 
-// The roles: what a caller may do. Each one may do what those before it may.
+// These are the roles of callers. Each role includes the permissions of the roles before it.
 const (
 	RoleViewer = "viewer" // reads, but sees no token
 	RoleEditor = "editor" // changes workflows, their nodes and tokens; reruns and requeues
 	RoleAdmin  = "admin"  // changes accounts and their plans, and lets others in
 )
 
-// The kinds of callers.
+// These are the kinds of callers.
 const (
 	CallerAdminToken = "admin-token"
 	CallerKey        = "key"
 	CallerUser       = "user" // signed in at the console by OpenID Connect
 )
 
-// WhoAmI says who makes the call. Absent values are omitted.
+// WhoAmI describes the caller. Absent values are omitted.
 type WhoAmI struct {
 	Kind      string `json:"kind" enum:"admin-token,key,user"`
 	ID        string `json:"id,omitempty" doc:"The key's, or the user's at their identity provider. Absent: the admin token."`
@@ -25,7 +25,7 @@ type WhoAmI struct {
 	AccountID string `json:"accountId,omitempty" doc:"The only account that the caller has access to. Absent: all of them." example:"acme"`
 }
 
-// PutKey says what a new key is.
+// PutKey holds the settings of a new key.
 type PutKey struct {
 	Name      string    `json:"name" minLength:"1" maxLength:"200" doc:"For people: who has it, and what for." example:"CI of team A"`
 	Role      string    `json:"role" enum:"viewer,editor,admin" doc:"What it may do. viewer: read, without tokens. editor: also change workflows, their nodes and tokens, rerun and requeue. admin: everything."`
@@ -44,7 +44,7 @@ type Key struct {
 	LastUsedAt time.Time `json:"lastUsedAt,omitzero" doc:"When a call was made with it last, within a minute or so. Absent: never."`
 }
 
-// NewKey is a key that was just made.
+// NewKey is a key that was just created.
 type NewKey struct {
 	Key
 	Secret string `json:"key" doc:"What to send as Authorization: Bearer. It is shown here only; hookstart keeps a hash." example:"hsk_…"`

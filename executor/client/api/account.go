@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Plan says what an account may do.
+// Plan holds the limits of an account.
 type Plan struct {
 	ID                        string    `json:"id" example:"free"`
 	WebhookTriggers           bool      `json:"webhookTriggers" doc:"Whether workflows may have webhook triggers at all."`
@@ -12,13 +12,14 @@ type Plan struct {
 	BytesPerDay               *int64    `json:"bytesPerDay" doc:"How many bytes the bodies of the account may have in a day, in total. null: any number." example:"1000000000"`
 }
 
-// RateLimit accepts, from idle, Requests requests at once, then one every WindowSeconds/Requests seconds.
+// RateLimit is the limit of a token bucket: after a pause, it accepts Requests requests at once,
+// then one every WindowSeconds/Requests seconds.
 type RateLimit struct {
 	Requests      int64 `json:"requests" minimum:"1" maximum:"1000000" example:"60"`
 	WindowSeconds int64 `json:"windowSeconds" minimum:"1" maximum:"86400" example:"60"`
 }
 
-// Account owns workflows.
+// Account is the owner of workflows.
 type Account struct {
 	ID        string    `json:"id" example:"acme"`
 	Name      string    `json:"name" doc:"For people."`

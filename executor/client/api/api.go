@@ -10,7 +10,7 @@ type List[T any] struct {
 	NextCursor string `json:"nextCursor" doc:"The cursor of the next page. Empty: this is the last page."`
 }
 
-// The bounds of a page.
+// These are the bounds of a page.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 200

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// The kinds of dead letters.
+// These are the kinds of dead letters.
 const (
 	DeadLetterFailed      = "failed"
 	DeadLetterUndecodable = "undecodable"
@@ -23,7 +23,7 @@ type DeadLetter struct {
 	NodeID         string    `json:"nodeId,omitempty" doc:"Absent: undecodable." example:"webhook"`
 }
 
-// SelectDeadLetters selects dead letters by their IDs, or by a filter. An empty object: all.
+// SelectDeadLetters selects dead letters by their IDs, or by a filter. An empty object selects all.
 type SelectDeadLetters struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"IDs of dead letters. What is none any more is passed over. Not together with the others."`
 	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Only this account's; messages that were put aside belong to none."`
@@ -33,14 +33,14 @@ type SelectDeadLetters struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Accepted before."`
 }
 
-// Requeued says how many dead letters a call has requeued.
+// Requeued holds the number of dead letters that a call has requeued.
 type Requeued struct {
 	Requeued int    `json:"requeued" doc:"How many this call requeued; repeated, none twice."`
 	Left     []Left `json:"left,omitempty" nullable:"false" doc:"Those that cannot be requeued: they stay on the list. Absent: none."`
 	More     bool   `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`
 }
 
-// Dismissed says how many dead letters a call has taken off the list.
+// Dismissed holds the number of dead letters that a call has removed from the list.
 type Dismissed struct {
 	Dismissed int  `json:"dismissed" doc:"How many this call took off the list."`
 	More      bool `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The states of an execution.
+// These are the states of an execution.
 const (
 	StatusQueued    = "queued"
 	StatusRunning   = "running"
@@ -14,7 +14,7 @@ const (
 	StatusRejected  = "rejected"  // final: its workflow was inactive
 )
 
-// The sources of an execution.
+// These are the sources of an execution.
 const (
 	SourceWebhook = "webhook" // a request to the webhook
 	SourceRerun   = "rerun"   // an operator: rerun, replay or requeue
@@ -59,7 +59,7 @@ type ExecutionDetail struct {
 	Output       json.RawMessage     `json:"output" doc:"What the run returned: any JSON value. null: nothing."`
 }
 
-// ReplayRejected says which rejected executions are to be replayed.
+// ReplayRejected selects the rejected executions to replay.
 type ReplayRejected struct {
 	Status     string    `json:"status" enum:"rejected" doc:"Says of itself what is replayed: rejected executions."`
 	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Only this account's."`
@@ -68,14 +68,14 @@ type ReplayRejected struct {
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Accepted before."`
 }
 
-// Replayed says how many executions a call has replayed.
+// Replayed holds the number of executions that a call has replayed.
 type Replayed struct {
 	Replayed int    `json:"replayed" doc:"How many executions this call started."`
 	Left     []Left `json:"left,omitempty" nullable:"false" doc:"Those that cannot be replayed. Absent: none."`
 	More     bool   `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`
 }
 
-// Left counts what a call about many could not do.
+// Left is the number of executions that a bulk call left out for one reason.
 type Left struct {
 	Code  string `json:"code" doc:"Why: the code that the same call for one answers." example:"input_expired"`
 	Count int    `json:"count"`

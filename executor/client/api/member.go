@@ -1,13 +1,13 @@
 package api
 
-// Members are the executors and ingresses that run.
+// Members are the running executors and ingresses.
 type Members struct {
 	Items []Member `json:"items" nullable:"false"`
-	// Database is the version of the tables. 0: it could not be read.
+	// Database is the version of the tables. 0 means that it could not be read.
 	Database int64 `json:"database,omitempty" doc:"The version of the database's tables. Absent: the database is away."`
 }
 
-// Member is an executor or an ingress that runs.
+// Member is a running executor or ingress.
 type Member struct {
 	Instance         string   `json:"instance" doc:"Another one after each start."`
 	Role             string   `json:"role" doc:"executor or ingress."`

@@ -18,7 +18,7 @@ type Problem struct {
 	Errors     []FieldError `json:"errors,omitempty" nullable:"false" doc:"With the code invalid: each thing that is wrong."`
 }
 
-// FieldError says what is wrong with one part of a request.
+// FieldError describes what is wrong with one part of a request.
 type FieldError struct {
 	Field   string `json:"field" doc:"A member of the body, a parameter, or body." example:"triggers[0].nodeId"`
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
@@ -32,8 +32,8 @@ func (p *Problem) Error() string {
 // ErrorCode returns the code, for IsCode.
 func (p *Problem) ErrorCode() string { return p.Code }
 
-// IsCode reports whether err is a refusal with one of the codes below: a *Problem, or another error with a
-// method ErrorCode.
+// IsCode reports whether err is a refusal with one of the codes below: a *Problem, or another error
+// with a method ErrorCode.
 func IsCode(err error, code string) bool {
 	refusal, ok := errors.AsType[interface {
 		error
@@ -42,7 +42,7 @@ func IsCode(err error, code string) bool {
 	return ok && refusal.ErrorCode() == code
 }
 
-// The codes of problems.
+// These are the codes of problems.
 const (
 	CodeUnauthorized         = "unauthorized"
 	CodeForbidden            = "forbidden"

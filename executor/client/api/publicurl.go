@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// PublicURL is the URL under which senders reach the ingresses, and the result of a check.
+// PublicURL is the URL at which senders reach the ingresses, and the result of a check.
 type PublicURL struct {
 	URL             string    `json:"url" doc:"Without /webhooks. Empty: not configured." example:"https://hooks.example.com"`
 	OnlyThisMachine bool      `json:"onlyThisMachine" doc:"Its host is localhost, or a loopback address."`
@@ -11,7 +11,7 @@ type PublicURL struct {
 	CheckedAt       time.Time `json:"checkedAt" doc:"An answer is kept for half a minute."`
 }
 
-// The states of a public URL.
+// These are the states of a public URL.
 const (
 	PublicURLReached     = "reached"     // an ingress of this installation answered
 	PublicURLUnreachable = "unreachable" // there was no answer

@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// Queue is what waits in a queue that workflows name, and who takes it.
+// Queue is the state of a queue that workflows name: the executions that wait in it, and the groups
+// that take them.
 type Queue struct {
 	Queue            string       `json:"queue" example:"default"`
 	Paused           *QueuePause  `json:"paused,omitempty" doc:"No group of it is handed anything new. Absent: it is not paused."`
@@ -18,23 +19,23 @@ type QueueGroup struct {
 	Group   string `json:"group" doc:"Its name; of a consumer that is not the runner kit's, the consumer's." example:"main"`
 	Members int    `json:"members" doc:"Runners that are there. One that was killed is missed after 12 s at the latest. Of runners that do not say that they are there, how many requests for work are waiting."`
 	Waiting uint64 `json:"waiting" doc:"Starts that no member was given. Without members: and those that were given to one, and not finished."`
-	// MaxInFlight is nil for no limit.
+	// MaxInFlight is the maximum number of executions in flight. nil means that there is no limit.
 	MaxInFlight *int64    `json:"maxInFlight,omitempty" doc:"How many of its executions are out at all its members together. Absent: as many as they ask for."`
 	LastSeenAt  time.Time `json:"lastSeenAt,omitzero" doc:"When a member was there last. Absent: not known."`
 }
 
-// QueuePause says since when a queue is paused.
+// QueuePause is the pause of a queue.
 type QueuePause struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until,omitzero" doc:"When it ends by itself. Absent: when the queue is resumed."`
 }
 
-// PauseQueue says for how long a queue is to be paused.
+// PauseQueue specifies for how long a queue is paused.
 type PauseQueue struct {
 	Until time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"When the pause ends by itself. Absent: when the queue is resumed."`
 }
 
-// PutQueueGroup is what is set of a group of runners.
+// PutQueueGroup holds the settings of a group of runners.
 type PutQueueGroup struct {
 	MaxInFlight *int64 `json:"maxInFlight" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many of its executions are out at all its members together. null: as many as they ask for." example:"1"`
 }

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Refusal counts the refused requests to a workflow with one cause.
+// Refusal is the number of refused requests to a workflow with one cause.
 type Refusal struct {
 	Code  string         `json:"code" doc:"What the sender was told." example:"token_invalid"`
 	Count int64          `json:"count" minimum:"1" example:"17"`
@@ -15,7 +15,7 @@ type WorkflowRefusal struct {
 	Refusal
 }
 
-// RefusedRequest is the part of a refused request that is kept.
+// RefusedRequest is the part of a refused request that is stored.
 type RefusedRequest struct {
 	At        time.Time `json:"at"`
 	BodyBytes *int64    `json:"bodyBytes" doc:"Declared length of its body. null: not declared."`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// SenderPreset is what is known of one kind of sender.
+// SenderPreset describes one kind of sender.
 type SenderPreset struct {
 	ID         string          `json:"id" example:"stripe"`
 	Aliases    []string        `json:"aliases,omitempty" doc:"Other names that are taken for the ID."`
@@ -37,7 +37,7 @@ type PresetSetting struct {
 	Values   []string `json:"values,omitempty" doc:"The only ones that are taken. Absent: any."`
 }
 
-// Sender is who calls a trigger node.
+// Sender is the sender of a trigger node's requests.
 type Sender struct {
 	Preset   string            `json:"preset" example:"stripe"`
 	Secrets  []SenderSecret    `json:"secrets" nullable:"false" doc:"Those that work now, the newest first, without their texts."`
@@ -51,7 +51,7 @@ type Sender struct {
 	DeliveriesWithoutID int64          `json:"deliveriesWithoutId" doc:"How many of them had no delivery ID: their repeats are not recognised."`
 }
 
-// SenderRefusal is a request that was refused by its signature.
+// SenderRefusal is a request that was refused because of its signature.
 type SenderRefusal struct {
 	At     time.Time `json:"at"`
 	Code   string    `json:"code" example:"signature_invalid"`
@@ -69,14 +69,14 @@ type SenderSecret struct {
 	Captured  string    `json:"captured,omitempty" doc:"The text of a secret that the provider has brought: the first answer that has it is the only one."`
 }
 
-// PutSender is what an operator says of a sender.
+// PutSender holds the settings of a sender.
 type PutSender struct {
 	Preset   string            `json:"preset" example:"stripe"`
 	Secrets  []string          `json:"secrets,omitempty" doc:"The newest first. Absent: those that are there stay." example:"[\"whsec_…\"]"`
 	Settings map[string]string `json:"settings,omitempty" doc:"Secret ones that are left out stay."`
 }
 
-// AddSenderSecret is another secret of a sender.
+// AddSenderSecret is a secret to add to a sender.
 type AddSenderSecret struct {
 	Secret                string `json:"secret" example:"whsec_…"`
 	EndOthersAfterSeconds *int64 `json:"endOthersAfterSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the others work on; 0: they end at once. Absent: they stay." example:"86400"`

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Trigger has the settings of a webhook trigger node.
+// Trigger holds the settings of a webhook trigger node.
 type Trigger struct {
 	NodeID            string          `json:"nodeId" example:"webhook"`
 	Name              string          `json:"name" doc:"For people."`
@@ -22,13 +22,14 @@ type Trigger struct {
 	Filtered          *Filtered       `json:"filtered,omitempty" doc:"The requests that did not meet the filter. Absent: the node has no filter, and there were none."`
 }
 
-// Filtered are the requests that did not meet a node's filter.
+// Filtered holds the requests that did not match a node's filter.
 type Filtered struct {
 	Count int64             `json:"count" doc:"How many, since the node was made."`
 	Last  []FilteredRequest `json:"last" nullable:"false" doc:"The last 20, the newest first."`
 }
 
-// FilteredRequest is the part of such a request that is kept; nothing of its body.
+// FilteredRequest is the part of a request that did not match a filter that is stored. It contains
+// nothing of the body.
 type FilteredRequest struct {
 	At         time.Time `json:"at"`
 	DeliveryID string    `json:"deliveryId,omitempty" doc:"Absent: it has none."`
@@ -50,12 +51,12 @@ type Token struct {
 	ExpiresAt  time.Time  `json:"expiresAt,omitzero" doc:"When it expires. Absent: never."`
 }
 
-// RotateToken says how a token is rotated.
+// RotateToken holds the options of a rotation of a token.
 type RotateToken struct {
 	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the current tokens stay valid." example:"3600"`
 }
 
-// SendTest is what is sent to a node's own webhook URL, as its sender would send it.
+// SendTest is a request to send to a node's own webhook URL, as its sender would send it.
 type SendTest struct {
 	Body         *string             `json:"body,omitempty" doc:"Absent: the sample payload." example:"{\"hello\": \"world\"}"`
 	BodyEncoding string              `json:"bodyEncoding,omitempty" enum:"base64" doc:"Absent: the body is text."`
@@ -64,7 +65,7 @@ type SendTest struct {
 	Headers      map[string][]string `json:"headers,omitempty" doc:"Further headers."`
 }
 
-// SentTest is what the endpoint answered.
+// SentTest is the answer of the endpoint.
 type SentTest struct {
 	Success      bool   `json:"success" doc:"Whether it was accepted."`
 	Status       int    `json:"status" doc:"Of the endpoint's answer." example:"200"`

@@ -19,37 +19,42 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Client calls the API. It is safe for concurrent use. Its errors are an *api.Problem, the API's, or a *ConnectionError.
+// Client calls the API. It is safe for concurrent use. Its errors are either an *api.Problem, which
+// is the API's answer, or a *ConnectionError.
 type Client struct {
 	base  string
 	token string
 	http  *http.Client
 	tap   func(body []byte)
-	key   string // of a call that must not start anything twice
-	// The conditions of a call. Empty: none.
+	key   string // idempotency key of a call that must not start anything twice
+	// ifMatch and ifNoneMatch are the conditions of a call. "" means that there is none.
 	ifMatch, ifNoneMatch string
-	etag                 *string // takes the ETag of each answer; nil: nothing does
+	etag                 *string // receives the ETag of each answer; nil means that it is not stored
 }
 
-// callTimeout is longer than the API takes for any call, to say so itself.
+// callTimeout is the timeout of a call. It is longer than the API takes to answer any call with a
+// timeout of its own.
 const callTimeout = time.Minute
 
-// New calls the API at base, for example http://127.0.0.1:8081, with the admin token or a key.
+// New returns a Client of the API at base, for example http://127.0.0.1:8081, with the admin token
+// or a key.
 func New(base, token string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{
-		// The API never redirects: somebody else would get the token.
+		// The API never redirects, and a redirect would send the token to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// Tap is a client that also passes to tap the body of each successful answer, or the data of each event, with unknown members.
+// Tap returns a client that also passes to tap the body of each successful answer, or the data of
+// each event, with unknown members.
 func (c *Client) Tap(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
 	return &tapped
 }
 
-// Over is a client that calls by a transport of its own: one that knows a private certificate authority.
+// Over returns a client that uses a transport of the caller, for example one that trusts a private
+// certificate authority.
 func (c *Client) Over(transport http.RoundTripper) *Client {
 	over, own := *c, *c.http
 	own.Transport = transport
@@ -57,34 +62,35 @@ func (c *Client) Over(transport http.RoundTripper) *Client {
 	return &over
 }
 
-// IfMatch returns a client whose calls change only the version that a tag names, as WithETag has got it. Another
-// version is a problem with the code changed_since. "": any version.
+// IfMatch returns a client whose calls change only the version with a tag that WithETag has
+// returned. A change of another version fails with the problem code changed_since. "" means any
+// version.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
 	conditional.ifMatch = tag
 	return &conditional
 }
 
-// IfNew returns a client whose PutAccount and PutWorkflow create, and replace nothing: what exists already is a
-// problem with the code changed_since.
+// IfNew returns a client whose PutAccount and PutWorkflow create objects, but replace none: if the
+// object exists already, the call fails with the problem code changed_since.
 func (c *Client) IfNew() *Client {
 	conditional := *c
 	conditional.ifNoneMatch = "*"
 	return &conditional
 }
 
-// WithETag returns a client that stores the ETag of each answer in tag; "" if it has none. The calls of such a
-// client must not be concurrent.
+// WithETag returns a client that stores the ETag of each answer in tag, or "" if the answer has
+// none. The calls of such a client must not be concurrent.
 func (c *Client) WithETag(tag *string) *Client {
 	noting := *c
 	noting.etag = tag
 	return &noting
 }
 
-// Patch is a JSON merge patch: members that are not named stay, and nil takes a member away.
+// Patch is a JSON merge patch: members that are not named stay unchanged, and nil removes a member.
 type Patch map[string]any
 
-// ConnectionError means that the API did not answer, or that something else did.
+// ConnectionError means that the API did not answer, or that another server did.
 type ConnectionError struct{ err error }
 
 func (e *ConnectionError) Error() string { return e.err.Error() }
@@ -96,13 +102,13 @@ func noConnection(format string, args ...any) error {
 	return &ConnectionError{fmt.Errorf(format, args...)}
 }
 
-// Page says which part of a list is wanted. Its zero value is the beginning.
+// Page selects a part of a list. Its zero value is the beginning.
 type Page struct {
-	Limit  int // 0: the API's default
+	Limit  int // 0 means the API's default
 	Cursor string
 }
 
-// Items iterates over a list that fetch returns page by page. An error is the last thing that it yields.
+// Items iterates over a list that fetch returns page by page. After an error, the iteration ends.
 func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page := (Page{Limit: api.MaxLimit}); ; {
@@ -124,7 +130,7 @@ func Items[T any](fetch func(Page) (api.List[T], error)) iter.Seq2[T, error] {
 	}
 }
 
-// ExecutionFilter says which executions are wanted. Zero fields do not filter.
+// ExecutionFilter selects executions. Zero fields do not filter.
 type ExecutionFilter struct {
 	AccountID, WorkflowID, Status, Source, DeliveryID string
 	Since, Until                                      time.Time
@@ -135,12 +141,12 @@ func (c *Client) Plans(ctx context.Context) (api.List[api.Plan], error) {
 	return get[api.List[api.Plan]](ctx, c, "/plans")
 }
 
-// PutAccount creates an account or replaces it.
+// PutAccount creates or replaces an account.
 func (c *Client) PutAccount(ctx context.Context, id string, put api.PutAccount) (api.Account, error) {
 	return send[api.Account](ctx, c, http.MethodPut, "/accounts/"+url.PathEscape(id), put)
 }
 
-// PatchAccount changes what patch names: members of an api.PutAccount.
+// PatchAccount changes the members of an api.PutAccount that patch names.
 func (c *Client) PatchAccount(ctx context.Context, id string, patch Patch) (api.Account, error) {
 	return send[api.Account](ctx, c, http.MethodPatch, "/accounts/"+url.PathEscape(id), patch)
 }
@@ -160,17 +166,19 @@ func (c *Client) Accounts(ctx context.Context, page Page) (api.List[api.Account]
 	return list[api.Account](ctx, c, "/accounts", page, nil)
 }
 
-// PutWorkflow creates a workflow, inactive, or replaces it.
+// PutWorkflow creates an inactive workflow, or replaces a workflow.
 func (c *Client) PutWorkflow(ctx context.Context, id string, put api.PutWorkflow) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), put)
 }
 
-// PatchWorkflow changes what patch names: members of an api.PutWorkflow. Its triggers are replaced as a whole.
+// PatchWorkflow changes the members of an api.PutWorkflow that patch names. Its triggers are
+// replaced as a whole.
 func (c *Client) PatchWorkflow(ctx context.Context, id string, patch Patch) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPatch, workflow(id), patch)
 }
 
-// PutWorkflowJSON does the same with an api.PutWorkflow that is JSON already. Only the API checks it.
+// PutWorkflowJSON does the same as PutWorkflow with an api.PutWorkflow that is JSON already. Only
+// the API checks it.
 func (c *Client) PutWorkflowJSON(ctx context.Context, id string, put []byte) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPut, workflow(id), asIs(put))
 }
@@ -180,7 +188,7 @@ func (c *Client) Workflow(ctx context.Context, id string) (api.Workflow, error) 
 	return get[api.Workflow](ctx, c, workflow(id))
 }
 
-// Workflows lists the workflows of an account, or all when accountID is empty.
+// Workflows lists the workflows of an account, or all workflows if accountID is empty.
 func (c *Client) Workflows(ctx context.Context, accountID string, page Page) (api.List[api.Workflow], error) {
 	return list[api.Workflow](ctx, c, "/workflows", page, parameters{"accountId": accountID})
 }
@@ -195,12 +203,13 @@ func (c *Client) Activate(ctx context.Context, id string) (api.Workflow, error) 
 	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/activate", nil)
 }
 
-// Deactivate ends that.
+// Deactivate stops a workflow's webhooks from starting executions.
 func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPost, workflow(id)+"/deactivate", nil)
 }
 
-// Refusals counts a workflow's refused requests since a time (zero: in the last 24 hours), by code.
+// Refusals counts a workflow's refused requests since a time, by code. The zero time means the last
+// 24 hours.
 func (c *Client) Refusals(ctx context.Context, workflowID string, since time.Time, page Page) (api.List[api.Refusal], error) {
 	return list[api.Refusal](ctx, c, workflow(workflowID)+"/refusals", page, parameters{"since": at(since)})
 }
@@ -210,27 +219,29 @@ func (c *Client) AllRefusals(ctx context.Context, since time.Time, page Page) (a
 	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": at(since)})
 }
 
-// Queues lists what waits in each queue, and who takes it.
+// Queues lists the queues, with the executions that wait in each, and the runners that take them.
 func (c *Client) Queues(ctx context.Context, page Page) (api.List[api.Queue], error) {
 	return list[api.Queue](ctx, c, "/queues", page, nil)
 }
 
-// Members lists the executors and ingresses that run.
+// Members lists the running executors and ingresses.
 func (c *Client) Members(ctx context.Context) (api.Members, error) {
 	return get[api.Members](ctx, c, "/members")
 }
 
-// PauseQueue lets no group of a queue be handed anything new, until a time; zero: until ResumeQueue.
+// PauseQueue stops the delivery of new executions to all groups of a queue, until a time. The zero
+// time means until ResumeQueue.
 func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/pause", api.PauseQueue{Until: until})
 }
 
-// ResumeQueue ends that.
+// ResumeQueue ends the pause of a queue.
 func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
 }
 
-// SetQueueGroup sets how many executions a group of runners has in flight; nil: as many as its members ask for.
+// SetQueueGroup sets how many executions a group of runners may have in flight. nil means that
+// there is no limit.
 func (c *Client) SetQueueGroup(ctx context.Context, queue, group string, maxInFlight *int64) (api.QueueGroup, error) {
 	return send[api.QueueGroup](ctx, c, http.MethodPut, "/queues/"+url.PathEscape(queue)+"/groups/"+url.PathEscape(group), api.PutQueueGroup{MaxInFlight: maxInFlight})
 }
@@ -245,12 +256,12 @@ func (c *Client) Trigger(ctx context.Context, workflowID, nodeID string) (api.Tr
 	return get[api.Trigger](ctx, c, trigger(workflowID, nodeID))
 }
 
-// PatchTrigger changes what patch names: members of an api.TriggerSettings.
+// PatchTrigger changes the members of an api.TriggerSettings that patch names.
 func (c *Client) PatchTrigger(ctx context.Context, workflowID, nodeID string, patch Patch) (api.Trigger, error) {
 	return send[api.Trigger](ctx, c, http.MethodPatch, trigger(workflowID, nodeID), patch)
 }
 
-// SetSamplePayload configures a node's sample payload: one JSON text.
+// SetSamplePayload sets a node's sample payload, which is one JSON text.
 func (c *Client) SetSamplePayload(ctx context.Context, workflowID, nodeID string, sample []byte) (api.Trigger, error) {
 	return send[api.Trigger](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sample-payload", asIs(sample))
 }
@@ -261,54 +272,57 @@ func (c *Client) RotateToken(ctx context.Context, workflowID, nodeID string, kee
 	return send[api.Trigger](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rotate-token", rotate)
 }
 
-// RerunTrigger starts an execution on a node's sample payload.
+// RerunTrigger starts an execution with a node's sample payload.
 func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/rerun", nil)
 }
 
-// SendTest lets the executor post to a node's webhook URL as its sender would. A refusal by the endpoint is no error.
+// SendTest lets the executor post a request to a node's webhook URL as its sender would. A refusal
+// by the endpoint is not an error.
 func (c *Client) SendTest(ctx context.Context, workflowID, nodeID string, test api.SendTest) (api.SentTest, error) {
 	return send[api.SentTest](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/send-test", test)
 }
 
-// RerunExecution starts the same trigger again, on its sample payload.
+// RerunExecution starts the trigger of an execution again, with its sample payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil)
 }
 
-// RequeueExecution starts a failed execution again, on its original body. It is idempotent.
+// RequeueExecution starts a failed execution again, with its original body. It is idempotent.
 func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil)
 }
 
-// ReplayExecution starts an execution on the original body, headers and query of another. With a key, it is idempotent.
+// ReplayExecution starts an execution with the original body, headers and query of another
+// execution. With a key, it is idempotent.
 func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Started, error) {
 	return send[api.Started](ctx, c.withKey(key), http.MethodPost, "/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
-// ReplayRejected replays rejected executions, each once for a key ("": once for all calls without one).
+// ReplayRejected replays rejected executions, each once per key. "" counts as one key, too: without
+// a key, each execution is replayed once.
 func (c *Client) ReplayRejected(ctx context.Context, which api.ReplayRejected, key string) (api.Replayed, error) {
 	return send[api.Replayed](ctx, c.withKey(key), http.MethodPost, "/executions/replay", which)
 }
 
-// withKey is a client whose calls have an idempotency key.
+// withKey returns a client whose calls have an idempotency key.
 func (c *Client) withKey(key string) *Client {
 	with := *c
 	with.key = key
 	return &with
 }
 
-// RequeueDeadLetters requeues many dead letters, each once however often it is called.
+// RequeueDeadLetters requeues many dead letters. Repeated calls requeue each dead letter once.
 func (c *Client) RequeueDeadLetters(ctx context.Context, which api.SelectDeadLetters) (api.Requeued, error) {
 	return send[api.Requeued](ctx, c, http.MethodPost, "/dead-letters/requeue", which)
 }
 
-// DismissDeadLetters takes many dead letters off the list.
+// DismissDeadLetters removes many dead letters from the list.
 func (c *Client) DismissDeadLetters(ctx context.Context, which api.SelectDeadLetters) (api.Dismissed, error) {
 	return send[api.Dismissed](ctx, c, http.MethodPost, "/dead-letters/dismiss", which)
 }
 
-// DeadLetterFilter says which dead letters are wanted. Zero fields do not filter.
+// DeadLetterFilter selects dead letters. Zero fields do not filter.
 type DeadLetterFilter struct {
 	WorkflowID, Reason string
 	Since, Until       time.Time
@@ -340,7 +354,7 @@ func trigger(workflowID, nodeID string) string {
 	return workflow(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
-// asIs is a body that is JSON already. encoding/json would rewrite it, and refuse a deep nesting.
+// asIs is a body that is JSON already. encoding/json would rewrite it, and refuse deep nesting.
 type asIs []byte
 
 func encode(body any) (io.Reader, error) {
@@ -357,7 +371,7 @@ func encode(body any) (io.Reader, error) {
 	return bytes.NewReader(text), nil
 }
 
-// parameters are those of a query; empty ones are left out.
+// parameters are the parameters of a query; empty parameters are left out.
 type parameters map[string]string
 
 func (p parameters) query() url.Values {
@@ -370,7 +384,7 @@ func (p parameters) query() url.Values {
 	return q
 }
 
-// at is a time as a parameter; "": zero.
+// at returns a time as a parameter, or "" for the zero time.
 func at(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -395,7 +409,7 @@ func list[T any](ctx context.Context, c *Client, path string, page Page, filter 
 	return result, err
 }
 
-// send makes a call with a body; nil: without one.
+// send makes a call with a body. nil means that the call has no body.
 func send[T any](ctx context.Context, c *Client, method, path string, body any) (result T, err error) {
 	err = c.call(ctx, method, path, nil, body, &result)
 	return result, err
@@ -433,7 +447,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send returns the answer if it is a success, else the problem.
+// send returns the answer if it is a success, or the problem as an error.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
 	target := c.base + "/api/v1" + path
 	if len(query) > 0 {
@@ -470,7 +484,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return nil, problem(c.base, response)
 }
 
-// withoutURL is the cause alone: the URL was said already.
+// withoutURL returns the cause of an error without the URL, which the message contains already.
 func withoutURL(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// What answers may not be the API, or nothing may answer: one kind of error, which says
-// where, and never shows the token.
+// If another server answers, or none, the error is a ConnectionError, which contains the address
+// and never shows the token.
 func TestConnectionErrors(t *testing.T) {
 	elsewhere := http.NewServeMux()
 	elsewhere.HandleFunc("/page/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") })

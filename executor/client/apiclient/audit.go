@@ -7,13 +7,13 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// AuditFilter says which entries of the audit are wanted. Zero fields do not filter.
+// AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter struct {
 	Actor, AccountID, WorkflowID string
 	Since, Until                 time.Time
 }
 
-// Audit lists who changed what, the newest first.
+// Audit lists the entries of the audit log, the newest first.
 func (c *Client) Audit(ctx context.Context, filter AuditFilter, page Page) (api.List[api.AuditEntry], error) {
 	return list[api.AuditEntry](ctx, c, "/audit", page, parameters{
 		"actor": filter.Actor, "accountId": filter.AccountID, "workflowId": filter.WorkflowID, "since": at(filter.Since), "until": at(filter.Until),

@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// BackUpRecords calls each for every line of what the database keeps. It fails if the answer breaks off.
+// BackUpRecords calls each for every line of the content of the database. It returns an error if
+// the answer is incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
 	return c.lines(ctx, "/backup/records", nil, each)
 }
 
-// BackUpAudit does so for the audit's entries of the changes of one bucket, from one time to another, both included.
+// BackUpAudit calls each for every line of the audit entries of the changes of one bucket, from one
+// time to another, both included.
 func (c *Client) BackUpAudit(ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error) error {
 	query := url.Values{"bucket": {bucket}, "since": {since.Format(time.RFC3339Nano)}, "until": {until.Format(time.RFC3339Nano)}}
 	return c.lines(ctx, "/backup/audit", query, each)
@@ -43,7 +45,8 @@ func (c *Client) lines(ctx context.Context, path string, query url.Values, each 
 	}
 }
 
-// RestoreRecords writes one line of what BackUpRecords has read. With first, the database must be empty.
+// RestoreRecords writes one line that BackUpRecords has read. With first, the database must be
+// empty.
 func (c *Client) RestoreRecords(ctx context.Context, line []byte, first bool) error {
 	var query url.Values
 	if first {

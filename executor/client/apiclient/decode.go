@@ -8,7 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Decode is json.Unmarshal for the API's answers. Inputs, outputs and sample payloads may be nested too deeply for it: they are cut out.
+// Decode does the same as json.Unmarshal for the API's answers. Inputs, outputs and sample payloads
+// may be nested too deeply for json.Unmarshal, so Decode cuts them out first.
 func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:
@@ -26,7 +27,8 @@ func Decode(text []byte, result any) error {
 	}
 }
 
-// cutMembers takes members out of a JSON object. Another text stays as it is: json.Unmarshal refuses it.
+// cutMembers removes members from a JSON object. It returns any other text unchanged, because
+// json.Unmarshal refuses it.
 func cutMembers(object []byte, names ...string) (rest []byte, values map[string]json.RawMessage) {
 	tokens := json.NewDecoder(bytes.NewReader(object))
 	tokens.UseNumber()

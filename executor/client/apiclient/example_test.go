@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// All workflows of an account, page by page.
+// This example iterates over all workflows of an account, page by page.
 func ExampleItems() {
 	server := exampleAPI()
 	defer server.Close()
@@ -30,7 +30,7 @@ func ExampleItems() {
 	// orders fast
 }
 
-// A change of what was read, and of nothing that somebody else has made of it since.
+// This example changes only the version that was read, and fails if it was changed in between.
 func ExampleClient_IfMatch() {
 	server := exampleAPI()
 	defer server.Close()
@@ -48,7 +48,7 @@ func ExampleClient_IfMatch() {
 	// Output: somebody was faster: read it again
 }
 
-// exampleAPI answers as an executor would in whose registry somebody changes the workflow orders all the time.
+// exampleAPI answers as an executor would if the workflow orders were changed all the time.
 func exampleAPI() *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/workflows", func(w http.ResponseWriter, r *http.Request) {

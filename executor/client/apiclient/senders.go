@@ -8,32 +8,32 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// SenderPresets lists the kinds of senders.
+// SenderPresets lists the presets of senders.
 func (c *Client) SenderPresets(ctx context.Context) (api.List[api.SenderPreset], error) {
 	return get[api.List[api.SenderPreset]](ctx, c, "/senders")
 }
 
-// Sender returns who calls a trigger node, without the secrets.
+// Sender returns the sender of a trigger node, without the secrets.
 func (c *Client) Sender(ctx context.Context, workflowID, nodeID string) (api.Sender, error) {
 	return get[api.Sender](ctx, c, trigger(workflowID, nodeID)+"/sender")
 }
 
-// PutSender says who calls a trigger node.
+// PutSender sets the sender of a trigger node.
 func (c *Client) PutSender(ctx context.Context, workflowID, nodeID string, put api.PutSender) (api.Sender, error) {
 	return send[api.Sender](ctx, c, http.MethodPut, trigger(workflowID, nodeID)+"/sender", put)
 }
 
-// DeleteSender leaves a trigger node with its token alone.
+// DeleteSender removes the sender of a trigger node, which then only has its token.
 func (c *Client) DeleteSender(ctx context.Context, workflowID, nodeID string) error {
 	return c.delete(ctx, trigger(workflowID, nodeID)+"/sender")
 }
 
-// AddSenderSecret gives a node's sender another secret, the newest.
+// AddSenderSecret adds a secret to a node's sender, as the newest one.
 func (c *Client) AddSenderSecret(ctx context.Context, workflowID, nodeID string, add api.AddSenderSecret) (api.Sender, error) {
 	return send[api.Sender](ctx, c, http.MethodPost, trigger(workflowID, nodeID)+"/sender/secrets", add)
 }
 
-// DeleteSenderSecret ends one secret of a node's sender.
+// DeleteSenderSecret removes a secret from a node's sender.
 func (c *Client) DeleteSenderSecret(ctx context.Context, workflowID, nodeID, secretID string) error {
 	return c.delete(ctx, trigger(workflowID, nodeID)+"/sender/secrets/"+url.PathEscape(secretID))
 }

@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	// maxEvent bounds one line of the stream of events.
+	// maxEvent is the maximum length of one line of the stream of events.
 	maxEvent = 1 << 20
-	// maxSilence is several times the interval of the executor's keep-alive: after it, the connection is dead.
+	// maxSilence is several times the interval of the executor's keep-alive: after this time without
+	// data, the connection is dead.
 	maxSilence = time.Minute
 )
 
 var errSilence = errors.New("the stream of events is silent for too long")
 
-// Watch calls each for every execution that changes, of one workflow or, if workflowID is empty, of all. It calls opened, unless
-// that is nil, when the stream is open: no change after that is missed. It returns the error of either, or why the stream ended;
-// nil when the executor ended it: then call it again.
+// Watch calls each for every execution that changes, of one workflow or, if workflowID is empty, of
+// all. It calls opened, unless that is nil, when the stream is open: no change after that is
+// missed. It returns the error of either function, or the reason why the stream ended. It returns
+// nil if the executor ended the stream: then call Watch again.
 func (c *Client) Watch(ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
