@@ -24,7 +24,7 @@ const rateGrace = 5 * time.Second
 type reading struct {
 	h         *handler
 	accountID string
-	reserved  int64 // bytes; -1: no place is reserved
+	reserved  int64 // bytes; -1 means that no place is reserved
 	read      int   // bytes that have arrived, including those of a refused body
 }
 

@@ -1,5 +1,5 @@
-// Command github is an example of a runner: it takes GitHub's webhooks from a queue, runs
-// only those that GitHub has signed, and returns what they are about.
+// Command github is an example of a runner. It takes GitHub's webhooks from a queue, processes only
+// those that GitHub has signed, and returns their subjects.
 package main
 
 import (
@@ -31,7 +31,7 @@ func run(log *slog.Logger) error {
 	queue := flag.String("queue", "github", "The queue of the workflows that GitHub calls.")
 	group := flag.String("group", "github", "Those who share a group share the work.")
 	flag.Parse()
-	// Not a flag: others may see a command's flags.
+	// The secret is not a flag, because other users may see the flags of a command.
 	secret := os.Getenv("GITHUB_WEBHOOK_SECRET") //nolint:forbidigo // a program's main reads its environment
 	if secret == "" {
 		return errors.New("GITHUB_WEBHOOK_SECRET must be set: the secret that was given to GitHub with the webhook URL")

@@ -13,9 +13,9 @@ var (
 	errForged   = errors.New("X-Hub-Signature-256 is not that of this body: either the secrets differ, or GitHub has not sent it")
 )
 
-// verify checks GitHub's signature, "sha256=" and the HMAC of the body in hex. hmac.Equal
-// takes as long for a wrong one as for the right one, so that nobody can find out the
-// right one digit by digit.
+// verify checks GitHub's signature, which is "sha256=" and the HMAC of the body in hex. hmac.Equal
+// takes the same time for every wrong signature, so that an attacker cannot find the right one
+// digit by digit.
 func verify(secret, body []byte, signature string) error {
 	if signature == "" {
 		return errUnsigned
@@ -26,7 +26,7 @@ func verify(secret, body []byte, signature string) error {
 		return errForged
 	}
 	mac := hmac.New(sha256.New, secret)
-	_, _ = mac.Write(body) // a hash takes everything
+	_, _ = mac.Write(body) // a hash never returns an error
 	if !hmac.Equal(claimed, mac.Sum(nil)) {
 		return errForged
 	}
