@@ -228,7 +228,7 @@ type runner struct {
 	// unconfirmed bounds the number of reports without a confirmation: their executions would run
 	// again if this process died.
 	unconfirmed chan struct{}
-	// unacknowledged counts the messages that were begun and are not acknowledged.
+	// unacknowledged counts the messages that were begun and not yet acknowledged or handed back.
 	unacknowledged sync.WaitGroup
 	// working is the context of all handlers. It ends when they may no longer continue.
 	working context.Context //nolint:containedctx // it is that of all handlers, not of a call
