@@ -60,7 +60,7 @@ func clone(t *testing.T) string {
 	return folder
 }
 
-// program compiles testdata/program for a platform, once.
+// program returns testdata/program, compiled for a platform. It compiles each platform once.
 var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglobals // compiled once
 	compiled := map[dist.Platform][]byte{}
 	return func(p dist.Platform) ([]byte, error) {

@@ -30,7 +30,7 @@ import (
 var killedRunners = flag.Int("runners", 0, "TestKilledRunners: so many executions, and a kill every 2 s; 0: a short one")
 
 const (
-	places        = 8 // of each runner
+	places        = 8 // number of executions that each runner runs at once
 	runnerAckWait = 2 * time.Second
 )
 

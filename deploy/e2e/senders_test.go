@@ -253,7 +253,7 @@ func (s *senderAt) forged() string {
 	case "standard-webhooks":
 		return "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsIQ=="
 	case "discord":
-		return "" // a signature of another key is what the test of the engine tries
+		return "" // the test of the engine tries a signature with another key
 	default:
 		return "forged"
 	}

@@ -60,7 +60,7 @@ func prepareFolder(c Config) (adminToken string, err error) {
 		return "", folderError(c.DataDir, err)
 	}
 	var bits [24]byte
-	_, _ = rand.Read(bits[:]) // never fails: crypto/rand says so
+	_, _ = rand.Read(bits[:]) // never fails, as the documentation of crypto/rand says
 	token := "hsa_" + base64.RawURLEncoding.EncodeToString(bits[:])
 	if err := durable.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 		return "", folderError(c.DataDir, err)

@@ -83,7 +83,7 @@ type Config struct {
 
 // Started describes what was started, and where.
 type Started struct {
-	IngressURL  string // without /webhooks
+	IngressURL  string // URL without /webhooks
 	ExecutorURL string
 	NATSURL     string
 	OpsURL      string
@@ -137,7 +137,7 @@ func Run(ctx context.Context, c Config) error {
 	l.describe(adminToken)
 	for _, step := range []func(context.Context) error{l.startServices, l.watchNATS, l.startDemo} {
 		if err := step(ctx); ctx.Err() != nil {
-			return nil // ended by the caller at the start: not a failure
+			return nil // the caller ended it at the start, which is not a failure
 		} else if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func recoverNATS(ctx context.Context, server *embednats.Server, storeDir string,
 		case health == nil:
 			failed, restarted, outSince = 0, false, time.Time{}
 			continue
-		case failed < transient: // it is so for a moment while a stream is deleted, too
+		case failed < transient: // it is also unhealthy for a moment while a stream is deleted
 			failed++
 			continue
 		case hasRoom(storeDir) != nil:

@@ -11,7 +11,7 @@ type audit struct {
 	executions   int // executions that senders were told of
 	stored       int // executions in the stream
 	recorded     int // executions that are recorded
-	ended        int // executions of which a runner reported the end
+	ended        int // executions whose end a runner reported
 	lost         []string
 	unrecorded   []string
 	doubled      []string
@@ -99,7 +99,7 @@ func (a *audit) examineStored(b *book, starts map[string]start, records map[stri
 			a.doubled = append(a.doubled, fmt.Sprintf("%s (delivery %s) is %d times in the stream", id, s.marker, s.messages))
 		case d == nil:
 			a.strange = append(a.strange, fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		case len(d.executions) > 0: // also if by another ID: then it is doubled, see below
+		case len(d.executions) > 0: // even if the answer named another ID, which makes the delivery doubled, see below
 		case d.unheard > 0 && d.refused == 0:
 			a.unheard++
 		case d.hasID:

@@ -121,7 +121,7 @@ func (f *faults) deck() []fault {
 		}
 		add("cut between nodes", slot, shortestHang, longestHang, apart(links, (*link.Link).Cut))
 		if n == f.random.IntN(len(nodes)) {
-			continue // fewer of these, since they take longest
+			continue // fewer of these, because they take longest
 		}
 		add("pause node", slot, shortestHang, longestHang, hang(p.process))
 		add("silence between nodes", slot, shortestHang, longestHang, apart(links, (*link.Link).Silence))

@@ -28,7 +28,7 @@ func (f *faults) freeze(ctx context.Context, s *service, inTransaction bool, mea
 	defer func() { _ = s.signal(syscall.SIGCONT) }()
 	condition := "state LIKE 'idle in transaction%'"
 	if inTransaction {
-		condition += " AND backend_xid IS NOT NULL" // one that has written something
+		condition += " AND backend_xid IS NOT NULL" // a transaction that has written something
 	}
 	for try := range 500 {
 		if err := s.signal(syscall.SIGSTOP); err != nil {

@@ -38,8 +38,8 @@ const (
 	portMonitor  = "8222"
 	portIngress  = "8080"
 	portExecutor = "8081"
-	portOps      = "9090" // of the ingress
-	portOps2     = "9091" // of the executor
+	portOps      = "9090" // port of the ingress's ops listener
+	portOps2     = "9091" // port of the executor's ops listener
 )
 
 // secrets holds the keys and certificates that deploy/nats/make-secrets.sh makes.

@@ -163,7 +163,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 	changes := o.possible()
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
-	if name == "delete" && o.random.IntN(3) > 0 { // fewer of these: they make the next ones impossible
+	if name == "delete" && o.random.IntN(3) > 0 { // fewer of these, because they make the next changes impossible
 		return
 	}
 	for {

@@ -25,7 +25,7 @@ const restartPause = 500 * time.Millisecond
 type process struct {
 	name string
 	args []string // the first one is its role
-	log  string   // the file that it writes to
+	log  string   // the file to which it writes
 	host *place   // where the process runs; nil means on this machine, as this binary
 	env  []string // NAME=value, in addition to this process's own environment; only with a host
 

@@ -20,11 +20,11 @@ type report struct {
 	audit     *audit
 	incidents []incident
 	ended     []string // processes that ended by themselves, and other problems with them
-	stood     []string // when recording stood still
+	stood     []string // times when recording stood still
 	untrue    []string // answers about the registry that contradicted a change
 	aside     []string // starts in quarantine
-	restored  []string // what did not hold after the store was restored
-	emptied   []string // what did not hold after the store was deleted
+	restored  []string // checks that failed after the store was restored
+	emptied   []string // checks that failed after the store was deleted
 	again     []string // executions that were given to a handler after their end
 }
 

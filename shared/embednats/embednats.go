@@ -99,7 +99,7 @@ type Server struct {
 	stop    sync.Once
 
 	mu      sync.Mutex
-	nats    *server.Server // replaced by Restart
+	nats    *server.Server // the current server; Restart replaces it
 	stopped bool
 }
 

@@ -63,7 +63,7 @@ func runStuck(natsURL string) error {
 // installation is a running hookstart-local or executor.
 type installation struct {
 	client         *apiclient.Client
-	metrics        string // URL
+	metrics        string // URL of the metrics
 	link, executor string // URLs of the console; link signs in. Set for hookstart-local only
 	nats           string // set for hookstart-local only
 }

@@ -198,7 +198,7 @@ func startThree(t *testing.T) *site {
 		}
 		t.Cleanup(port.Release)
 		listen = append(listen, port.Addr())
-		// A name: addresses in certificates do not count for routes.
+		// The route is a name, because addresses in certificates do not count for routes.
 		routes = append(routes, "nats://localhost:"+strconv.Itoa(port.Number))
 	}
 	t.Setenv("NATSD_ROUTES", "["+strings.Join(routes, ", ")+"]")
@@ -217,7 +217,7 @@ func startThree(t *testing.T) *site {
 	return s
 }
 
-// connect connects as a role, as the programs do.
+// connect connects with the credentials of a role, as the programs do.
 func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	tb.Helper()
 	nc, err := bus.Connect(tb.Context(), bus.Options{
@@ -230,7 +230,7 @@ func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	return nc
 }
 
-// eventually waits until a condition holds.
+// eventually waits until a condition holds, and fails the test if it does not hold in time.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	if !within(20*time.Second, holds) {
@@ -238,7 +238,7 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// within says whether a condition holds before the time is over.
+// within reports whether a condition holds before the time d is over.
 func within(d time.Duration, holds func() bool) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -154,7 +154,7 @@ func (p *pair) during(from, to *network.Host, c network.Condition, count int) (b
 	return begin, end
 }
 
-// fromOn matches the next hundred numbers.
+// fromOn returns a regular expression for the hundred numbers from number on.
 func fromOn(number int) string {
 	var all []string
 	for n := range 100 {

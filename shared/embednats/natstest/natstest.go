@@ -9,15 +9,16 @@
 //		// Check that nothing was lost.
 //	}
 //
-// Which one to take:
+// The functions differ in where the servers run:
 //
 //   - [Start]: a server in the test's process. It starts in milliseconds: every test can have its own.
-//   - [StartProcess]: a server in a process of its own, to be killed ([Node.Kill]) or frozen ([Node.Pause]).
+//   - [StartProcess]: a server in a separate process, to be killed ([Node.Kill]) or frozen
+//     ([Node.Pause]).
 //   - [StartCluster]: three servers, for streams with three replicas. Stop one, perhaps a leader ([Cluster.Leader]).
-//   - [StartProcessCluster]: three processes.
+//   - [StartProcessCluster]: three servers in separate processes.
 //
-// All listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with the test. Functions fail with
-// t.Fatal: call them in the test's own goroutine.
+// All servers listen on 127.0.0.1 without a password, keep their data in t.TempDir(), and end with
+// the test. Functions fail with t.Fatal: call them in the test's own goroutine.
 //
 // A server process is the test binary, started once more. A package that starts one needs
 //
@@ -41,8 +42,9 @@ import (
 //
 //	natstest.Start(t, func(o *embednats.Options) { o.SyncAlways = true })
 //
-// By default StoreDir is a new folder, and Port a free one that stays the same over restarts. Options apply to every node of a
-// cluster, except for StoreDir, Port, Name and Cluster, which natstest sets. Log is not called for a process.
+// By default StoreDir is a new folder, and Port a free port that stays the same over restarts.
+// Options apply to every node of a cluster, except for StoreDir, Port, Name and Cluster, which
+// natstest sets. Log is not called for a server process.
 type Option func(*embednats.Options)
 
 // Node is one server. It can be used by several goroutines.

@@ -216,7 +216,7 @@ func TestChildEndsWithItsParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = os.Stderr.Close()
-		_, _ = io.Copy(io.Discard, os.Stdin) // without end
+		_, _ = io.Copy(io.Discard, os.Stdin) // never returns
 		return
 	}
 
