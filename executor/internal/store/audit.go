@@ -10,7 +10,7 @@ type AuditEntry struct {
 	ActorID    string
 	ActorName  string
 	Action     string
-	AccountID  string // "": of none
+	AccountID  string // "" means no account
 	WorkflowID string
 	NodeID     string
 	Changes    string // a JSON text, or ""

@@ -11,7 +11,7 @@ import (
 // Refusal is the number of requests to one workflow that were refused with one code within one
 // minute.
 type Refusal struct {
-	WorkflowID string // "": none that exists, or more were called than are counted
+	WorkflowID string // "" if no such workflow exists, or if there were more workflows than are counted
 	Code       string
 	Minute     time.Time // its beginning
 	Count      int64
@@ -21,7 +21,7 @@ type Refusal struct {
 // RefusedRequest is the last request that was refused with a code.
 type RefusedRequest struct {
 	At        time.Time
-	BodyBytes int64 // as declared; -1: it was not
+	BodyBytes int64 // as declared; -1 if it was not declared
 	UserAgent string
 }
 

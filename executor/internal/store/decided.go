@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// Range is a range of adjacent messages of a stream that are decided: recorded, or put aside as dead letters.
+// Range is a range of adjacent messages of a stream that are decided: they are recorded, or
+// quarantined.
 type Range struct {
 	Stream string
-	// Created identifies the stream: one that is deleted and made again has the same name and counts its messages anew.
+	// Created identifies the stream: a stream that is deleted and created again has the same name, but
+	// its sequences start again.
 	Created     string
 	First, Last uint64 // sequences, both included
 }
@@ -40,7 +42,7 @@ func Merge(ranges []Range) []Range {
 	return merged
 }
 
-// Before returns what merged ranges have before a sequence.
+// Before returns the part of merged ranges before a sequence.
 func Before(ranges []Range, sequence uint64) []Range {
 	var before []Range
 	for _, r := range ranges {

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is how many of the requests that did not meet a node's filter are kept.
+// MaxFilteredRequests is the maximum number of stored requests that did not match a node's filter.
 const MaxFilteredRequests = 20
 
-// Filtered are the requests that did not meet the filter of one trigger node. Its JSON is in backups: see Part.
+// Filtered holds the requests that did not match the filter of one trigger node. Its JSON is in
+// backups: see Part.
 type Filtered struct {
 	WorkflowID, NodeID string
 
@@ -16,15 +17,15 @@ type Filtered struct {
 	Last  []FilteredRequest // the newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest is the part of such a request that is kept.
+// FilteredRequest is the part of a request that did not match a filter that is stored.
 type FilteredRequest struct {
 	At         time.Time
-	DeliveryID string `json:",omitempty"` // empty: it has none
-	Place      string // whose condition did not hold
+	DeliveryID string `json:",omitempty"` // "" if it has none
+	Place      string // place of the condition that did not hold
 }
 
-// StorableFiltered returns a report as it is stored: one entry for each node, in the order of nodes, which keeps two
-// writers from waiting for each other.
+// StorableFiltered returns a report in its stored form: one entry for each node, in the order of
+// nodes, so that two writers never wait for each other.
 func StorableFiltered(filtered []Filtered) []Filtered {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]Filtered{}
@@ -47,7 +48,7 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 	return all
 }
 
-// LastFiltered returns the newest of two lists.
+// LastFiltered returns the newest requests of two lists, at most MaxFilteredRequests.
 func LastFiltered(one, other []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(one, other)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })

@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// RegistryRecord is the newest revision of a record of the registry, as NATS has it.
+// RegistryRecord is the newest revision of a record of the registry, as it is in NATS.
 type RegistryRecord struct {
 	Bucket   string
 	Key      string
 	Revision uint64
-	Deleted  int64  // 1: it was deleted; 0: it was not
+	Deleted  int64  // 1 if it was deleted, otherwise 0
 	Data     []byte // empty if it was deleted
 }
 
-// RegistryPosition is up to which revision the copy of a bucket has all records. The zero value is none.
+// RegistryPosition is the revision up to which the copy of a bucket has all records. The zero value
+// means that it has none.
 type RegistryPosition struct {
 	Revision uint64
 	At       time.Time // when NATS stored that revision
 }
 
-// ErrRegistryGap means that the copy of a bucket does not reach as far as its caller assumed: the database was put back.
+// ErrRegistryGap means that the copy of a bucket ends before the position that its caller assumed,
+// because the database was replaced by an older copy.
 var ErrRegistryGap = errors.New("the copy of the registry has a gap")

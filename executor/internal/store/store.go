@@ -91,7 +91,8 @@ type Batch struct {
 	// Audit holds audit entries on what the batch records. An entry whose ID is there already is left
 	// unchanged.
 	Audit []AuditEntry
-	// Decided are the messages that the batch decides. They say how far the database is: see Store.Decided.
+	// Decided holds the messages that the batch decides. They determine the database's position: see
+	// Store.Decided.
 	Decided []Range
 }
 
@@ -229,11 +230,12 @@ type Store interface {
 	// SenderSeen returns what requests have shown of the sender of one node so far, or the zero value.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderSeen, error)
 
-	// AddFiltered adds the requests that did not meet the filters of trigger nodes. A report is applied once, however
-	// often it comes; no other report may have its ID.
+	// AddFiltered adds the requests that did not match the filters of trigger nodes. A report is
+	// applied once, however often it comes. No other report may have the same ID.
 	AddFiltered(ctx context.Context, reportID string, at time.Time, filtered []Filtered) error
 
-	// Filtered returns the requests that did not meet the filter of one node so far; nothing if there were none.
+	// Filtered returns the requests that did not match the filter of one node so far. The zero value
+	// means that there were none.
 	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
 
 	// ForgetSender deletes what SenderSeen returns.
@@ -316,16 +318,18 @@ type Store interface {
 	// SessionEnded reports whether EndSession has ended a session.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
-	// Decided returns which messages of a stream are decided: the ranges of all batches that this database has committed,
-	// merged, in order. A database that has lost transactions has lost their ranges, too. created is the stream's identity;
-	// ranges with another one are deleted.
+	// Decided returns the messages of a stream that are decided: the ranges of all batches that this
+	// database has committed, merged, in order. A database that has lost transactions has lost their
+	// ranges, too. created is the stream's identity; ranges with another identity are deleted.
 	Decided(ctx context.Context, stream, created string) ([]Range, error)
 
-	// ForgetDecided removes the messages of a stream from a sequence on from what Decided returns.
+	// ForgetDecided removes the messages of a stream at and after a sequence from the result of
+	// Decided.
 	ForgetDecided(ctx context.Context, stream, created string, from uint64) error
 
-	// Renewed receives a value after the store has made a connection that may lead to another server than those before,
-	// one value for several connections. A nil channel: that does not happen.
+	// Renewed returns a channel that receives a value after the store has made a connection that may
+	// lead to another server than the previous connections. Several connections may cause a single
+	// value. nil means that this cannot happen.
 	Renewed() <-chan struct{}
 
 	// AddAudit adds audit entries in one transaction. An entry whose ID is there already is left
@@ -340,22 +344,24 @@ type Store interface {
 	// number.
 	PruneAudit(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// Installation returns the installation's identity; "": the database has none.
+	// Installation returns the installation's identity, or "" if the database has none.
 	Installation(ctx context.Context) (string, error)
 
-	// AdoptInstallation keeps an identity if the database has none, and returns the one that it has then.
+	// AdoptInstallation stores an identity if the database has none, and returns the identity of the
+	// database.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
-	// RegistryPosition returns how far the copy of a bucket of the registry reaches.
+	// RegistryPosition returns the position of the copy of a bucket of the registry.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
-	// KeepRegistry adds revisions of a bucket to its copy, in order, with their entries of the audit, and moves its position, in
-	// one transaction. An earlier revision of a record replaces no later one, and an earlier position none. after is the position
-	// that the copy must have reached before; else it fails with ErrRegistryGap, and nothing is kept.
+	// KeepRegistry adds revisions of a bucket to its copy, in order, with their audit entries, and
+	// moves the copy's position, in one transaction. An earlier revision of a record does not replace
+	// a later one, and the position does not go back. after is the position that the copy must have
+	// reached before; otherwise KeepRegistry fails with ErrRegistryGap, and stores nothing.
 	KeepRegistry(ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry, after uint64, upTo RegistryPosition) error
 
-	// RegistryRecords returns at most limit records of the copy of a bucket, deleted ones too, in the order of their keys, from
-	// the one after a key.
+	// RegistryRecords returns at most limit records of the copy of a bucket after a key, including
+	// deleted ones, in the order of their keys.
 	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord, error)
 
 	// Backup passes the whole content, as it was at one moment, to write, in parts of at most some

@@ -35,7 +35,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := queued(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
-		// Another attempt runs; a late report of the first one changes nothing.
+		// Another attempt runs; a late report of the first attempt changes nothing.
 		applied := apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, later), 2), attempt(running(1, later), 1)}})
 		wantSame(t, "changed", applied.Changed, []string{id(1)})
 		applied = apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, later), 2), running(1, later)}})
@@ -53,7 +53,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		record(t, s, queued(1))
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch)}})
 		before := get(t, s, id(1))
-		before.StreamSequence = 99 // the message it follows
+		before.StreamSequence = 99 // sequence of the message that the record follows
 		again := queued(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
 		applied := apply(t, s, store.Batch{New: []store.Record{again, queued(2), queued(1)}})
@@ -159,7 +159,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 
 var progressTests = map[string]func(*testing.T, store.Store){
 	"every step from every state": func(t *testing.T, s store.Store) {
-		// How a record gets into each state.
+		// These are the steps that bring a record into each state.
 		paths := map[execution.Status][]execution.Status{
 			execution.Queued: nil, execution.Running: {execution.Running}, execution.Succeeded: {execution.Succeeded},
 			execution.Failed: {execution.Running, execution.Failed}, execution.Rejected: nil,
@@ -243,7 +243,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 		record(t, s, several(4)...)
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, at(1))}})
-		// The last one comes before its record.
+		// The last step comes before its record.
 		apply(t, s, store.Batch{Progress: []execution.Progress{
 			began(succeeded(0, at(2), "1"), at(1)), began(failed(1, at(3), "why"), at(2)),
 			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)), failed(3, at(4), "nothing was run"), began(succeeded(4, at(9), ""), at(8)),
@@ -282,7 +282,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSame(t, "changed", applied.Changed, []string{id(2)})
 		wantSame(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), queued(1))
-		// Its own runner's step beside a forged one counts.
+		// The step of the execution's own runner counts beside a forged one.
 		applied = apply(t, s, store.Batch{Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow}})
 		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
 		wantSame(t, "changed", applied.Changed, []string{id(1)})

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// audited is the n-th entry, n seconds after the epoch.
+// audited returns the n-th entry, n seconds after the epoch.
 func audited(n int, account, workflow string) store.AuditEntry {
 	return store.AuditEntry{
 		ID: id(n), At: epoch.Add(time.Duration(n) * time.Second), ActorKind: "key", ActorID: fmt.Sprint("key_", n%2), ActorName: fmt.Sprint("CI ", n%2),
@@ -18,7 +18,7 @@ func audited(n int, account, workflow string) store.AuditEntry {
 	}
 }
 
-// dismissal is what the audit says of a dead letter that is dismissed.
+// dismissal returns the audit entry of a dead letter that is dismissed.
 func dismissal(id string, message store.MessageKey) store.AuditEntry {
 	e := store.AuditEntry{ID: fmt.Sprint("of ", id), At: epoch.Add(time.Hour), ActorKind: "admin-token", Action: "dead-letter.dismiss", Changes: `[]`}
 	if id == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunBackup tests that a store can be backed up, and restored into another one. open opens an empty database;
-// the suite closes it.
+// RunBackup tests that a store can be backed up, and restored into another store. open opens an
+// empty database; the suite closes it.
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {
@@ -80,7 +80,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// fill makes a database with something of each kind.
+// fill creates a database with content of each kind.
 func fill(t *testing.T, s store.Store) {
 	t.Helper()
 	record(t, s, several(1_201)...)
@@ -102,7 +102,7 @@ func fill(t *testing.T, s store.Store) {
 	addRefusals(t, s, "refusals", refusal("a", "token_invalid", 0, 30, 3), refusal("", "not_found", 1, 1, 9))
 }
 
-// seenSender has no field that is zero.
+// seenSender returns a value without zero fields.
 func seenSender() store.SenderSeen {
 	return store.SenderSeen{
 		WorkflowID: "wf", NodeID: "node", VerifiedAt: epoch, HandshakeAt: epoch.Add(time.Second), RefusedAt: epoch.Add(time.Minute),
@@ -117,7 +117,7 @@ func wantSender(t *testing.T, s store.Store, want store.SenderSeen) {
 	}
 }
 
-// everyField is a record of which no field is zero but Duplicates, which are apart.
+// everyField returns a record without zero fields, except Duplicates, which are stored separately.
 func everyField(t *testing.T) store.Record {
 	t.Helper()
 	var r store.Record

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// What BenchmarkListNewest fills a store with: records, one a second; of a hundred
-// workflows in turn, each record with a delivery ID of its own, one in a hundred failed,
-// the others succeeded. So there are 50 to list in the smallest fill, too.
+// BenchmarkListNewest fills a store with records, one per second; of a hundred workflows in turn,
+// each record with a delivery ID of its own. One record in a hundred failed, the others succeeded.
+// So there are 50 records to list in the smallest fill, too.
 const (
 	fillWorkflows  = 100
 	fillFailed     = 100
@@ -21,7 +21,7 @@ const (
 
 const batchSize = 500
 
-// filled is the n-th record of a fill.
+// filled returns the n-th record of a fill.
 func filled(n int) store.Record {
 	r := queued(n)
 	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows), fmt.Sprint(fillDeliveryID, n)
@@ -33,7 +33,7 @@ func filled(n int) store.Record {
 	return r
 }
 
-// Fill records n of them.
+// Fill records n records of a fill.
 func Fill(ctx context.Context, s store.Store, n int) error {
 	for first := 1; first <= n; first += 5_000 {
 		var batch store.Batch
@@ -47,7 +47,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	return nil
 }
 
-// The accounts of FillAccounts.
+// These are the accounts of FillAccounts.
 const (
 	OneWorkflow  = "of one workflow"
 	TwoWorkflows = "of two workflows"
@@ -55,8 +55,9 @@ const (
 	ManyNodes    = "of many nodes"
 )
 
-// FillAccounts records executions of four more accounts and returns them, the oldest first: a few that are older than those of
-// Fill, and one of each of 1,001 trigger nodes that are newer.
+// FillAccounts records executions of four more accounts and returns them, the oldest first: a few
+// executions that are older than the executions of Fill, and one execution of each of 1,001 trigger
+// nodes, which are newer.
 func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
@@ -83,8 +84,8 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	return all, err
 }
 
-// BenchmarkListNewest lists the newest 50 of 10 thousand and of a million records. It is
-// to take as long in both. -short leaves out the million.
+// BenchmarkListNewest lists the newest 50 of 10 thousand and of a million records. Both should take
+// the same time. -short leaves out the million.
 func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	b.Helper()
 	for _, size := range []int{10_000, 1_000_000} {
@@ -135,9 +136,9 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	}
 }
 
-// BenchmarkApply records batches of 500. bare inserts the same records, in one
-// transaction, into a table of the same columns without keys or indexes: the metric
-// x-bare says how many times as long Apply takes.
+// BenchmarkApply records batches of 500. bare inserts the same records, in one transaction, into a
+// table of the same columns without keys or indexes. The metric x-bare is the ratio of the time of
+// Apply to the time of bare.
 func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare func(ctx context.Context, records []store.Record) error)) {
 	b.Helper()
 	b.Run("starts", func(b *testing.B) {
@@ -184,7 +185,7 @@ func BenchmarkApply(b *testing.B, open func(b *testing.B) (s store.Store, bare f
 	})
 }
 
-// unrelated is a batch of records whose IDs are spread as those of deliveries are.
+// unrelated returns a batch of records with IDs that are spread as the IDs of deliveries are.
 func unrelated(batch int) []store.Record {
 	records := make([]store.Record, batchSize)
 	for i := range records {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Carried is run on a store whose database was made by a schema from before records were narrow, with n records that the
-// drivers' tests insert. Each is there once, as it was.
+// Carried tests a store with a database that was created by a schema of a version with wider
+// records, with n records that the drivers' tests insert. Each record exists once, unchanged.
 func Carried(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	all, err := s.List(t.Context(), store.Filter{}, store.Position{}, 2*n)

@@ -61,9 +61,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// applyOverlapping lets each store, at the same time, apply the same messages in batches
-// and orders of its own. Together they must do what one would: each record changes
-// exactly as often as its messages say.
+// applyOverlapping lets each store, at the same time, apply the same messages in batches and orders
+// of its own. Together they must have the effect of a single store: each record changes exactly as
+// often as its messages require.
 func applyOverlapping(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2
@@ -93,7 +93,8 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.Changed)
-				// All three at once, and with it the steps of what the others insert now.
+				// All three kinds are in one batch, together with the steps of the records that the others
+				// insert now.
 				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
 				for range 20 {
 					steps.Progress = append(steps.Progress, running(rand.IntN(n), epoch)) // #nosec G404 -- a test's order

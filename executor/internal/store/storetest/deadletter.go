@@ -17,7 +17,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		records := several(6, func(i int, r *store.Record) { r.WorkflowID = []string{"a", "b"}[i%2] })
 		records[5].Status = execution.Rejected
 		record(t, s, records...)
-		// 0, 1 and 2 fail; 3 and 4 do not. The messages come between them, one at the time of 1.
+		// Records 0, 1 and 2 fail; 3 and 4 do not. The messages come between them, one at the time of 1.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				of(records[0], failed(0, epoch, "")), of(records[1], failed(1, epoch, "")), of(records[2], failed(2, epoch, "")),
@@ -56,7 +56,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want = records[3]
 		want.Status, want.FinishedAt = execution.Succeeded, epoch
 		wantRecord(t, get(t, s, id(3)), want)
-		// What comes late does not undo it.
+		// A late step does not undo the dismissal.
 		apply(t, s, store.Batch{New: []store.Record{records[1]}, Progress: []execution.Progress{of(records[1], succeeded(1, epoch, ""))}})
 		if got := get(t, s, id(1)); got.RequeuedAs != "again" || got.Status != execution.Failed {
 			t.Errorf("%+v", got)
@@ -101,7 +101,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("again: %q, %v", got, of)
 		}
 		wantCount(100, 3)
-		// Each that was taken is in the audit, once; what was not is not.
+		// Each dismissed dead letter is in the audit log once; the others are not.
 		entries := auditOf(t, s, store.AuditFilter{})
 		slices.Sort(entries)
 		if want := []string{dismissal("", report).ID, dismissal(id(0), store.MessageKey{}).ID, dismissal(id(1), store.MessageKey{}).ID}; !slices.Equal(entries, want) {
@@ -116,10 +116,10 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		if u, err := s.GetUnreadable(t.Context(), report); err != nil || u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
-		// The same message once more does not bring it back.
+		// The same message again does not bring it back.
 		apply(t, s, store.Batch{Unreadable: []store.Unreadable{{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch}}})
 		wantCount(100, 3)
-		// A dismissed one can be requeued all the same; a requeued one cannot be dismissed.
+		// A dismissed dead letter can still be requeued; a requeued one cannot be dismissed.
 		markRequeued(t, s, id(0), "again", true)
 		markRequeued(t, s, id(2), "again", true)
 		if got, _ = dismiss([]string{id(0), id(2)}, nil); len(got) != 0 {
@@ -147,7 +147,7 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {
 		for i := range n {
-			// Two at once, in an order of its own.
+			// Each call marks two records at once, in an order of its own.
 			mark := []store.Requeue{{ID: id(i), As: fmt.Sprint("by ", worker)}, {ID: id((i + 1) % n), As: fmt.Sprint("by ", worker)}}
 			if worker%2 == 1 {
 				slices.Reverse(mark)
@@ -184,8 +184,8 @@ func markRequeued(t *testing.T, s store.Store, id, as string, want bool) {
 	}
 }
 
-// deadLetters reads the whole list by pages: an ID for each record, a sequence for each
-// message. Of a page's last one, what the order depends on is all that is kept.
+// deadLetters reads the whole list by pages: an ID for each record, a sequence for each message.
+// For the next page, it keeps only the fields of the last dead letter that determine the order.
 func deadLetters(t *testing.T, s store.Store, filter store.DeadLetterFilter, size int) (names []string) {
 	t.Helper()
 	var last store.DeadLetter

@@ -49,7 +49,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 				for i := range 20 {
 					counts[id(i)] = 1
 				}
-				// Every report comes from two of them.
+				// Every report comes from two reporters.
 				if err := s.AddDuplicates(t.Context(), fmt.Sprint(reporter/2, n), epoch, counts); err != nil {
 					return err
 				}

@@ -17,7 +17,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		wantSame(t, "unknown", applied.Unknown, []string{id(1), id(2)})
 		apply(t, s, progress(failed(1, epoch.Add(2*time.Second), "late"), failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
 		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1"))) // later, so it does not count
-		// The batch's own steps come after what was kept.
+		// The batch's own steps come after the kept steps.
 		applied = apply(t, s, store.Batch{New: several(4), Progress: []execution.Progress{succeeded(2, epoch.Add(5*time.Second), "2"), running(3, epoch)}})
 		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
 		wantSame(t, "unknown", applied.Unknown, nil)
@@ -28,7 +28,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
 		}
-		// It was kept for the record, and no longer.
+		// The step was kept only until the record came.
 		if n := pruneEarly(t, s); n != 0 {
 			t.Errorf("%d are still kept", n)
 		}
@@ -99,7 +99,7 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		for i := range 4 {
 			lost = append(lost, store.Lost{ID: id(i), StreamSequence: queued(i).StreamSequence})
 		}
-		lost[3].StreamSequence++ // it moved meanwhile
+		lost[3].StreamSequence++ // the record has moved meanwhile
 		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{ID: "\x00", StreamSequence: 1})
 		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, they are final
 			ended, err := s.EndLost(t.Context(), lost, at, "lost")
@@ -133,7 +133,7 @@ var lostTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// pruneEarly forgets all that is kept, and returns how much that was.
+// pruneEarly deletes all kept steps, and returns their number.
 func pruneEarly(t *testing.T, s store.Store) int {
 	t.Helper()
 	n, err := s.PruneEarly(t.Context(), time.Now().Add(time.Hour))
@@ -144,7 +144,7 @@ func pruneEarly(t *testing.T, s store.Store) int {
 }
 
 // startsAndReportsAtOnce lets some stores record starts while others record their reports: no
-// report may be missed, whoever comes first.
+// report may be missed, whichever comes first.
 func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
@@ -173,8 +173,8 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// TooMuchEarly is run on an empty store. It applies steps of unknown executions before and after
-// full has made it look as if as much as can be kept came between them.
+// TooMuchEarly tests an empty store. It applies steps of unknown executions before and after full,
+// which changes the store as if the maximum number of steps came between them.
 func TooMuchEarly(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// epoch is when the suite's first record was accepted.
+// epoch is the time at which the suite's first record was accepted.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id is the n-th ID; IDs sort as their numbers do.
+// id returns the n-th ID; IDs sort as their numbers do.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
-// queued is the n-th record: accepted n seconds after the epoch, every field set that a
-// record has when it is new.
+// queued returns the n-th record: accepted n seconds after the epoch, with every field set that a
+// new record has.
 func queued(n int) store.Record {
 	return store.Record{
 		ID: id(n), AccountID: "account", WorkflowID: "workflow", NodeID: "node", Queue: "default",
@@ -27,7 +27,7 @@ func queued(n int) store.Record {
 	}
 }
 
-// several are the records 0 to n-1, each changed by the given functions.
+// several returns the records 0 to n-1, each changed by the given functions.
 func several(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {
@@ -39,7 +39,8 @@ func several(n int, change ...func(int, *store.Record)) []store.Record {
 	return records
 }
 
-// computed gives a record the ID of its delivery ID, as an ingress does: drivers store those in another way.
+// computed gives a record an ID that is computed from its delivery ID, as an ingress does, because
+// drivers store such IDs in another way.
 func computed(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }
@@ -64,7 +65,7 @@ func failed(n int, at time.Time, why string) execution.Progress {
 	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Failed, At: at, Error: why}
 }
 
-// of makes a step one of a record whose workflow is another.
+// of returns a step changed to belong to a record of another workflow.
 func of(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step
@@ -135,7 +136,7 @@ func wantRecord(t *testing.T, got, want store.Record) {
 	}
 }
 
-// wantSame compares two lists, in any order.
+// wantSame compares two lists, ignoring the order.
 func wantSame(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))

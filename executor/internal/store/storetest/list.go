@@ -13,7 +13,7 @@ import (
 var listTests = map[string]func(*testing.T, store.Store){
 	"the newest first, equal times by ID, over pages of any size": func(t *testing.T, s store.Store) {
 		records := several(30, func(i int, r *store.Record) { r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond) })
-		// The order is that of bytes: letters come after digits, and no byte is taken for a negative one.
+		// The order is the order of bytes: letters come after digits, and no byte counts as negative.
 		for _, odd := range []string{"f", "9", "a", "7", "8"} {
 			r := queued(1)
 			r.ID, r.AcceptedAt = odd+r.ID[1:], epoch
@@ -56,7 +56,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 		if got := ids(list(t, s, store.Filter{}, after, 3)); !slices.Equal(got, []string{id(2), id(1)}) {
 			t.Errorf("%q", got)
 		}
-		// A position of no record is a place too.
+		// A position need not be the position of a record.
 		between := store.Position{AcceptedAt: queued(2).AcceptedAt.Add(time.Millisecond)}
 		if got := ids(list(t, s, store.Filter{}, between, 1)); !slices.Equal(got, []string{id(2)}) {
 			t.Errorf("%q", got)

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// The bucket of these tests.
+// bucket is the bucket of these tests.
 const bucket = "registry"
 
 var registryTests = map[string]func(*testing.T, store.Store){
@@ -92,7 +92,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// kept is a revision of a record; without data, its deletion.
+// kept returns a revision of a record. Without data, it is a deletion.
 func kept(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
 	if data == "" {

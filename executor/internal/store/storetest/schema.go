@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RunNewerSchema migrates an open store's database behind its back: it writes nothing more and says why, and no message is
-// its fault, until the migration turns out to be harmless.
+// RunNewerSchema migrates an open store's database as another program would: the store refuses all
+// writes and reports why, and does not blame the data, until the migration turns out to be
+// harmless.
 func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string)) {
 	t.Helper()
 	s := open(t)

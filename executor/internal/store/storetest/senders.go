@@ -33,7 +33,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		want(refused)
 		add("two", store.SenderSeen{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
-		// An ingress may be late.
+		// An ingress's report may be late.
 		add("late", store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(4), HandshakeAt: at(3), RefusedAt: at(6), RefusedCode: "signature_missing", Refused: 1, Deliveries: 1},
 			store.SenderSeen{WorkflowID: "wf", NodeID: "node", VerifiedAt: at(8), Deliveries: 1})
 		refused.VerifiedAt, refused.HandshakeAt, refused.Refused, refused.Deliveries = at(8), at(3), 3, 5

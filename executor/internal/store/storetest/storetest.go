@@ -31,8 +31,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunShared tests several stores on one database. create makes an empty database and
-// returns what opens it, each time as another process would.
+// RunShared tests several stores on one database. create creates an empty database and returns a
+// function that opens it, each time as another process would.
 func RunShared(t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error))) {
 	t.Helper()
 	for name, test := range sharedTests {
@@ -43,7 +43,7 @@ func RunShared(t *testing.T, create func(t *testing.T) (open func(ctx context.Co
 	}
 }
 
-// closing closes a store when the test is over.
+// closing closes a store at the end of the test.
 func closing(t *testing.T, s store.Store) store.Store {
 	t.Helper()
 	t.Cleanup(func() {

@@ -20,12 +20,12 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
 		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected), used(9, "", execution.Queued))
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// A repeated message is no new use.
+		// A repeated message is not a new use.
 		again := used(5, "a", execution.Queued)
 		again.AcceptedAt = epoch.Add(time.Hour)
 		record(t, s, again)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// Nor does a token become unused with its records.
+		// A token does not become unused when its records are deleted, either.
 		prune(t, s, epoch.Add(24*time.Hour), 100)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},

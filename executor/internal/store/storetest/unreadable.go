@@ -12,7 +12,7 @@ import (
 
 var unreadableTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
-		// 4 and 3 came at one time.
+		// Messages 4 and 3 came at the same time.
 		message := func(n uint64) store.Unreadable {
 			at := epoch.Add(time.Duration(max(n, 4)) * time.Second)
 			return store.Unreadable{StreamSequence: n, Subject: "subject", Reason: "reason", At: at}

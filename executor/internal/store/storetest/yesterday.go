@@ -32,7 +32,7 @@ func Yesterday(t *testing.T, s store.Store) {
 	}
 	wantLastUse(epoch)
 
-	// It goes on from there.
+	// The store continues from there.
 	addDuplicates(t, s, "report", epoch, map[string]int64{id(0): 5})
 	addDuplicates(t, s, "another", epoch, map[string]int64{id(0): 1})
 	first.Duplicates = 4

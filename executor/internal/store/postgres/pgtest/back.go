@@ -11,7 +11,7 @@ import (
 
 func (s *Server) copied() string { return filepath.Join(s.folder, "copy") }
 
-// Copy copies the database as it is now, for PutBack. It replaces an earlier copy.
+// Copy copies the current state of the database, for PutBack. It replaces an earlier copy.
 func (s *Server) Copy(ctx context.Context) error {
 	if err := os.RemoveAll(s.copied()); err != nil {
 		return err
@@ -28,16 +28,17 @@ func (s *Server) Copy(ctx context.Context) error {
 	return nil
 }
 
-// PutBack kills the server and starts it on the copy: everything since Copy is gone. With promoted the copy is a standby that has
-// followed until Copy and not since then; it is promoted when it answers, and begins a timeline of its own. Without, the
-// copy is a primary. The copy is used up.
+// PutBack kills the server and starts it with the copy: everything since Copy is lost. With
+// promoted, the copy is a standby that has followed until Copy and not since then; it is promoted
+// before PutBack returns, and begins a timeline of its own. Without promoted, the copy is a
+// primary. The copy is used up.
 func (s *Server) PutBack(ctx context.Context, promoted bool) error {
 	old := s.data() + "-old"
 	err := errors.Join(s.end(os.Kill), os.Rename(s.data(), old), os.Rename(s.copied(), s.data()))
 	if err != nil {
 		return err
 	}
-	// The last processes of the killed server may still write there.
+	// The last processes of the killed server may still write to this folder.
 	defer func() { _ = os.RemoveAll(old) }()
 	if !promoted {
 		return s.Restart(ctx)

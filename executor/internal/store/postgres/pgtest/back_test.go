@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// What was written after the copy is gone, and a promoted copy has a timeline of its own.
+// Everything that was written after the copy is lost, and a promoted copy has a timeline of its
+// own.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	s := pgtest.StartServer(t)

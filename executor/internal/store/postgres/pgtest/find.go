@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// find is the folder of initdb and postgres: in PATH, or where Debian puts them.
+// find returns the folder of initdb and postgres: in PATH, or where Debian installs them.
 func find() (folder string, err error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
-		// Next to initdb there may be no postgres when it is a wrapper's link.
+		// If initdb is a wrapper's link, postgres may not be next to it.
 		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {
 			return filepath.Dir(initdb), nil
 		}

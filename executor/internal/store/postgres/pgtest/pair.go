@@ -21,7 +21,8 @@ type Pair struct {
 	primary int // the index of the primary in servers
 }
 
-// StartPair starts a primary for one test, which stops both servers at its end. Follow makes the standby.
+// StartPair starts a primary for one test, which stops both servers at its end. Follow creates the
+// standby.
 func StartPair(t testing.TB, settings ...string) *Pair {
 	t.Helper()
 	p := &Pair{}
@@ -32,7 +33,7 @@ func StartPair(t testing.TB, settings ...string) *Pair {
 	return p
 }
 
-// URL is the address of the database of the server that takes writes.
+// URL returns the address of the database of the server that accepts writes.
 func (p *Pair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	u.RawQuery = url.Values{
@@ -41,13 +42,14 @@ func (p *Pair) URL() string {
 	return u.String()
 }
 
-// Primary is the server that takes writes.
+// Primary returns the server that accepts writes.
 func (p *Pair) Primary() *Server { return p.servers[p.primary] }
 
-// Standby is the other one.
+// Standby returns the other server.
 func (p *Pair) Standby() *Server { return p.servers[1-p.primary] }
 
-// Follow makes the other server a standby of the primary, and returns when it has replayed all that the primary had written.
+// Follow makes the other server a standby of the primary, and returns when the standby has replayed
+// everything that the primary had written.
 func (p *Pair) Follow(ctx context.Context) error {
 	primary, standby := p.Primary(), p.Standby()
 	if err := standby.end(immediateShutdown); err != nil {
@@ -75,7 +77,8 @@ func (p *Pair) Follow(ctx context.Context) error {
 	return p.AwaitReplay(ctx, written)
 }
 
-// AwaitReplay returns when the standby has replayed what the primary has written up to a position of its log.
+// AwaitReplay returns when the standby has replayed everything that the primary has written up to a
+// position of its log.
 func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 	return until(ctx, "the standby does not follow", func() (bool, error) {
 		state, err := p.Primary().Query(ctx, `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn >= '`+written+`'`)
@@ -83,10 +86,11 @@ func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 	})
 }
 
-// CutOff ends the standby: from now on it lags.
+// CutOff stops the standby, which lags from then on.
 func (p *Pair) CutOff() error { return p.Standby().end(immediateShutdown) }
 
-// FailOver kills the primary, and promotes the standby as it is. It returns when that takes writes.
+// FailOver kills the primary, and promotes the standby in its current state. It returns when the
+// standby accepts writes.
 func (p *Pair) FailOver(ctx context.Context) error {
 	if err := p.Primary().Kill(); err != nil {
 		return err

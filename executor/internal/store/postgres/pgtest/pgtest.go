@@ -1,5 +1,6 @@
-// Package pgtest gives tests a temporary PostgreSQL server, made by initdb, without a network port. Where none is installed, they
-// are skipped, or fail with HOOKSTART_TEST_REQUIRE=postgres.
+// Package pgtest gives tests a temporary PostgreSQL server, created by initdb, without a network
+// port. If PostgreSQL is not installed, the tests are skipped, or fail with
+// HOOKSTART_TEST_REQUIRE=postgres.
 package pgtest
 
 import (
@@ -17,13 +18,14 @@ var shared struct {
 	mu     sync.Mutex
 	server *Server
 	users  int
-	keep   bool // Main stops it, not the last user
+	keep   bool // Main stops the server, not the last user
 
-	databases int      // that were created
-	empty     []string // those of them that no test uses
+	databases int      // number of databases that were created
+	empty     []string // databases that no test uses
 }
 
-// Start returns the URL of an empty database. Tests of one binary that run at the same time share a server; with Main, all do.
+// Start returns the URL of an empty database. Tests of one binary that run at the same time share a
+// server; with Main, all tests share one.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)
@@ -57,7 +59,8 @@ func (s *Server) createDatabase(t testing.TB) (name string) {
 	return name
 }
 
-// emptyDatabase empties a database for the next test: a new one has 300 files, which costs more than most tests.
+// emptyDatabase empties a database for the next test: a new database has 300 files, and costs more
+// than most tests.
 func (s *Server) emptyDatabase(t testing.TB, name string) {
 	t.Helper()
 	s.exec(t, context.Background(), name,
@@ -68,7 +71,8 @@ func (s *Server) emptyDatabase(t testing.TB, name string) {
 	shared.empty = append(shared.empty, name)
 }
 
-// Main runs the tests with one server, started by the first that needs it: func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
+// Main runs the tests with one server, which the first test that needs it starts: func TestMain(m
+// *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
 	shared.keep = true
 	defer func() {
@@ -113,7 +117,7 @@ func release(t testing.TB) {
 	shared.server, shared.empty = nil, nil
 }
 
-// installed is the folder of PostgreSQL's programs. Without one it ends the test.
+// installed returns the folder of PostgreSQL's programs. If there is none, it ends the test.
 func installed(t testing.TB) string {
 	t.Helper()
 	folder, err := find()

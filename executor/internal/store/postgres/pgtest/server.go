@@ -17,18 +17,19 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// startTimeout is how long the server may take to answer.
+// startTimeout is the maximum time until the server answers.
 const startTimeout = 60 * time.Second
 
-// Server is a PostgreSQL of its own for one test, which can stop it and start it again.
+// Server is a PostgreSQL server for one test, which can stop it and start it again.
 type Server struct {
 	programs string
-	folder   string // the data, the socket and the log
+	folder   string // contains the data, the socket and the log
 	settings []string
 	process  *child.Process // nil while it is stopped
 }
 
-// StartServer starts a server for one test, which stops it at its end, with settings such as "fsync=on" (by default it is off).
+// StartServer starts a server for one test, and stops it at the end of the test. settings are
+// settings such as "fsync=on" (the default is off).
 func StartServer(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	s, err := create(installed(t), "", settings)
@@ -43,10 +44,10 @@ func StartServer(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// URL is the address of its database. It stays the same when the server starts again.
+// URL returns the address of the server's database. It stays the same when the server starts again.
 func (s *Server) URL() string { return s.url("postgres") }
 
-// Stop ends the server at once, as a crash does, and returns when it has ended.
+// Stop stops the server at once, as a crash does, and returns when it has ended.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	if err := s.end(immediateShutdown); err != nil {
@@ -62,22 +63,23 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// url leads through the socket: a port could be taken by the time it is used.
+// url returns an address with the socket, because a port could be taken by the time it is used.
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
 	return u.String()
 }
 
-// Socket is the path of the socket that it listens on.
+// Socket returns the path of the socket on which the server listens.
 func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432") }
 
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 func (s *Server) log() string  { return filepath.Join(s.folder, "log") }
 
-// create makes a server in a new folder in parent, or where temporary ones are.
+// create creates a server in a new folder in parent, or in the folder for temporary files if parent
+// is "".
 func create(programs, parent string, settings []string) (*Server, error) {
-	// Not t.TempDir: its names are longer than the 107 bytes of a socket's path.
+	// t.TempDir is not used, because its names are longer than the 107 bytes of a socket's path.
 	folder, err := os.MkdirTemp(parent, "hookstart-pg-")
 	if err != nil {
 		return nil, err
@@ -171,7 +173,7 @@ func (s *Server) end(by os.Signal) error {
 // Remove stops the server and deletes its folder.
 func (s *Server) Remove() error { return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder)) }
 
-// failure adds the end of the server's log.
+// failure returns an error with the end of the server's log.
 func (s *Server) failure(what string, err error) error {
 	text, readErr := os.ReadFile(s.log())
 	if readErr != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Create starts a server for a program that is no test. Remove ends it.
+// Create starts a server for a program that is not a test. Remove ends it.
 func Create(settings ...string) (*Server, error) { return CreateIn("", settings...) }
 
-// CreateIn is Create, with the data in a new folder in parent.
+// CreateIn does the same as Create, with the data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
 	programs, err := find()
 	if err != nil {
@@ -23,10 +23,11 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 	return create(programs, parent, settings)
 }
 
-// Kill ends the server's first process with SIGKILL, as the kernel's memory killer does. The others notice, and end.
+// Kill kills the server's first process with SIGKILL, as the kernel's out-of-memory killer does.
+// The other processes notice that, and end.
 func (s *Server) Kill() error { return s.end(os.Kill) }
 
-// Running says whether the server is there: one that cannot write ends by itself.
+// Running reports whether the server runs: a server that cannot write ends by itself.
 func (s *Server) Running() bool {
 	if s.process == nil {
 		return false
@@ -40,8 +41,8 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Query runs statements one after another on a connection of their own, and returns the first value of the last one as text; ""
-// if it has none.
+// Query runs statements one after another on a connection of their own, and returns the first value
+// of the last statement as text, or "" if it has none.
 func (s *Server) Query(ctx context.Context, statements ...string) (value string, err error) {
 	return s.query(ctx, "postgres", statements)
 }
@@ -65,11 +66,12 @@ func (s *Server) query(ctx context.Context, database string, statements []string
 	return value, nil
 }
 
-// Restart starts a server that was killed, and returns when it answers: not before the last process of the killed one has ended.
+// Restart starts a server that was killed, and returns when it answers. It waits until the last
+// process of the killed server has ended.
 func (s *Server) Restart(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		err = s.start(ctx)
-		return err == nil || s.process != nil // it runs and does not answer; a server that refused to start is gone
+		return err == nil || s.process != nil // the server runs and does not answer yet; a server that refused to start has ended
 	})
 	return err
 }

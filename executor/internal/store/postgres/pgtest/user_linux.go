@@ -11,7 +11,8 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// asServer makes the command run as the server's user, and end with this process even if that is killed.
+// asServer makes the command run as the server's user, and end with this process even if this
+// process is killed.
 func asServer(command *exec.Cmd) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: immediateShutdown}
 	if os.Geteuid() != 0 {
@@ -37,7 +38,8 @@ func giveToServer(folder string) error {
 	return os.Chown(folder, int(uid), int(gid))
 }
 
-// serverUser stands in for root, as which PostgreSQL refuses to run.
+// serverUser returns the user that runs the server in place of root, because PostgreSQL refuses to
+// run as root.
 func serverUser() (uid, gid uint32, err error) {
 	account, err := user.Lookup("postgres")
 	if err != nil {
