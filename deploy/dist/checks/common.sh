@@ -1,9 +1,9 @@
-# What the checks share. DIST is the folder of what make dist made, WORK a folder that is kept between checks.
+# Functions for all checks. DIST is the folder with the output of make dist, WORK a folder that is kept between checks.
 set -euo pipefail
 exec </dev/null
 number=$(basename "$DIST"/hookstart_*_linux_amd64.tar.gz | sed 's/^hookstart_//; s/_linux_amd64.tar.gz$//')
 
-# skip ends the check: this machine cannot do it.
+# skip ends the check with status 77, because this machine lacks something that the check needs: skip REASON
 skip() {
 	echo "$*" >&2
 	exit 77
@@ -14,7 +14,7 @@ fail() {
 	exit 1
 }
 
-# need skips the check unless all programs are there.
+# need skips the check unless all programs are installed: need PROGRAM...
 need() {
 	local program
 	for program; do
@@ -22,10 +22,10 @@ need() {
 	done
 }
 
-# as_root skips the check for other users.
+# as_root skips the check unless the user is root.
 as_root() { ((EUID == 0)) || skip "only root can do this"; }
 
-# debian_root unpacks a Debian without Go, with systemd and curl, into a folder. It is made once.
+# debian_root unpacks a Debian without Go, with systemd and curl, into a folder. The archive is made once: debian_root FOLDER
 debian_root() {
 	need mmdebstrap
 	as_root
@@ -38,7 +38,7 @@ debian_root() {
 	tar -C "$1" -xf "$WORK/debian.tar"
 }
 
-# await repeats a command until it succeeds, for a minute.
+# await repeats a command until it succeeds, for a minute at most: await COMMAND...
 await() {
 	local i
 	for ((i = 0; i < 300; i++)); do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings deploy/compose up with the shipped images, and with NATS, PostgreSQL and Prometheus of this machine under the names that the
-# file has for them. Grafana is left out: Debian has none.
+# Starts deploy/compose with the shipped images. The images of NATS, PostgreSQL and Prometheus are made from the programs of this
+# machine, under the names in compose.yaml. Grafana is left out, because Debian has no package of it.
 # shellcheck source=podman.sh
 . "$(dirname "$0")/podman.sh"
 need podman-compose curl unshare
@@ -13,7 +13,7 @@ mkdir -p "$run"
 cp -r "$deploy/nats" "$deploy/compose" "$deploy/prometheus" "$deploy/grafana" "$run/"
 rm -rf "$run/compose/secrets" "$run/compose/.env"
 
-# import makes an image of a folder: import NAME FOLDER CHANGE...
+# import makes an image from a folder: import NAME FOLDER CHANGE...
 import() {
 	local name=$1 folder=$2 changes=() change
 	shift 2
@@ -52,7 +52,7 @@ END
 fi
 
 HOOKSTART_PUBLIC_URL=http://ingress-0:8080 NK=$SERVERS/nk "$run/compose/prepare.sh"
-# Podman of root maps no user, and these belong to root.
+# Podman maps no users when it runs as root, and these files belong to root.
 chmod 755 "$run/compose/secrets"
 compose() { (cd "$run/compose" && podman-compose -p shipped -f compose.yaml "$@"); }
 stop() {
@@ -83,7 +83,7 @@ at ingress-0 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127
 echo
 at ingress-1 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127.0.0.1:8080$path" | grep -q deduplicated || fail "the other ingress does not know the delivery"
 
-# The runner of the tool container, which posts to a URL: the executors' health will do.
+# Starts the runner of the tool container, which posts to a URL. /healthz of an ingress serves as that URL.
 podman run -d --name shipped-runner "${confined[@]}" --network shipped_default --volume "$run/compose/secrets:/run/secrets:ro" -e HOOKSTART_NATS_URL=tls://nats-0:4222 \
 	-e HOOKSTART_NATS_CA=/run/secrets/ca.crt -e HOOKSTART_NATS_CREDS=/run/secrets/runner.nk docker.io/hookstart/hookstart:latest run --queue default --group main --http http://ingress-1:9090/healthz >/dev/null
 ended() { tool execution list --workflow orders -o json | grep -qE '"status": *"(succeeded|failed)"'; }
@@ -109,8 +109,8 @@ scraped() { [[ $(at prometheus curl -fsS http://127.0.0.1:9090/api/v1/targets | 
 await scraped
 echo "Prometheus has read its rules and scrapes"
 
-# The Deployments of deploy/kubernetes, with the servers and the database that run here. This podman mounts no Secrets, so that they are
-# ConfigMaps here; it knows no StatefulSet, autoscaler, budget, policy and no preStop.
+# Starts the Deployments of deploy/kubernetes, with the servers and the database that run here. This podman cannot mount Secrets, so
+# they are ConfigMaps here. It does not support StatefulSets, autoscalers, disruption budgets, network policies and preStop hooks.
 [[ -n ${KUSTOMIZE-} ]] || exit 0
 cp -r "$deploy/kubernetes" "$run/"
 mkdir -p "$run/kubernetes/secrets"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# README's first minutes in a Debian without Go: after the package is installed, three commands bring a webhook to the end of a script.
+# Follows the first minutes of the README in a Debian without Go: after the packages are installed, three commands bring a webhook
+# to the end of a script.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need dpkg-deb unshare ip
 root=$WORK/firstminutes
 debian_root "$root"
 trap 'rm -rf "$root"' EXIT
-# With a network of its own, so that it disturbs nothing and reaches nothing.
+# It runs in a separate network, so that it disturbs nothing and reaches nothing.
 cp "$DIST/hookstart_${number}_linux_amd64.deb" "$DIST/hookstart-local_${number}_linux_amd64.deb" "$root/"
 chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive \
 	apt-get install -qy "./hookstart_${number}_linux_amd64.deb" "./hookstart-local_${number}_linux_amd64.deb" >/dev/null

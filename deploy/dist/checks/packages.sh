@@ -9,7 +9,8 @@ mount -t proc proc "$root/proc"
 trap 'umount "$root/proc" && rm -rf "$root"' EXIT
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 
-# The version before is this one with another number, and with another line in a file that upgrades keep if it was changed.
+# The previous version is this version with another number, and with another line in the settings, which upgrades keep if they were
+# changed.
 mkdir -p "$root/debs/before" "$root/debs/now"
 for name in hookstart hookstart-server hookstart-local; do
 	deb=${name}_${number}_linux_amd64.deb
@@ -35,7 +36,8 @@ done
 inside systemd-analyze verify hookstart-local.service hookstart-ingress.service hookstart-executor.service 'hookstart-run@orders.service' 2>&1 |
 	grep -v 'hookstart/orders is not executable' | grep . && fail "systemd-analyze verify"
 
-# What was changed stays, what was not is the new version's, and what others put there is not touched.
+# After an upgrade, changed settings stay, unchanged settings are those of the new version, and files that do not belong to the
+# packages are left alone.
 echo HOOKSTART_ADMIN_TOKEN=mine >>"$root/etc/hookstart/local.env"
 echo key >"$root/etc/hookstart/ingress.nk"
 inside mkdir -p /var/lib/hookstart/data

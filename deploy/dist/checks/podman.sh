@@ -1,9 +1,9 @@
-# Podman with its own storage below WORK: runc, cgroupfs and vfs work in a container, too.
+# Configures Podman with separate storage below WORK. It uses runc, cgroupfs and vfs, because these work inside a container, too.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need podman runc iptables jq
 as_root
-# Its settings are these alone: nothing of the machine's is used or changed.
+# These are its only settings. It neither uses nor changes those of the machine.
 cat >"$WORK/storage.conf" <<END
 [storage]
 driver = "vfs"
@@ -22,7 +22,7 @@ shipped = ["$WORK/runtime"]
 [network]
 network_config_dir = "$WORK/networks"
 END
-# Podman raises limits of processes, which a root without CAP_SYS_RESOURCE may not.
+# Podman raises limits of processes, which root may not do without CAP_SYS_RESOURCE.
 cat >"$WORK/runtime" <<'END'
 #!/bin/sh
 before=
@@ -49,7 +49,7 @@ load() {
 	done
 }
 
-# works skips the check if no container runs here.
+# works skips the check if podman cannot run a container on this machine.
 works() {
 	load hookstart
 	podman run --rm docker.io/hookstart/hookstart:latest --version >/dev/null 2>"$WORK/podman.log" || {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts the units of the packages under systemd as PID 1, in a container, by the steps of deploy/README.md.
+# Starts the units of the packages under systemd as PID 1 in a container, following the steps of deploy/README.md.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need systemd-nspawn nsenter unshare
@@ -60,7 +60,7 @@ await ready 9090
 await ready 9091
 echo "active: $(inside systemctl is-active hookstart-nats hookstart-executor hookstart-ingress | tr '\n' ' ')"
 
-# A group of runners is added by a reload of the servers, which the new key needs.
+# Adds a group of runners. Its new key takes effect when the servers are reloaded.
 cat >"$root/root/runner.sh" <<'END'
 set -e
 cd /root
@@ -97,7 +97,7 @@ webhook() { inside sh /root/webhook.sh "$@" || fail "a webhook does not come to 
 webhook new one
 echo "a webhook came to the end of hookstart-run@orders"
 
-# Killed, and failing more often than systemd's default allows, each unit comes back.
+# Each unit is started again after it was killed more often than systemd's default allows.
 for unit in hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders; do
 	for ((i = 0; i < 6; i++)); do
 		inside systemctl kill --signal=KILL "$unit"
@@ -110,7 +110,7 @@ await ready 9091
 webhook old two
 echo "each unit came back from six kills in a row"
 
-# What a service can write, found by a shell in its place.
+# Finds out where a service can write, by running a shell instead of the service.
 for unit in hookstart-executor hookstart-nats hookstart-ingress; do
 	state=/var/lib/$unit
 	mkdir -p "$root/run/systemd"
@@ -136,7 +136,7 @@ done
 await ready 9090
 await ready 9091
 
-# In one process, too.
+# hookstart-local runs everything in one process.
 inside systemctl stop hookstart-nats hookstart-executor hookstart-ingress
 inside systemctl start hookstart-local
 await ready 9090
