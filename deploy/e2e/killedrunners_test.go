@@ -27,7 +27,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-var killedRunners = flag.Int("runners", 0, "TestKilledRunners: so many executions, and a kill every 2 s; 0: a short one")
+var killedRunners = flag.Int("runners", 0, "number of executions in TestKilledRunners, with a kill every 2 s; 0: a short test")
 
 const (
 	places        = 8 // number of executions that each runner runs at once

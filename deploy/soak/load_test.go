@@ -140,7 +140,7 @@ func (p *posting) accepted() (n int) {
 	return n
 }
 
-// awaitAccepted waits for more further answers 200.
+// awaitAccepted waits until the number of answers 200 has grown by more.
 func (p *posting) awaitAccepted(t *testing.T, more int) {
 	t.Helper()
 	want := p.accepted() + more

@@ -18,15 +18,15 @@ import (
 
 // Partitions is the configuration of a soak of three hosts. The tags are the flags of the program.
 type Partitions struct {
-	Duration   time.Duration `help:"How long there are load and partitions." default:"10m"`
-	Seed       uint64        `help:"Which partitions happen, and in which order. 0: another one each time; it is printed." default:"0"`
-	Rate       float64       `help:"Deliveries per second, besides ten probes per second at each ingress." default:"60"`
-	Senders    int           `help:"How many send at the same time." default:"200"`
-	Operators  int           `help:"How many operators change the registry at the same time." default:"4"`
-	Only       string        `help:"Only the partitions whose name contains this, such as 'alone' or 'bridge'."`
+	Duration   time.Duration `help:"Duration of load and partitions." default:"10m"`
+	Seed       uint64        `help:"Seed of the random choice of partitions. 0: another one each time; it is printed." default:"0"`
+	Rate       float64       `help:"Deliveries per second, in addition to ten probes per second at each ingress." default:"60"`
+	Senders    int           `help:"Number of senders that send at the same time." default:"200"`
+	Operators  int           `help:"Number of operators that change the registry at the same time." default:"4"`
+	Only       string        `help:"Cause only the partitions whose name contains this, such as 'alone' or 'bridge'."`
 	NATSConfig string        `name:"nats-config" help:"The configuration of the NATS servers." default:"deploy/nats/cluster.conf" type:"path"`
-	Verbose    bool          `help:"Tell each partition when it is over."`
-	Keep       bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
+	Verbose    bool          `help:"Print each partition when it is over."`
+	Keep       bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`

@@ -19,16 +19,16 @@ import (
 
 // Config is the configuration of a soak. The tags are the flags of the program.
 type Config struct {
-	Duration time.Duration `help:"How long there are load and faults." default:"10m"`
-	Seed     uint64        `help:"Which faults happen, and in which order. 0: another one each time; it is printed." default:"0"`
-	Rate     float64       `help:"Deliveries per second, when nothing is away." default:"400"`
-	Senders  int           `help:"How many send at the same time." default:"1000"`
-	Every    time.Duration `help:"How often a fault begins, on average." default:"4s"`
-	Only     string        `help:"Only the faults whose name contains this, such as 'lock' or 'node'."`
+	Duration time.Duration `help:"Duration of load and faults." default:"10m"`
+	Seed     uint64        `help:"Seed of the random choice of faults. 0: another one each time; it is printed." default:"0"`
+	Rate     float64       `help:"Deliveries per second while nothing is unavailable." default:"400"`
+	Senders  int           `help:"Number of senders that send at the same time." default:"1000"`
+	Every    time.Duration `help:"Average time between the beginnings of two faults." default:"4s"`
+	Only     string        `help:"Cause only the faults whose name contains this, such as 'lock' or 'node'."`
 	Restore  bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, and check what holds after that." default:"true" negatable:""`
-	Unmended bool          `help:"Also the faults that the programs are not made to survive yet: a database that goes back, a registry or a whole store of NATS that is lost, reports that are missing or cannot be read."`
-	Verbose  bool          `help:"Tell each fault when it is over."`
-	Keep     bool          `help:"Keep the folder with the data and the logs; else it stays only when something is wrong."`
+	Unmended bool          `help:"Also cause faults that the programs are not yet made to survive: a database that goes back in time, a registry or a whole store of NATS that is lost, reports that are missing or cannot be read."`
+	Verbose  bool          `help:"Print each fault when it is over."`
+	Keep     bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
