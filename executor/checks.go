@@ -62,7 +62,7 @@ func (k *knownStreams) keep(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the stream %s: %w", name, err)
 		}
-		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last { // made anew by another executor, or put back
+		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last { // another executor created it again, or an older copy was restored
 			k.tell(name)
 		}
 		if err := k.look(ctx, name, s.CachedInfo().State.LastSeq); err != nil {

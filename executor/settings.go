@@ -48,7 +48,7 @@ func (s *streamSettings) compare(ctx context.Context, js jetstream.JetStream, wa
 	for _, name := range streams {
 		differences, err := stream.Differences(ctx, js, name, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
-			continue // readiness says so
+			continue // readiness reports it
 		}
 		if err != nil {
 			s.log.WithError(err).WithField("stream", name).Debug("a stream's settings could not be compared")

@@ -24,7 +24,7 @@ type about string
 
 const (
 	nothing     about = "nothing"      // that belongs to an account
-	everything  about = "all accounts" // whoever sees one is refused
+	everything  about = "all accounts" // a caller of one account is refused
 	anAccount   about = "an account"
 	aWorkflow   about = "a workflow"
 	anExecution about = "an execution"

@@ -214,7 +214,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// Keys are accepted at another executor from the very next request, and revocations apply as soon.
+// Another executor accepts a new key, and refuses a revoked one, from the very next request.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)

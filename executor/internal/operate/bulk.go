@@ -42,7 +42,7 @@ type bulk struct {
 
 	mu     sync.Mutex
 	nodes  map[[2]string]func() (*edit.TriggerInfo, error)
-	leftBy map[string]int // by the code that says why
+	leftBy map[string]int // by the code of the reason
 }
 
 func (s *Service) bulk(by Caller, as func(of store.Record) execution.Start) *bulk {

@@ -98,6 +98,6 @@ func keyOf(k *registry.Key, lastUsed time.Time) api.Key {
 // random returns a text of n random bytes.
 func random(n int) string {
 	bits := make([]byte, n)
-	_, _ = rand.Read(bits) // never fails: crypto/rand says so
+	_, _ = rand.Read(bits) // never fails, as crypto/rand documents
 	return base64.RawURLEncoding.EncodeToString(bits)
 }

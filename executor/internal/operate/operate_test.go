@@ -54,7 +54,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			{operate.Caller{Kind: "stranger", Role: operate.Admin}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User, Role: "owner"}, api.CodeUnauthorized},
 			{operate.Caller{Kind: operate.User}, api.CodeUnauthorized},
-			{operate.Caller{Kind: operate.Key, Role: operate.Viewer}, refusedKey(operate.Viewer.Includes(least))}, // nobody has one
+			{operate.Caller{Kind: operate.Key, Role: operate.Viewer}, refusedKey(operate.Viewer.Includes(least))}, // no keyring, so no key is known
 			{operate.Caller{Kind: operate.User, Role: operate.Viewer}, forbiddenUnless(operate.Viewer.Includes(least))},
 			{operate.Caller{Kind: operate.User, Role: operate.Viewer, AccountID: "acme"}, forbiddenUnless(operate.Viewer.Includes(least))},
 			{operate.Caller{Kind: operate.User, Role: operate.Editor}, forbiddenUnless(operate.Editor.Includes(least))},

@@ -140,7 +140,7 @@ func (s *Service) isStart(ctx context.Context, sequence uint64, id string) bool 
 func (s *Service) startTrace(ctx context.Context, subject, executionID string) (traceparent string, end func(error)) {
 	if s.config.Tracer == nil {
 		var ids [24]byte
-		_, _ = rand.Read(ids[:]) // never fails: crypto/rand says so
+		_, _ = rand.Read(ids[:]) // never fails, as crypto/rand documents
 		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00", func(error) {}
 	}
 	ctx, span := tracing.StartSend(ctx, s.config.Tracer, subject, executionID)

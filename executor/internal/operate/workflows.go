@@ -155,7 +155,7 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 	return spec
 }
 
-// putOf is the reverse of specOf.
+// putOf does the reverse of specOf.
 func putOf(spec *edit.WorkflowSpec) api.PutWorkflow {
 	put := api.PutWorkflow{AccountID: spec.AccountID, Name: spec.Name, Queue: spec.Queue}
 	if spec.RateLimit != nil {

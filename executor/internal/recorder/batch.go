@@ -43,8 +43,8 @@ type verdict int
 const (
 	undecided verdict = iota // the context ended first; the message will be delivered again
 	recorded
-	putAside  // the database keeps it as a dead letter
-	suspected // the database refused it; it is tried again before it is put aside
+	putAside  // the database stores it as a dead letter
+	suspected // the database refused it; it is retried before it is quarantined
 )
 
 // decode decodes messages and sorts them into the order in which they are applied: starts before

@@ -32,7 +32,7 @@ const (
 
 // These are the fields of the entries of these actions.
 const (
-	FieldExecution  = "executionId" // the one that was started
+	FieldExecution  = "executionId" // the execution that was started
 	FieldDeadLetter = "deadLetter"  // its ID in the list
 	fieldRerunOf    = "rerunOf"
 	fieldReplayOf   = "replayOf"

@@ -128,7 +128,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
-		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // that is asked for anew
+		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // such a request is repeated
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
 		case !inBursts:

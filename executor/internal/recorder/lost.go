@@ -26,7 +26,7 @@ const (
 	lostAgain = 5 * time.Second
 	// lostAtOnce is the maximum number of concurrent requests for messages.
 	lostAtOnce = 8
-	// unendedAfter is the minimum time since the begin of a running execution after which the
+	// unendedAfter is the minimum time since the start of a running execution after which the
 	// execution counts as expired, once its start message has expired. Until then its handler may
 	// still work.
 	unendedAfter = 24 * time.Hour

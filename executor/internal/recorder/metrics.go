@@ -108,7 +108,8 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// observe counts the decided entries. A message that was delivered again is counted again.
+// observe counts the decided entries. An undecided message is counted once it is delivered again and
+// decided.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {

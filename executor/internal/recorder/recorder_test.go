@@ -478,7 +478,7 @@ func TestForgedProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString()) // says one thing and means another
+	of.Subject = stream.ProgressSubject("q", "wf", uuid.NewString()) // the subject names another execution than the body
 	r.publish(of, nil)
 	withID, err := stream.ProgressMessage("q", "wf", "node", "", execution.Progress{ID: id, Status: execution.Running, At: time.Now()})
 	if err != nil {

@@ -113,8 +113,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	}
 	seen := make([]store.SenderSeen, 0, len(reported))
 	for _, s := range reported {
-		// Secrets are stored first, because this is idempotent, whereas the parts of a report that was
-		// applied are skipped.
+		// Secrets are stored first, because that is idempotent: a report that was applied is skipped when
+		// it comes again.
 		if len(s.Captured) > 0 && r.Captured != nil {
 			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return err

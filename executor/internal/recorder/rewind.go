@@ -115,7 +115,7 @@ func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floo
 // steps, and then bisects.
 func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, oldest uint64) (uint64, error) {
 	missing := uint64(0) // the first one that is known not to be recorded
-	low := oldest        // what is before it is recorded, or gone
+	low := oldest        // every message before it is recorded, or no longer in the stream
 	for step := uint64(1); ; step *= 2 {
 		at := last + 1 - min(step, last)
 		if at < oldest || at > last {

@@ -73,7 +73,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second)) // after those that it has passed over
+	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second)) // after the messages that it has skipped
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 		r.progress(others[len(others)-1], execution.Succeeded)
 	}
 	runners := r.taken(runnersConsumer, 6)
-	waiting := r.begin("wf") // nobody has taken it
+	waiting := r.begin("wf") // no runner has taken it
 	r.await("all is recorded", func() bool { return r.has(others[4], execution.Succeeded) && r.has(waiting, execution.Queued) })
 	for range 3 {
 		r.stop()

@@ -86,7 +86,7 @@ func (r *Recorder) giveAgain(ctx context.Context, p *position) error {
 		return err
 	}
 	info := p.stream.CachedInfo()
-	last := uint64(0) // of those that a group passed over
+	last := uint64(0) // the last message that a group skipped
 	for i := range groups {
 		g := &groups[i]
 		switch {

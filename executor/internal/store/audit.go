@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// AuditEntry says who did what, and when. It holds no secret.
+// AuditEntry is one action with its actor and its time. It holds no secret.
 type AuditEntry struct {
 	ID         string // unique: of several entries of one ID the first is kept
 	At         time.Time

@@ -10,10 +10,10 @@ import (
 type SenderSeen struct {
 	WorkflowID, NodeID string
 
-	VerifiedAt  time.Time `json:",omitzero"` // of the last verified request; zero: none
-	HandshakeAt time.Time `json:",omitzero"` // of the last handshake; zero: none
+	VerifiedAt  time.Time `json:",omitzero"` // of the last verified request; zero if there was none
+	HandshakeAt time.Time `json:",omitzero"` // of the last handshake; zero if there was none
 
-	RefusedAt     time.Time `json:",omitzero"` // of the last request that was refused by its signature; zero: none
+	RefusedAt     time.Time `json:",omitzero"` // of the last request that was refused because of its signature; zero if there was none
 	RefusedCode   string    // its code
 	RefusedReason string    // why, in words
 
@@ -62,7 +62,7 @@ func (s SenderSeen) merge(later SenderSeen) SenderSeen {
 	return merged
 }
 
-// optionalTime is like Time, but leaves the zero time unchanged.
+// optionalTime does the same as Time, but leaves the zero time unchanged.
 func optionalTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -54,12 +54,12 @@ type Record struct {
 	RecordedAt     time.Time
 	StartedAt      time.Time // zero until a runner said so
 	FinishedAt     time.Time // zero until it is succeeded or failed
-	DismissedAt    time.Time // when an operator took it off the dead letters; zero: nobody did
+	DismissedAt    time.Time // when an operator dismissed it from the dead letters; zero if that did not happen
 	ContentType    string
 	BodyBytes      int64
 	StreamSequence uint64
 	Duplicates     int64  // suppressed repeats of its delivery
-	Attempts       int    // the number of the attempt that runs or ended it, from 1; 0: not known
+	Attempts       int    // the number of the attempt that runs or ended it, from 1; 0 means that it is not known
 	Error          string // why it failed, or was rejected
 	Output         []byte // what the run returned: a JSON text, or nil
 }

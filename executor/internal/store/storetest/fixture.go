@@ -65,7 +65,7 @@ func failed(n int, at time.Time, why string) execution.Progress {
 	return execution.Progress{ID: id(n), Queue: "default", WorkflowID: "workflow", Status: execution.Failed, At: at, Error: why}
 }
 
-// of returns a step changed to belong to a record of another workflow.
+// of returns a step with the queue and the workflow of a record.
 func of(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step

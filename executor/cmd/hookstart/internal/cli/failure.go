@@ -98,7 +98,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 		return &hintError{err, "--api-ca or HOOKSTART_API_CA names the file of the certificate authority of " + f.APIURL}
 	case ofAPI:
 		return &hintError{err, elsewhere}
-	case !is && unknownAuthority: // what is neither the API's connection nor its answer is NATS's connection
+	case !is && unknownAuthority: // an error that is neither about the API's connection nor its answer is about the connection to NATS
 		return &hintError{err, "--nats-ca or HOOKSTART_NATS_CA names the file of the certificate authority of the NATS servers"}
 	case !is:
 		return err
