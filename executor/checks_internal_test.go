@@ -48,7 +48,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		}
 		create(name)
 	}
-	for _, name := range names { // as a restore leaves it that is killed
+	for _, name := range names { // a restore that is killed leaves consumers paused
 		if _, err := js.PauseConsumer(t.Context(), name, recorder.Durable, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}

@@ -158,7 +158,7 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 // them.
 func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" || before == "0" {
-		return // it is the first one
+		return // the record has no earlier revision
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -442,7 +442,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	in.awaitAvailable(t)
 	p.workflow(t, "wf")
 
-	server.Stop() // what was restored is in the copy
+	server.Stop() // the restored records are in the copy
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	server.Restart()
 	in.awaitUnavailable(t, "wf")

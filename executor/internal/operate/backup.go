@@ -44,7 +44,7 @@ func (s *Service) BackUpRecords(ctx context.Context, by Caller, write func(part 
 // one time to another, both included, in parts as BackUpRecords does.
 func (s *Service) BackUpAudit(ctx context.Context, by Caller, bucket string, since, until time.Time, write func(part []byte) error) error {
 	_, err := checked(ctx, s, by, needs(Admin, ofAll), func(ctx context.Context) (none struct{}, err error) {
-		filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)} // which is the resolution of stored times
+		filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)} // a microsecond is the resolution of stored times
 		for after := (store.AuditPosition{}); ; {
 			found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
 			if err != nil {

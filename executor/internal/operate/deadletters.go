@@ -28,7 +28,7 @@ func messageKey(id string) (key store.MessageKey, is bool) {
 		}
 		key.Progress = true
 	}
-	key.StreamSequence, _ = strconv.ParseUint(number, 10, 64) // none has the sequence 0
+	key.StreamSequence, _ = strconv.ParseUint(number, 10, 64) // no message has the sequence 0
 	return key, true
 }
 
@@ -89,7 +89,7 @@ func deadLetterOf(d store.DeadLetter) api.DeadLetter {
 	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject = api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
-		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) == 5 { // it was decoded: its subject is as it should be
+		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) == 5 { // the message was decoded, so its subject is valid
 			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[3]
 			if parts[1] != "progress" {
 				letter.NodeID = parts[4]

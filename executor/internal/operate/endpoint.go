@@ -30,7 +30,7 @@ func (s *Service) Members(ctx context.Context, by Caller) (api.Members, error) {
 		all := api.Members{Items: []api.Member{}}
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		if has, err := s.config.Store.HasSchema(reading); err == nil { // else the rest is worth knowing, too
+		if has, err := s.config.Store.HasSchema(reading); err == nil { // without the version, the rest of the answer is still useful
 			all.Database = has
 		}
 		for _, m := range s.config.Roll.Members() {
@@ -113,7 +113,7 @@ func (at endpoint) deliveryIDs(of *edit.SenderInfo) (headers, sources []string) 
 		sources = append(sources, headerSource+name)
 	}
 	if of != nil {
-		signed, other, _ := sender.DeliverySources(of.Preset, of.Settings) // of a preset that this version does not have, none are known
+		signed, other, _ := sender.DeliverySources(of.Preset, of.Settings) // an unknown preset has no known places
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
 			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool { return strings.EqualFold(own, source) })
 		})

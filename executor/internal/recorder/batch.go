@@ -55,7 +55,7 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	for i, msg := range messages {
 		meta, err := msg.Metadata()
 		if err != nil {
-			continue // not from the stream
+			continue // the message is not from a stream
 		}
 		e := &values[i]
 		e.msg, e.meta = msg, meta

@@ -81,7 +81,7 @@ func TestASlowDatabase(t *testing.T) {
 	r.stop = r.again()
 	ids := r.beginMany(3)
 	r.await("the first is being recorded", func() bool {
-		r.store.mu.Lock() // held while it is
+		r.store.mu.Lock() // held while the first one is being recorded
 		defer r.store.mu.Unlock()
 		return r.store.applied > 0
 	})

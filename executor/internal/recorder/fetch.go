@@ -91,7 +91,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	connection := r.connection()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil && existing.CachedInfo().Paused {
-		config.PauseUntil = existing.CachedInfo().Config.PauseUntil // a backup is being restored: an update would end that
+		config.PauseUntil = existing.CachedInfo().Config.PauseUntil // a backup is being restored: without this, the update would end the pause
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
 	go r.watch(watching, from, consumer, stopWatching, connection)
-	burstAt := time.Now() // the last burst
+	burstAt := time.Now() // time of the last burst
 	for inBursts := false; ; {
 		arrived.room(watching)
 		wait := r.letStartsPass(watching, from)
@@ -128,7 +128,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		switch why := context.Cause(watching); {
 		case why != nil:
 			return why
-		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // such a request is repeated
+		case err != nil && !errors.Is(err, jetstream.ErrNoHeartbeat): // after ErrNoHeartbeat, the request is repeated
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
 		case !inBursts:

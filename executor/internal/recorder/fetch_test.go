@@ -46,7 +46,7 @@ func TestRoom(t *testing.T) {
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}
 	for name, c := range map[string]struct {
 		message bodyOnly
-		count   int // that are just too many
+		count   int // number of messages at which room begins to wait
 	}{
 		"messages": {short, maxBatch},
 		"bytes":    {long, 2},
@@ -58,7 +58,7 @@ func TestRoom(t *testing.T) {
 				for range c.count - 1 {
 					a.add(c.message)
 				}
-				a.room(t.Context()) // there is some
+				a.room(t.Context()) // returns at once, because there is room
 				a.add(c.message)
 				has := false
 				go func() {

@@ -19,7 +19,7 @@ const (
 
 type metrics struct {
 	records                    *prometheus.CounterVec
-	start, rejection, progress prometheus.Counter // of records
+	start, rejection, progress prometheus.Counter // number of records, by kind
 	unreadable                 prometheus.Counter
 	refused                    prometheus.Counter
 	foreign                    prometheus.Counter

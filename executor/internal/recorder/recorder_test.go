@@ -280,7 +280,7 @@ func (r *rig) alter(query string) {
 	r.t.Helper()
 	r.await(query, func() bool {
 		_, err := r.db.ExecContext(r.t.Context(), query)
-		return err == nil // not while the recorder writes
+		return err == nil // fails while the recorder writes
 	})
 }
 
@@ -323,7 +323,7 @@ func TestPoison(t *testing.T) {
 	before := r.begin("wf")
 	r.publish(&nats.Msg{Subject: "executions.start.q.wf.node", Data: []byte("\xff")}, nil)
 	refused := r.begin("refused")
-	r.progress(uuid.NewString(), execution.Running) // of nothing that is recorded
+	r.progress(uuid.NewString(), execution.Running) // of an execution that is not recorded
 	after := r.begin("wf")
 	r.await("what came before and after is recorded", func() bool {
 		return r.has(before, execution.Queued) && r.has(after, execution.Queued)
@@ -369,7 +369,7 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`) // which every start needs, and no dead letter
+	r.alter(`ALTER TABLE minutes RENAME TO elsewhere`) // every start needs this table, and no dead letter does
 	var ids []string
 	for range 5 {
 		ids = append(ids, r.begin("wf"))
@@ -661,6 +661,6 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 		if seen.Deliveries > 2 {
 			t.Fatalf("%d deliveries of two", seen.Deliveries)
 		}
-		return seen.Deliveries == 2 // reports are applied in order: the first was passed over
+		return seen.Deliveries == 2 // reports are applied in order, so the first one was skipped
 	})
 }

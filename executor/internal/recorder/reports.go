@@ -54,10 +54,10 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 		switch {
 		case err == nil:
 			r.database.works()
-			_ = msg.Ack() // one that gets lost: the report comes again and changes nothing
+			_ = msg.Ack() // if the acknowledgement is lost, the report is delivered again and changes nothing
 			return
 		case ctx.Err() != nil:
-			return // it comes again
+			return // the report is delivered again
 		case errors.Is(err, stream.ErrUnreadable):
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
@@ -87,7 +87,7 @@ func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		return r.applyDuplicates(ctx, msg.Data()) // the first kind of report that there was
+		return r.applyDuplicates(ctx, msg.Data()) // a report of duplicates, which was the first kind of report
 	}
 }
 

@@ -114,7 +114,7 @@ func (r *Recorder) firstPassedOver(ctx context.Context, s jetstream.Stream, floo
 // last is recorded. Skipped messages are adjacent, so passedOver searches backwards in growing
 // steps, and then bisects.
 func (r *Recorder) passedOver(ctx context.Context, s jetstream.Stream, last, oldest uint64) (uint64, error) {
-	missing := uint64(0) // the first one that is known not to be recorded
+	missing := uint64(0) // the first message that is known not to be recorded
 	low := oldest        // every message before it is recorded, or no longer in the stream
 	for step := uint64(1); ; step *= 2 {
 		at := last + 1 - min(step, last)
@@ -163,7 +163,7 @@ func (r *Recorder) wasTakenBack(ctx context.Context, s jetstream.Stream, floor u
 		}
 	}
 	if info.Config.Name != stream.Name {
-		return true, nil // progress that its record does not show
+		return true, nil // the progress is missing in its record
 	}
 	const newest = 500
 	records, err := r.store.List(ctx, store.Filter{Since: time.Now().Add(-r.maxAge(info))}, store.Position{}, newest)

@@ -189,7 +189,7 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 	if err != nil || len(consumers) == 0 {
 		return unheard, err
 	}
-	var passing []runners // by which starts were passed over
+	var passing []runners // groups that have skipped starts
 	for _, g := range groups {
 		if slices.Contains(consumers, g.consumer) {
 			passing = append(passing, g)

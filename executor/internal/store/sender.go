@@ -15,11 +15,11 @@ type SenderSeen struct {
 
 	RefusedAt     time.Time `json:",omitzero"` // of the last request that was refused because of its signature; zero if there was none
 	RefusedCode   string    // its code
-	RefusedReason string    // why, in words
+	RefusedReason string    // its reason in words
 
-	Deliveries int64 // that were stored
-	WithoutID  int64 // of them, without a delivery ID
-	Refused    int64 // by their signature
+	Deliveries int64 // number of deliveries that were stored
+	WithoutID  int64 // number of stored deliveries without a delivery ID
+	Refused    int64 // number of requests that were refused because of their signature
 }
 
 // StorableSenders returns a report in its stored form: one entry for each node, in the order of

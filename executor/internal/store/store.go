@@ -45,14 +45,14 @@ type Record struct {
 	Status         execution.Status
 	DeliveryID     string // "" for none
 	RerunOf        string // "" for none
-	ReplayOf       string // the execution whose request it runs on once more, "" for none
+	ReplayOf       string // the execution whose request it replays, "" for none
 	RequeuedAs     string // the execution that was started in its place, "" for none
 	TokenID        string // which token opened the webhook, "" for a rerun
 	Sender         string // the preset of the node's sender, "" for none
 	Verified       bool   // the request was the sender's
 	AcceptedAt     time.Time
 	RecordedAt     time.Time
-	StartedAt      time.Time // zero until a runner said so
+	StartedAt      time.Time // zero until a runner reported it
 	FinishedAt     time.Time // zero until it is succeeded or failed
 	DismissedAt    time.Time // when an operator dismissed it from the dead letters; zero if that did not happen
 	ContentType    string
@@ -162,7 +162,7 @@ type Position struct {
 
 // UnreadableFilter selects unreadable messages. Zero fields do not filter.
 type UnreadableFilter struct {
-	WorkflowID string    // the one in the subject
+	WorkflowID string    // the workflow in the subject
 	Since      time.Time // At not before
 	Until      time.Time // At before
 	Reason     string    // a part of Reason, in upper and lower case as it is there

@@ -28,7 +28,7 @@ var sessionTests = map[string]func(*testing.T, store.Store){
 		ended("a", true)
 		ended("b", false)
 		end("b", epoch.Add(2*time.Hour), epoch.Add(time.Hour))
-		ended("a", true) // it would end just now
+		ended("a", true) // the session would expire at this moment
 		end("c", epoch.Add(3*time.Hour), epoch.Add(time.Hour+time.Second))
 		ended("a", false)
 		ended("b", true)

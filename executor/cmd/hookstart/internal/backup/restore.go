@@ -217,7 +217,7 @@ func (i Installation) pause(ctx context.Context, of Stream) (positions []positio
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", of.Name, err)
 	}
-	until := time.Now().Add(pausedFor).Truncate(time.Microsecond) // an operator's pause ends between two
+	until := time.Now().Add(pausedFor).Truncate(time.Microsecond) // an operator's pause ends between two microseconds
 	for _, group := range of.Consumers {
 		config := group.Config
 		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
@@ -271,7 +271,7 @@ func (i Installation) restoreStream(ctx context.Context, r *reader, of Stream, w
 		return nil
 	}
 	to := &publisher{js: i.JetStream, exact: true, next: next, dedup: s.CachedInfo().Config.Duplicates}
-	if of.Dedup > 0 { // the stream that the file is from took two messages with the same ID at this distance
+	if of.Dedup > 0 { // the original stream accepted two messages with the same ID at this distance
 		to.dedup = min(to.dedup, of.Dedup)
 	}
 	subjects := of.subjects()
@@ -316,7 +316,7 @@ func (p *publisher) publish(ctx context.Context, m message, name string) error {
 		return err
 	}
 	msg := m.msg()
-	if time.Since(m.At) > p.dedup { // no longer a repeat when it comes again
+	if time.Since(m.At) > p.dedup { // the message is no longer recognised as a repeat
 		msg.Header.Del(jetstream.MsgIDHeader)
 	}
 	return p.send(ctx, msg)
@@ -407,12 +407,12 @@ func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 // of all: a process that confirms this record has all records before it.
 func (i Installation) restoreBucket(ctx context.Context, r *reader, bucket string) (accountID string, err error) {
 	to := &publisher{js: i.JetStream, next: 1}
-	var last message // of an account
+	var last message // the newest message of an account
 	if err := r.messages(bucketEntry(bucket), func(m message) error {
 		if m.Subject == subjectOf(registry.PlansKey) || m.Subject == subjectOf(registry.InstallationKey) {
 			return nil
 		}
-		delete(m.Headers, registry.HeaderAudit) // its entry is in the database, or was then: see takeAudit
+		delete(m.Headers, registry.HeaderAudit) // the entry is in the records or in the audit part of the file: see takeAudit
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m
 		}

@@ -243,7 +243,7 @@ func (i Installation) takeHistory(ctx context.Context, to io.Writer, m *Manifest
 		}
 		next = msg.Sequence + 1
 		e, exists, err := edit.DecodeEntry(msg.Header)
-		if err != nil || !exists { // one that cannot be read, no executor can read
+		if err != nil || !exists { // if it cannot be read here, no executor can read it, either
 			continue
 		}
 		changes := ""
@@ -271,7 +271,7 @@ func (i Installation) takeHistory(ctx context.Context, to io.Writer, m *Manifest
 func (i Installation) floorOf(ctx context.Context, name, durable string) (uint64, error) {
 	consumer, err := i.JetStream.Consumer(ctx, name, durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, nil // none of it
+		return 0, nil // the consumer does not exist, so nothing is acknowledged
 	}
 	if err != nil {
 		return 0, fmt.Errorf("how far the executors have read %s: %w", name, err)
@@ -344,7 +344,7 @@ func (i Installation) takeStream(ctx context.Context, w *writer, of *Stream, wit
 			return true, nil
 		}
 		done = m.Sequence == of.Last || pending == 0
-		if !stores(of.Subjects, m.Subject) { // of a version before this stream was divided
+		if !stores(of.Subjects, m.Subject) { // the message is from a version with all messages in one stream
 			if m.Sequence > of.Recorded {
 				return true, fmt.Errorf("message %d has the subject %s, which is another stream's, and was not recorded when the backup began: try again once /readyz of an executor is 200",
 					m.Sequence, m.Subject)
@@ -393,7 +393,7 @@ func (i Installation) takeBucket(ctx context.Context, w *writer, bucket string, 
 			keys[id] = true
 		}
 		live[m.Subject] = !m.deletes()
-		if !m.deletes() || m.Sequence > began { // else its record is not in the file
+		if !m.deletes() || m.Sequence > began { // the file has no record for a deletion before the backup began
 			err = encodeLine(to, m)
 		}
 		return len(missing) == 0, err

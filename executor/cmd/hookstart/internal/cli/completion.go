@@ -76,7 +76,7 @@ type candidate struct{ text, help string }
 // candidates returns the possible last words of a command line, regardless of their beginning; fish
 // and zsh filter by their own rules.
 func candidates(node *kong.Node, words []string) (found []candidate) {
-	var of *kong.Flag // whose value the next word is
+	var of *kong.Flag // the flag with the next word as its value
 	for i, word := range words {
 		last := i == len(words)-1
 		name, _, hasValue := strings.Cut(word, "=")

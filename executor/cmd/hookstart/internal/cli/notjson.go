@@ -39,6 +39,6 @@ func whatIsWrong(text []byte) (at int, reason string) {
 	case syntax.Offset >= int64(len(text)) && syntax.Error() == "unexpected end of JSON input":
 		return end, "it ends too early"
 	default:
-		return int(syntax.Offset) - 1, syntax.Error() // it has read the character that is wrong
+		return int(syntax.Offset) - 1, syntax.Error() // the offset is after the wrong character
 	}
 }

@@ -68,7 +68,7 @@ Examples:
 }
 
 func (v *runVerb) Run(s *session) error {
-	if len(v.Command) > 0 && v.Command[0] == "--" { // kong leaves it to an argument that takes flags, too
+	if len(v.Command) > 0 && v.Command[0] == "--" { // kong keeps it in an argument with passthrough
 		v.Command = v.Command[1:]
 	}
 	if err := v.check(); err != nil {

@@ -25,7 +25,7 @@ func ago(t, now time.Time) string {
 		return rough(d) + " ago"
 	}
 	if d = -d; d > time.Hour {
-		d = d.Round(time.Minute) // what was asked to last 90 days does not end in 89 when the answer comes
+		d = d.Round(time.Minute) // a period of 90 days must not be shown as 89 because the answer took a moment
 	}
 	return "in " + rough(d)
 }

@@ -73,7 +73,7 @@ func awaited[T any](ctx context.Context, wait time.Duration, mayPass func(error)
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
-		found, err = look() // one that has begun ends in its own time
+		found, err = look() // a look that has begun is not interrupted
 		return !mayPass(err)
 	})
 	if mayPass(err) {
