@@ -3,6 +3,7 @@ package recorder
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ type entry struct {
 	verdict verdict
 	// The fields that the entry adds to the batch, depending on its kind.
 	record     store.Record       // start, rejection
+	isCopy     bool               // a start that was published again for groups that passed it over
 	progress   execution.Progress // an unreadable report has it, too: the end of the execution that its subject names
 	unreadable store.Unreadable
 	audit      []store.AuditEntry // the audit entry of a start that an operator asked for
@@ -98,6 +100,7 @@ func (e *entry) take(event stream.Event, bodyBytes int, header nats.Header, now 
 	case event.Start != nil:
 		e.kind = start
 		e.record = queued(event.Start, bodyBytes, e.meta, now)
+		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), againPrefix)
 		e.audit = deedOf(header, e.record, store.Time(e.meta.Timestamp))
 	case event.Rejection != nil:
 		e.kind = rejection

@@ -231,7 +231,7 @@ func (r *Recorder) givePassedOver(ctx context.Context, s jetstream.Stream, group
 func followCopies(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {
-		if e.kind == start && strings.HasPrefix(e.msg.Headers().Get(jetstream.MsgIDHeader), againPrefix) {
+		if e.isCopy {
 			if copies == nil {
 				copies = map[string]uint64{}
 			}
