@@ -172,7 +172,7 @@ func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()
 	server.HandleFunc("GET /api/v1/accounts/acme", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
-	server.HandleFunc("PUT /api/v1/accounts/acme", func(w http.ResponseWriter, r *http.Request) {
+	server.HandleFunc("PATCH /api/v1/accounts/acme", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		put = string(body)
 		_, _ = io.WriteString(w, `{"id":"acme"}`)

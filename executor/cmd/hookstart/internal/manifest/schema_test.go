@@ -39,6 +39,9 @@ func TestSchemaHasTheFields(t *testing.T) {
 	} {
 		var fields []string
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(of)) {
+			if !field.IsExported() {
+				continue
+			}
 			tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 			fields = append(fields, tag)
 			may := options == "omitempty" || tag == "plan"
