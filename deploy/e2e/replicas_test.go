@@ -21,9 +21,10 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
 	cluster := natstest.StartCluster(t, 3)
+	database := "--database-url=sqlite:" + filepath.Join(t.TempDir(), "executions.db")
 	executor := func(replicas string) (*process, *apiclient.Client) {
 		p := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+cluster.URLs(), "--replicas="+replicas,
-			"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken)
+			database, "--admin-token="+adminToken)
 		return p, apiclient.New("http://"+p.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
 	}
 	js, err := jetstream.New(cluster.Connect(t))

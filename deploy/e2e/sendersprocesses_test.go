@@ -83,7 +83,7 @@ func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 		if !is || ended.ExitCode() != 1 {
 			t.Errorf("%v: %v", flags, err)
 		}
-		if said := strings.TrimSpace(string(output)); !strings.Contains(said, "give this ingress the executor's --secrets-key-file") || strings.Contains(said, "\n") || strings.Contains(said, "it-is-a-secret") {
+		if said := strings.TrimSpace(string(output)); !strings.Contains(said, "give every executor and ingress the same file") || strings.Contains(said, "\n") || strings.Contains(said, "it-is-a-secret") {
 			t.Errorf("%v: it says %q", flags, said)
 		}
 	}

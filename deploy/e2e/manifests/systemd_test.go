@@ -40,7 +40,8 @@ func TestSystemd(t *testing.T) {
 			}
 		}
 		// The programs are not installed here, so that the copies of the units run /bin/true.
-		verifiable := strings.Replace(string(text), "ExecStart=/usr/bin/"+command[1], "ExecStart=/bin/true", 1)
+		verifiable := strings.NewReplacer("ExecStart=/usr/bin/"+command[1], "ExecStart=/bin/true",
+			"ExecReload=/usr/bin/"+command[1], "ExecReload=/bin/true").Replace(string(text))
 		copies = append(copies, filepath.Join(folder, filepath.Base(unit)))
 		if err := os.WriteFile(copies[len(copies)-1], []byte(verifiable), 0o600); err != nil {
 			t.Fatal(err)

@@ -100,7 +100,8 @@ var attempts = []attempt{
 	// These attempts read.
 	{name: "read a token directly", roles: "ri", do: request("$JS.API.DIRECT.GET.KV_registry_secrets."+aSecret, "")},
 	{name: "read a token from the stream", roles: "ri", do: request("$JS.API.STREAM.MSG.GET.KV_registry_secrets", `{"seq": 1}`)},
-	{name: "read a token by a consumer", roles: "rie", do: consumer("KV_registry_secrets", "mine", "")},
+	// An executor may do this, because it copies the buckets into the database.
+	{name: "read a token by a consumer", roles: "ri", do: consumer("KV_registry_secrets", "mine", "")},
 	{name: "listen to what is written to buckets", roles: "rie", do: listening("$KV.>")},
 	{name: "listen to answers for others", roles: "ri", do: listening("_INBOX.>")},
 	{name: "listen to JetStream's API", roles: "rie", do: listening("$JS.API.>")},
@@ -199,7 +200,9 @@ var attempts = []attempt{
 	// These attempts concern consumers.
 	{name: "delete the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.executor", "")},
 	{name: "delete a group's consumer", roles: "rie", do: request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", "")},
-	{name: "pause the executors' consumer", roles: "rie", do: request("$JS.API.CONSUMER.PAUSE.EXECUTIONS.executor", `{"pause_until": "2999-01-01T00:00:00Z"}`)},
+	// An executor may do this, because it pauses queues: a permission cannot name the consumers of
+	// runners alone.
+	{name: "pause the executors' consumer", roles: "ri", do: request("$JS.API.CONSUMER.PAUSE.EXECUTIONS.executor", `{"pause_until": "2999-01-01T00:00:00Z"}`)},
 	{
 		name: "narrow the executors' consumer", roles: "ri", do: request("$JS.API.CONSUMER.CREATE.EXECUTIONS.executor.executions.start.default.>",
 			`{"stream_name": "EXECUTIONS", "config": {"durable_name": "executor", "ack_policy": "explicit", "ack_wait": 3600000000000, "max_ack_pending": 1000, "filter_subject": "executions.start.default.>"}}`),
