@@ -58,7 +58,7 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 }
 
 // streams are the names of the streams that ensureStreams creates.
-var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
+var streams = []string{stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream}
 
 // ensureStreams creates the streams, and the consumers that the executor has to create.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error {
@@ -68,6 +68,9 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 		return err
 	}
 	if err := stream.Ensure(ctx, js, c.streamSettings()); err != nil {
+		return err
+	}
+	if err := stream.EnsureCancellations(ctx, js, c.streamSettings()); err != nil {
 		return err
 	}
 	groups, err := c.runnerGroups()

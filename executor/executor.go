@@ -239,6 +239,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		AuditCaughtUp: func(ctx context.Context) { auditor.CaughtUp(ctx, e.JetStream); recorder.CaughtUp(ctx, e.JetStream) },
 		DefaultPlan:   c.DefaultPlan, PublicURL: c.PublicURL, Reach: reach.New(c.PublicURL, e.roll), Tryout: tryout.New(), Consumer: recorder.Durable, Tracer: tracing.Tracer(e.Ops.Traces, "executor"),
 	})
+	e.Go(ctx, func(ctx context.Context) { operate.SettleCancellations(ctx, calls, c.StreamMaxAge) })
 	signIn := signin.New(signin.Config{
 		AdminToken: c.AdminToken, Note: calls.NoteSignIn, Keys: e.keyring, Ended: operate.NewSessions(e.records), Once: c.SignInOnce, OIDC: identities, Failures: signin.NewFailures(e.Ops.Metrics),
 	})

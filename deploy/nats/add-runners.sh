@@ -53,6 +53,9 @@ RUNNER-$queue-$group {
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.INFO.EXECUTIONS.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.$consumer" } }
     { service: { account: HOOKSTART, subject: "\$JS.ACK.EXECUTIONS.$consumer.>" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.INFO.KV_cancellations" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.STREAM.MSG.GET.KV_cancellations" } }
+    { service: { account: HOOKSTART, subject: "\$JS.API.DIRECT.GET.KV_cancellations.>" } }
   ]
 }
 END

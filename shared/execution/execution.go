@@ -11,27 +11,28 @@ import (
 type Status string
 
 // The states. An execution goes from queued through running to succeeded or failed, or it is
-// rejected from the beginning. The last three are final.
+// rejected from the beginning; or canceled before it ends. The last four are final.
 const (
 	Queued    Status = "queued"
 	Running   Status = "running"
 	Succeeded Status = "succeeded"
 	Failed    Status = "failed"
 	Rejected  Status = "rejected"
+	Canceled  Status = "canceled"
 )
 
-// Statuses returns all states, in the order in which an execution goes through them.
-var Statuses = []Status{Queued, Running, Succeeded, Failed, Rejected}
+// Statuses returns all states. Databases hold a state's place in this list: a new one is added at its end.
+var Statuses = []Status{Queued, Running, Succeeded, Failed, Rejected, Canceled}
 
 // Final reports whether s never changes any more.
-func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Rejected }
+func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Rejected || s == Canceled }
 
 // Follows reports whether an execution may go from the state before to s.
 func (s Status) Follows(before Status) bool {
 	switch s {
 	case Running:
 		return before == Queued
-	case Succeeded, Failed:
+	case Succeeded, Failed, Canceled:
 		return before == Queued || before == Running
 	case Queued, Rejected:
 		return false
@@ -127,9 +128,9 @@ type Progress struct {
 	// queue, so the recorder compares them with the record.
 	Queue      string
 	WorkflowID string
-	Status     Status // Running, Succeeded or Failed
+	Status     Status // Running, Succeeded, Failed or Canceled
 	At         time.Time
-	StartedAt  time.Time // with Succeeded or Failed: when the attempt began, zero if that is not known
+	StartedAt  time.Time // with Succeeded, Failed or Canceled: when the attempt began, zero if that is not known
 	Attempt    int       // the number of the attempt, from 1; 0: not known
 	Error      string    // with Failed
 	Output     []byte    // with Succeeded: one JSON text, or empty

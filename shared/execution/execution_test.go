@@ -60,7 +60,7 @@ func TestPayload(t *testing.T) {
 
 func TestStatusFollows(t *testing.T) {
 	allowed := map[string]bool{
-		"queued>running": true, "queued>succeeded": true, "queued>failed": true,
+		"queued>running": true, "queued>succeeded": true, "queued>failed": true, "queued>canceled": true, "running>canceled": true,
 		"running>succeeded": true, "running>failed": true,
 	}
 	for _, before := range execution.Statuses {

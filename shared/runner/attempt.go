@@ -49,7 +49,7 @@ func (r *runner) begin(msg jetstream.Msg) {
 		go r.giveUp(m)
 		return
 	}
-	go r.run(r.startSpan(m, msg.Subject()), m)
+	go r.runUnlessCanceled(r.startSpan(m, msg.Subject()), m)
 }
 
 // leave frees a place.
@@ -65,8 +65,11 @@ func (r *runner) giveUp(m *message) {
 
 // run makes an attempt, in the context of its span.
 func (r *runner) run(ctx context.Context, m *message) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
+	m.stop = stop
 	m.called = time.Now()
 	if r.ReportRunningAfter < 0 {
 		r.reportRunning(m)
@@ -95,6 +98,8 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	switch {
 	case o.err == nil:
 		r.end(m, execution.Progress{Status: execution.Succeeded, StartedAt: m.called, Output: o.output}, o)
+	case errors.Is(context.Cause(ctx), ErrCanceled):
+		r.end(m, execution.Progress{Status: execution.Canceled, StartedAt: m.called}, o)
 	case r.working.Err() != nil:
 		r.note(m.start, m.attempt, m.began, HandedBack, o)
 		r.handBack(m, 0)

@@ -29,6 +29,7 @@ type underway struct {
 	announceAfter time.Duration
 	announce      func(*message) // called when a handler has worked for announceAfter
 	abandon       func(context.Context, *message)
+	timeout       time.Duration // of an attempt
 	stop          chan struct{}
 	stopped       chan struct{}
 
@@ -56,6 +57,7 @@ type message struct {
 	jetstream.Msg                 // the last delivery
 	heartbeat     time.Time       // when the last heartbeat was sent
 	handling      context.Context //nolint:containedctx // the handler's; nil before it is called, and when it has returned or was abandoned
+	stop          context.CancelCauseFunc
 	announced     bool
 	overdue       time.Time // when the end of handling was noticed
 	report        *nats.Msg // nil until there is a final state
@@ -71,7 +73,7 @@ func newUnderway(r *runner) (*underway, error) {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
 	u := &underway{
-		acks: acks, ackWait: r.AckWait, announce: r.reportRunning, announceAfter: r.ReportRunningAfter, abandon: r.abandon,
+		acks: acks, ackWait: r.AckWait, announce: r.reportRunning, announceAfter: r.ReportRunningAfter, abandon: r.abandon, timeout: r.Timeout,
 		stop: make(chan struct{}), stopped: make(chan struct{}), messages: map[key]*message{},
 	}
 	go u.tend()
@@ -119,6 +121,29 @@ func (u *underway) returned(m *message) bool {
 	watched := m.handling != nil
 	m.handling = nil
 	return watched
+}
+
+// handles reports whether any handler works.
+func (u *underway) handles() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, m := range u.messages {
+		if m.handling != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// cancel ends the contexts of handlers whose executions are canceled.
+func (u *underway) cancel(canceled func(executionID string) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, m := range u.messages {
+		if m.handling != nil && canceled(m.id) {
+			m.stop(ErrCanceled)
+		}
+	}
 }
 
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are
@@ -195,9 +220,10 @@ func (u *underway) round(now time.Time) {
 // dueForHandler returns the action that is due for a working handler, or nil if there is none.
 func (u *underway) dueForHandler(m *message, now time.Time) func() {
 	ctx := m.handling
+	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) && now.Sub(m.called) < u.timeout
 	switch {
 	case ctx == nil:
-	case ctx.Err() == nil:
+	case ctx.Err() == nil, canceled: // one that is canceled may take as long to end as it could have taken
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.called) >= u.announceAfter {
 			m.announced = true
 			return func() { u.announce(m) }

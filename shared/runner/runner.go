@@ -174,6 +174,7 @@ type Result string
 const (
 	Succeeded   Result = "succeeded"
 	Failed      Result = "failed"       // final: the execution has failed
+	Canceled    Result = "canceled"     // final: an operator has canceled the execution
 	TriedAgain  Result = "tried again"  // it failed, and there will be another attempt
 	HandedBack  Result = "handed back"  // the runner stopped: another member takes it
 	NotReported Result = "not reported" // the final report was not stored: the execution runs again
@@ -223,6 +224,8 @@ type runner struct {
 	handler  Handler
 	spans    trace.Tracer
 	underway *underway
+	// cancellations knows what is not to run.
+	cancellations *cancellations
 	// places holds a token for each place that is free.
 	places chan struct{}
 	// unconfirmed bounds the number of reports without a confirmation: their executions would run
@@ -265,7 +268,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	r := &runner{
-		Options: options, nc: nc, handler: handler, working: working,
+		Options: options, nc: nc, handler: handler, working: working, cancellations: newCancellations(nc),
 		places: make(chan struct{}, options.Concurrency), unconfirmed: make(chan struct{}, options.Concurrency),
 	}
 	r.spans = r.tracer()
@@ -294,6 +297,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	}()
 	present := make(chan struct{})
 	go func() { r.sayPresent(taking); close(present) }()
+	go r.watchCancellations(working)
 	err = r.take(taking, stop, consumer)
 	r.unacknowledged.Wait()
 	stop()

@@ -321,6 +321,7 @@ var states = map[hookstartv1.ExecutionState]execution.Status{
 	hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING:   execution.Running,
 	hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED: execution.Succeeded,
 	hookstartv1.ExecutionState_EXECUTION_STATE_FAILED:    execution.Failed,
+	hookstartv1.ExecutionState_EXECUTION_STATE_CANCELED:  execution.Canceled,
 }
 
 func stateFromWire(s hookstartv1.ExecutionState) (execution.Status, error) {
@@ -339,6 +340,8 @@ func stateToWire(status execution.Status) hookstartv1.ExecutionState {
 		return hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED
 	case execution.Failed:
 		return hookstartv1.ExecutionState_EXECUTION_STATE_FAILED
+	case execution.Canceled:
+		return hookstartv1.ExecutionState_EXECUTION_STATE_CANCELED
 	case execution.Queued, execution.Rejected: // no runner reports these
 	}
 	return hookstartv1.ExecutionState_EXECUTION_STATE_UNSPECIFIED

@@ -22,29 +22,31 @@ const (
 
 // Execution is the record of one execution.
 type Execution struct {
-	ExecutionID    string    `json:"executionId" format:"uuid"`
-	AccountID      string    `json:"accountId" example:"acme"`
-	WorkflowID     string    `json:"workflowId" example:"orders"`
-	NodeID         string    `json:"nodeId" example:"webhook"`
-	Source         string    `json:"source" enum:"webhook,rerun" doc:"What started it: a request to the webhook, or an operator (rerun, replay, requeue)."`
-	Status         string    `json:"status" enum:"queued,running,succeeded,failed,rejected" doc:"queued, then running, then succeeded or failed; or rejected. The last three are final."`
-	DeliveryID     string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
-	Sender         string    `json:"sender,omitempty" doc:"The preset of the sender that the node had. Absent: it had none." example:"stripe"`
-	Verified       bool      `json:"verified" doc:"Whether the request was verified as the sender's."`
-	RerunOf        string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
-	ReplayOf       string    `json:"replayOf,omitempty" doc:"The execution whose original request it has once more: body, headers and query."`
-	RequeuedAs     string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`
-	AcceptedAt     time.Time `json:"acceptedAt" doc:"When the request was answered, or an operator started it."`
-	RecordedAt     time.Time `json:"recordedAt"`
-	StartedAt      time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
-	FinishedAt     time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded or failed."`
-	DismissedAt    time.Time `json:"dismissedAt,omitzero" doc:"When it was taken off the dead letters. Absent: it was not."`
-	ContentType    string    `json:"contentType" doc:"Of the body, as sent."`
-	BodyBytes      int64     `json:"bodyBytes" doc:"Length of the body. Rejected before it was read: as declared."`
-	Duplicates     int64     `json:"duplicates" doc:"How many repeats of its delivery were suppressed."`
-	Queue          string    `json:"queue" doc:"The queue whose runners get it." example:"default"`
-	Attempts       int       `json:"attempts" doc:"The number of the attempt that runs or ended it, as the runner reported it. 0: not known."`
-	StreamSequence uint64    `json:"streamSequence" doc:"Of its message in the stream EXECUTIONS."`
+	ExecutionID string    `json:"executionId" format:"uuid"`
+	AccountID   string    `json:"accountId" example:"acme"`
+	WorkflowID  string    `json:"workflowId" example:"orders"`
+	NodeID      string    `json:"nodeId" example:"webhook"`
+	Source      string    `json:"source" enum:"webhook,rerun" doc:"What started it: a request to the webhook, or an operator (rerun, replay, requeue)."`
+	Status      string    `json:"status" enum:"queued,running,succeeded,failed,rejected,canceled" doc:"queued, then running, then succeeded, failed or canceled; or rejected. The last four are final."`
+	DeliveryID  string    `json:"deliveryId,omitempty" doc:"The sender's delivery ID. Absent: it sent none."`
+	Sender      string    `json:"sender,omitempty" doc:"The preset of the sender that the node had. Absent: it had none." example:"stripe"`
+	Verified    bool      `json:"verified" doc:"Whether the request was verified as the sender's."`
+	RerunOf     string    `json:"rerunOf,omitempty" doc:"The execution that was run again."`
+	ReplayOf    string    `json:"replayOf,omitempty" doc:"The execution whose original request it has once more: body, headers and query."`
+	RequeuedAs  string    `json:"requeuedAs,omitempty" doc:"The execution that a requeue started in its place."`
+	AcceptedAt  time.Time `json:"acceptedAt" doc:"When the request was answered, or an operator started it."`
+	RecordedAt  time.Time `json:"recordedAt"`
+	StartedAt   time.Time `json:"startedAt,omitzero" doc:"Absent until a runner reports that it started."`
+	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"Absent until it has succeeded, failed or been canceled."`
+	// CancelRequestedAt is zero for one that nobody has canceled.
+	CancelRequestedAt time.Time `json:"cancelRequestedAt,omitzero" doc:"When an operator canceled it. While it runs, its end is asked for. Absent: nobody did."`
+	DismissedAt       time.Time `json:"dismissedAt,omitzero" doc:"When it was taken off the dead letters. Absent: it was not."`
+	ContentType       string    `json:"contentType" doc:"Of the body, as sent."`
+	BodyBytes         int64     `json:"bodyBytes" doc:"Length of the body. Rejected before it was read: as declared."`
+	Duplicates        int64     `json:"duplicates" doc:"How many repeats of its delivery were suppressed."`
+	Queue             string    `json:"queue" doc:"The queue whose runners get it." example:"default"`
+	Attempts          int       `json:"attempts" doc:"The number of the attempt that runs or ended it, as the runner reported it. 0: not known."`
+	StreamSequence    uint64    `json:"streamSequence" doc:"Of its message in the stream EXECUTIONS."`
 }
 
 // ExecutionDetail is a record with the request from the stream and the runners' results.
@@ -79,4 +81,19 @@ type Replayed struct {
 type Left struct {
 	Code  string `json:"code" doc:"Why: the code that the same call for one answers." example:"input_expired"`
 	Count int    `json:"count"`
+}
+
+// CancelExecutions says which executions are to be canceled.
+type CancelExecutions struct {
+	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"IDs of executions. One that has ended is passed over. Not together with the others."`
+	WorkflowID string    `json:"workflowId,omitempty" minLength:"1" doc:"All of this workflow that have not ended."`
+	Since      time.Time `json:"since,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Of these, accepted then or later."`
+	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"Of these, accepted before."`
+}
+
+// Canceled says how many executions a call has canceled.
+type Canceled struct {
+	Canceled  int  `json:"canceled" doc:"How many this call has ended: no handler begins with them any more."`
+	Requested int  `json:"requested" doc:"How many a runner was given already: it ends them, unless they end by themselves first."`
+	More      bool `json:"more,omitempty" doc:"True: there may be others; repeat the call. Absent: false."`
 }

@@ -64,6 +64,7 @@ const (
 	CodeNotFailed            = "not_failed"
 	CodeInputExpired         = "input_expired"
 	CodeNotFinished          = "not_finished"
+	CodeAlreadyEnded         = "already_ended"
 	CodeBodyNotKept          = "body_not_kept"
 	CodeAccountNotEmpty      = "account_not_empty"
 	CodeChangedSince         = "changed_since"

@@ -288,6 +288,16 @@ func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, er
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun", nil)
 }
 
+// CancelExecution cancels an execution that has not ended.
+func (c *Client) CancelExecution(ctx context.Context, id string) (api.Execution, error) {
+	return send[api.Execution](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/cancel", nil)
+}
+
+// CancelExecutions cancels many executions that have not ended.
+func (c *Client) CancelExecutions(ctx context.Context, which api.CancelExecutions) (api.Canceled, error) {
+	return send[api.Canceled](ctx, c, http.MethodPost, "/executions/cancel", which)
+}
+
 // RequeueExecution starts a failed execution again, with its original body. It is idempotent.
 func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/requeue", nil)

@@ -79,6 +79,8 @@ var operations = map[string]operation{
 	"list-executions":   {operate.Viewer, nothing, "", ""},
 	"get-execution":     {operate.Viewer, anExecution, "", ""},
 	"rerun-execution":   {operate.Editor, anExecution, "", ""},
+	"cancel-execution":  {operate.Editor, anExecution, "", api.CodeAlreadyEnded},
+	"cancel-executions": {operate.Editor, nothing, `{"ids":[]}`, ""},
 	"requeue-execution": {operate.Editor, anExecution, "", ""},
 	"stream-executions": {operate.Viewer, nothing, "", ""},
 	"list-dead-letters": {operate.Viewer, nothing, "", ""},

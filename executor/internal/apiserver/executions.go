@@ -19,7 +19,7 @@ func (s *server) routeExecutions(to huma.API) {
 	}, func(ctx context.Context, by operate.Caller, in *struct {
 		Listing
 		WorkflowID string    `query:"workflowId"`
-		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected"`
+		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected,canceled"`
 		Source     string    `query:"source" enum:"webhook,rerun"`
 		DeliveryID string    `query:"deliveryId" doc:"The sender's delivery ID."`
 		Since      time.Time `query:"since" doc:"Accepted then or later."`
@@ -85,6 +85,27 @@ func (s *server) routeStarts(to, fixed huma.API) {
 		return s.Operate.ReplayRejected(ctx, by, operate.ExecutionFilter{
 			AccountID: of.AccountID, WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until,
 		}, in.Key)
+	})
+	register(to, call{
+		method: http.MethodPost, path: "/executions/{id}/cancel", id: "cancel-execution", tag: tagExecutions,
+		summary: "Cancel an execution",
+		description: "One that no runner was given is `canceled` at once, and no handler ever begins with it. One that a runner was given gets `cancelRequestedAt`: " +
+			"the runner ends it, or it comes to its own end first. A repeat of the call answers the same, until it has ended.",
+		codes: []string{api.CodeNotFound, api.CodeAlreadyEnded},
+	}, func(ctx context.Context, by operate.Caller, in *ExecutionID) (api.Execution, error) {
+		canceled, err := s.Operate.CancelExecution(ctx, by, in.ID)
+		return canceled.Execution, err
+	})
+	register(to, call{
+		method: http.MethodPost, path: "/executions/cancel", id: "cancel-executions", tag: tagExecutions,
+		summary:     "Cancel many executions",
+		description: "By their IDs, or all of a workflow that have not ended, the oldest first, at most 10,000. It can be repeated.",
+		codes:       []string{api.CodeForbidden, api.CodeBodyTooLarge},
+	}, func(ctx context.Context, by operate.Caller, in *struct{ Body api.CancelExecutions }) (api.Canceled, error) {
+		of := in.Body
+		return s.Operate.CancelExecutions(ctx, by, operate.CancelSelection{
+			IDs: of.IDs, Filter: operate.ExecutionFilter{WorkflowID: of.WorkflowID, Since: of.Since, Until: of.Until},
+		})
 	})
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/requeue", id: "requeue-execution", tag: tagDeadLetters,

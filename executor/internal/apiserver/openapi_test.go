@@ -85,6 +85,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"GET /members": "200", "GET /backup/audit": "200 422",
 		"GET /backup/records": "200", "POST /backup/records": "204 409 413 422",
 		"POST /executions/{id}/replay": "200 403 404 409 422", "POST /executions/replay": "200 403 413 422",
+		"POST /executions/{id}/cancel": "200 404 409", "POST /executions/cancel": "200 403 413 422",
 		"POST /dead-letters/requeue": "200 403 413 422", "POST /dead-letters/dismiss": "200 403 413 422",
 		"GET /audit": "200 422",
 	}

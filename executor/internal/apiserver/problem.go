@@ -95,6 +95,10 @@ var problemKinds = map[string]problemKind{
 		status: http.StatusConflict, title: "Not finished",
 		detail: "Only an execution that has ended can be replayed.",
 	},
+	api.CodeAlreadyEnded: {
+		status: http.StatusConflict, title: "Already ended",
+		detail: "The execution has ended, so it cannot be canceled.",
+	},
 	api.CodeBodyNotKept: {
 		status: http.StatusConflict, title: "Body not kept",
 		detail: "The body of this rejected request was not read, or is not what its Content-Type says, so nothing can be started on it. Ask the sender to send it again.",

@@ -45,6 +45,7 @@ type rig struct {
 	nc      *nats.Conn
 	store   store.Store
 	changes *changes.Changes
+	operate *operate.Service
 	keyring *operate.Keyring
 	server  *httptest.Server
 	log     *logtest.Buffer
@@ -99,6 +100,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 		change(&c, r.server.Config)
 	}
 	c.Operate, c.SignIn = operate.New(c.calls), signin.New(c.access)
+	r.operate = c.Operate
 	r.server.Config.Handler = c.wrap(apiserver.New(c.Config))
 	r.server.Start()
 	t.Cleanup(r.server.Close)

@@ -134,6 +134,11 @@ func (p executionPage) CanReplay() bool {
 	return execution.Status(p.Status).Final() && p.Request.Known && p.Request.Input != nil
 }
 
+// CanCancel reports whether it has not ended, and nobody has canceled it.
+func (p executionPage) CanCancel() bool {
+	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
+}
+
 // CanRequeue reports whether the execution is a dead letter whose input is still available.
 func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
@@ -183,7 +188,12 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 		waiting = "a runner of the queue " + r.Queue
 	case execution.Running:
 		waiting = "the runner's result"
+	case execution.Canceled:
+		add("Canceled", "by an operator", "canceled", r.FinishedAt)
 	case execution.Rejected: // was said above
+	}
+	if !status.Final() && !r.CancelRequestedAt.IsZero() {
+		add("Cancel asked", "its runner ends it", "running", r.CancelRequestedAt)
 	}
 	return known, waiting
 }

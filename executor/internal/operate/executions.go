@@ -95,7 +95,7 @@ func executionOf(r store.Record) Execution {
 	return Execution{Error: r.Error, IsRequeue: r.IsRequeue(), Execution: api.Execution{
 		ExecutionID: r.ID, AccountID: r.AccountID, WorkflowID: r.WorkflowID, NodeID: r.NodeID,
 		Source: string(r.Source), Status: string(r.Status), DeliveryID: r.DeliveryID, Sender: r.Sender, Verified: r.Verified,
-		RerunOf: r.RerunOf, ReplayOf: r.ReplayOf, RequeuedAs: r.RequeuedAs, DismissedAt: r.DismissedAt,
+		RerunOf: r.RerunOf, ReplayOf: r.ReplayOf, RequeuedAs: r.RequeuedAs, DismissedAt: r.DismissedAt, CancelRequestedAt: r.CancelRequestedAt,
 		AcceptedAt: r.AcceptedAt, RecordedAt: r.RecordedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		ContentType: r.ContentType, BodyBytes: r.BodyBytes, Duplicates: r.Duplicates, Queue: r.Queue, Attempts: r.Attempts, StreamSequence: r.StreamSequence,
 	}}

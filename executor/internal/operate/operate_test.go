@@ -25,6 +25,7 @@ var mayCall = map[string]operate.Role{
 	"SetSamplePayload": operate.Editor, "SendTest": operate.Editor, "Queues": operate.Viewer, "NobodyTakes": operate.Viewer, "ReplayExecution": operate.Editor, "ReplayRejected": operate.Editor,
 	"RequeueDeadLetters": operate.Editor, "DismissDeadLetters": operate.Editor,
 	"PauseQueue": operate.Editor, "ResumeQueue": operate.Editor, "SetQueueGroup": operate.Editor,
+	"CancelExecution": operate.Editor, "CancelExecutions": operate.Editor,
 
 	"Audit": operate.Admin, "BackUpAudit": operate.Admin, "Members": operate.Admin, "BackUpRecords": operate.Admin, "CreateKey": operate.Admin, "Keys": operate.Admin, "PlanChange": operate.Admin, "PutAccount": operate.Admin, "DeleteAccount": operate.Admin, "RestoreRecords": operate.Admin, "RevokeKey": operate.Admin,
 }

@@ -24,8 +24,8 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		if err != nil {
 			return none, err
 		}
-		if record.Status != execution.Failed {
-			return none, &Error{Code: api.CodeNotFailed, Detail: fmt.Sprintf("The execution is %s. Only one that has failed can be requeued.", record.Status)}
+		if record.Status != execution.Failed && record.Status != execution.Canceled {
+			return none, &Error{Code: api.CodeNotFailed, Detail: fmt.Sprintf("The execution is %s. Only one that has failed, or was canceled, can be requeued.", record.Status)}
 		}
 		if record.RequeuedAs != "" {
 			return api.Started{ExecutionID: record.RequeuedAs}, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -137,6 +138,39 @@ func (w *Watch) Look(ctx context.Context) ([]Queue, error) {
 	defer w.mu.Unlock()
 	w.last, w.at = found, time.Now()
 	return found, nil
+}
+
+// Given returns those of some records of which a group was given the start, at the time of the call. A group that gets
+// it later finds whatever was stored before the call.
+func (w *Watch) Given(ctx context.Context, records []store.Record) (map[string]bool, error) {
+	executions, err := w.config.JetStream.Stream(ctx, stream.Name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", stream.Name, err)
+	}
+	given := map[string]bool{}
+	names := executions.ConsumerNames(ctx)
+	for name := range names.Name() {
+		if name == w.config.Recorder {
+			continue
+		}
+		consumer, err := executions.Consumer(ctx, name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("consumer %s: %w", name, err)
+		}
+		info := consumer.CachedInfo()
+		for _, r := range records {
+			if r.StreamSequence <= info.Delivered.Stream && takes(info.Config, r.Queue) {
+				given[r.ID] = true
+			}
+		}
+	}
+	if err := names.Err(); err != nil {
+		return nil, fmt.Errorf("consumers of %s: %w", stream.Name, err)
+	}
+	return given, nil
 }
 
 // Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the

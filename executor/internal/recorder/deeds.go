@@ -28,11 +28,12 @@ const (
 	ActionReplay  = "execution.replay"
 	ActionRequeue = "dead-letter.requeue"
 	ActionDismiss = "dead-letter.dismiss"
+	ActionCancel  = "execution.cancel"
 )
 
 // These are the fields of the entries of these actions.
 const (
-	FieldExecution  = "executionId" // the execution that was started
+	FieldExecution  = "executionId" // the execution that was started or canceled
 	FieldDeadLetter = "deadLetter"  // its ID in the list
 	fieldRerunOf    = "rerunOf"
 	fieldReplayOf   = "replayOf"

@@ -18,6 +18,7 @@ type Move struct {
 	Error      string
 	Output     []byte
 	Attempts   int
+	CanceledAt time.Time // when it was canceled; zero: it was not
 }
 
 // StepIDs returns the IDs that steps name, as they are stored, sorted and without repetitions.
@@ -104,6 +105,9 @@ func (m *Move) take(step execution.Progress) {
 		m.FinishedAt = step.At
 		m.startedBy(step)
 		m.Error = step.Error
+	case execution.Canceled:
+		m.FinishedAt, m.CanceledAt = step.At, step.At
+		m.startedBy(step)
 	case execution.Queued, execution.Rejected: // follow nothing
 	}
 }

@@ -94,7 +94,7 @@ func (r Record) storable() Record {
 	if len(r.Output) == 0 {
 		r.Output = nil
 	}
-	for _, t := range []*time.Time{&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt, &r.DismissedAt} {
+	for _, t := range []*time.Time{&r.AcceptedAt, &r.RecordedAt, &r.StartedAt, &r.FinishedAt, &r.DismissedAt, &r.CancelRequestedAt} {
 		*t = Time(*t)
 	}
 	return r

@@ -36,32 +36,35 @@ var ErrTooBroad = errors.New("there are too many executions to look through for 
 
 // Record is one execution. Times are UTC in whole microseconds.
 type Record struct {
-	ID             string // a UUID in lower case; a driver may refuse another one as a DataError
-	AccountID      string
-	WorkflowID     string
-	NodeID         string
-	Queue          string
-	Source         execution.Source
-	Status         execution.Status
-	DeliveryID     string // "" for none
-	RerunOf        string // "" for none
-	ReplayOf       string // the execution whose request it replays, "" for none
-	RequeuedAs     string // the execution that was started in its place, "" for none
-	TokenID        string // which token opened the webhook, "" for a rerun
-	Sender         string // the preset of the node's sender, "" for none
-	Verified       bool   // the request was the sender's
-	AcceptedAt     time.Time
-	RecordedAt     time.Time
-	StartedAt      time.Time // zero until a runner reported it
-	FinishedAt     time.Time // zero until it is succeeded or failed
-	DismissedAt    time.Time // when an operator dismissed it from the dead letters; zero if that did not happen
-	ContentType    string
-	BodyBytes      int64
-	StreamSequence uint64
-	Duplicates     int64  // suppressed repeats of its delivery
-	Attempts       int    // the number of the attempt that runs or ended it, from 1; 0 means that it is not known
-	Error          string // why it failed, or was rejected
-	Output         []byte // what the run returned: a JSON text, or nil
+	ID         string // a UUID in lower case; a driver may refuse another one as a DataError
+	AccountID  string
+	WorkflowID string
+	NodeID     string
+	Queue      string
+	Source     execution.Source
+	Status     execution.Status
+	DeliveryID string // "" for none
+	RerunOf    string // "" for none
+	ReplayOf   string // the execution whose request it replays, "" for none
+	RequeuedAs string // the execution that was started in its place, "" for none
+	TokenID    string // which token opened the webhook, "" for a rerun
+	Sender     string // the preset of the node's sender, "" for none
+	Verified   bool   // the request was the sender's
+	AcceptedAt time.Time
+	RecordedAt time.Time
+	StartedAt  time.Time // zero until a runner reported it
+	FinishedAt time.Time // zero until it is succeeded, failed or canceled
+	// CancelRequestedAt is when an operator asked to end it; zero if that did not happen. A canceled
+	// execution always has it.
+	CancelRequestedAt time.Time
+	DismissedAt       time.Time // when an operator dismissed it from the dead letters; zero if that did not happen
+	ContentType       string
+	BodyBytes         int64
+	StreamSequence    uint64
+	Duplicates        int64  // suppressed repeats of its delivery
+	Attempts          int    // the number of the attempt that runs or ended it, from 1; 0 means that it is not known
+	Error             string // why it failed, or was rejected
+	Output            []byte // what the run returned: a JSON text, or nil
 }
 
 // IsRequeue reports whether the execution runs in place of the one in RerunOf, on its body.
@@ -151,6 +154,7 @@ type Filter struct {
 	Until          time.Time // AcceptedAt before
 	Reason         string    // a part of Error, in upper and lower case as it is there
 	DeadLetter     bool      // failed, and neither requeued nor dismissed
+	Canceling      bool      // its end was asked for, and it has not ended
 }
 
 // Position is the position in a list after the record with that time and ID. The zero Position is
@@ -269,11 +273,18 @@ type Store interface {
 	// TokensLastUsed. A use that is older than the known one changes nothing.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 
-	// MarkRequeued sets the executions that were started in place of failed records, and returns the
+	// MarkRequeued sets the executions that were started in place of failed or canceled records, and returns the
 	// IDs of the records that it changed. Only the first such execution counts: of concurrent callers
 	// only one gets the ID back. Records in other states do not change. A dismissed record is marked,
 	// too.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
+
+	// RequestCancel notes of records that have not ended that their end is asked for, and returns the IDs of those for which
+	// it was not yet. In the same transaction it keeps an entry of the audit for each of these; nil: none.
+	RequestCancel(ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry) (requested []string, err error)
+
+	// Cancel ends queued records as canceled whose end is asked for, and returns their IDs. It leaves all others.
+	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 
 	// Dismiss removes failed records and unreadable messages from the dead letters, and returns those
 	// that it removed. Anything that is not a dead letter is ignored. Their content does not change.

@@ -2,6 +2,7 @@
 // became of it. It does what shared/runner does in Go, and can share a group with it.
 import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
+import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { nanos } from "@nats-io/transport-node";
 import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, presenceSubject, progress, startSubject, streamName } from "./contract.js";
@@ -11,7 +12,7 @@ import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeS
 /** @typedef {import("@nats-io/transport-node").NatsConnection} NatsConnection */
 /** @typedef {import("@nats-io/jetstream").JetStreamClient} JetStream */
 /** @typedef {import("@nats-io/jetstream").JsMsg} Message */
-/** @typedef {{ msg: Message }} Delivery the last one of an execution that is worked on */
+/** @typedef {{ msg: Message, cancel?: AbortController }} Delivery the last one of an execution that is worked on */
 
 /**
  * A Handler runs one execution. What it returns is the output; the signal ends with its time.
@@ -29,6 +30,11 @@ const consumerNotFound = 10014;
 
 // reportOverhead is room in a report for all but the output.
 const reportOverhead = 16 * 1024;
+
+export { Canceled };
+
+// cancelPoll is how often the runner asks for cancellations of what its handlers work on, in milliseconds.
+const cancelPoll = 1000;
 
 // Permanent is an error that is not tried again.
 export class Permanent extends Error {}
@@ -81,6 +87,17 @@ export async function run(nc, options, handler, stop) {
   const underway = new Set();
   /** @type {Map<string, Delivery>} */
   const deliveries = new Map();
+  const cancellations = new Cancellations(nc);
+  const canceling = setInterval(async () => {
+    if (deliveries.size > 0) {
+      await cancellations.read().catch(() => {}); // asked again a second later
+      for (const [key, { cancel }] of deliveries) {
+        if (cancellations.ids.has(key.split(" ")[1] ?? "")) {
+          cancel?.abort(new Canceled("the execution is canceled"));
+        }
+      }
+    }
+  }, cancelPoll);
   guard(o, "onReady", () => o.onReady());
   // Executors count who is there. A server that forbids it does no harm.
   const presence = presenceSubject(o.queue, o.group, randomUUID());
@@ -108,7 +125,7 @@ export async function run(nc, options, handler, stop) {
           msg.nak(); // fetched, not begun: for another member, at once
           continue;
         }
-        const one = attempt(nc, js, o, handler, working.signal, deliveries, msg)
+        const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg)
           .catch((failure) => log(o, { result: "not reported", error: reason(failure) })) // the connection was closed
           .finally(() => underway.delete(one));
         underway.add(one);
@@ -126,6 +143,7 @@ export async function run(nc, options, handler, stop) {
   await Promise.all(underway);
   clearTimeout(late);
   clearInterval(present);
+  clearInterval(canceling);
   if (nc.isClosed()) {
     throw await closed;
   }
@@ -193,9 +211,10 @@ async function readSettings(manager, queue) {
  * @param {Handler} handler
  * @param {AbortSignal} working
  * @param {Map<string, Delivery>} deliveries of what is worked on
+ * @param {Cancellations} cancellations
  * @param {Message} msg
  */
-async function attempt(nc, js, o, handler, working, deliveries, msg) {
+async function attempt(nc, js, o, handler, working, deliveries, cancellations, msg) {
   const began = Date.now();
   const count = msg.info.deliveryCount;
   /** @type {Start} */
@@ -222,7 +241,7 @@ async function attempt(nc, js, o, handler, working, deliveries, msg) {
   const delivery = { msg };
   deliveries.set(key, delivery);
   try {
-    await perform(nc, js, o, handler, working, start, delivery, note);
+    await perform(nc, js, o, handler, working, start, delivery, cancellations, note);
   } finally {
     deliveries.delete(key);
   }
@@ -237,9 +256,10 @@ async function attempt(nc, js, o, handler, working, deliveries, msg) {
  * @param {AbortSignal} working
  * @param {Start} start
  * @param {Delivery} delivery
+ * @param {Cancellations} cancellations
  * @param {(result: string, error?: string) => void} note
  */
-async function perform(nc, js, o, handler, working, start, delivery, note) {
+async function perform(nc, js, o, handler, working, start, delivery, cancellations, note) {
   const { info: { deliveryCount: count }, headers } = delivery.msg;
   /** @type {(state: ExecutionState, what: { startedAt?: number, output?: string, error?: string }) => Promise<void>} */
   const finish = async (state, what) => {
@@ -268,6 +288,10 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
   if (count > o.attempts) {
     return finish(ExecutionState.FAILED, { error: `no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time` });
   }
+  if (await cancellations.has(start.executionId, working)) {
+    return finish(ExecutionState.CANCELED, { error: "the execution is canceled" });
+  }
+  delivery.cancel = new AbortController();
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
   const reportRunning = () => {
@@ -286,7 +310,7 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
   let failure;
   let output;
   try {
-    output = await call(handler, { ...start, attempt: count }, o.timeout, working);
+    output = await call(handler, { ...start, attempt: count }, o.timeout, working, delivery.cancel.signal);
     const size = Buffer.byteLength(output ?? "");
     const most = (nc.info?.max_payload ?? 1024 * 1024) - reportOverhead;
     if (size > most) { // the NATS server would take no report of it, however often it is tried
@@ -300,6 +324,9 @@ async function perform(nc, js, o, handler, working, start, delivery, note) {
   }
   if (!failure) {
     return finish(ExecutionState.SUCCEEDED, { startedAt, output });
+  }
+  if (delivery.cancel.signal.aborted) {
+    return finish(ExecutionState.CANCELED, { startedAt, error: failure.error });
   }
   if (working.aborted) {
     note("handed back", failure.error);
@@ -402,19 +429,23 @@ function isPermanent(thrown) {
  * @param {Execution} execution
  * @param {number} timeout
  * @param {AbortSignal} working
+ * @param {AbortSignal} canceled
  */
-async function call(handler, execution, timeout, working) {
+async function call(handler, execution, timeout, working, canceled) {
   const limit = AbortSignal.timeout(timeout);
-  const over = new AbortController();
-  const abort = () => over.abort(new Error(limit.aborted ? `the handler did not return within ${timeout} ms` : "the runner stops"));
+  const over = new AbortController(); // the handler's
+  const late = new AbortController(); // when it is left alone soon; one that is canceled may take as long as it could have taken
+  const cancel = () => over.abort(canceled.reason);
+  canceled.addEventListener("abort", cancel, { once: true });
+  const abort = () => [over, late].forEach((one) => one.abort(new Error(limit.aborted ? `the handler did not return within ${timeout} ms` : "the runner stops")));
   limit.addEventListener("abort", abort, { once: true });
   working.addEventListener("abort", abort, { once: true });
   const called = (async () => handler(execution, over.signal))();
   called.catch(() => {}); // when it is left alone, nobody hears how it ends
   const ended = /** @type {Promise<never>} */ (new Promise((_, reject) => {
-    over.signal.addEventListener("abort", async () => {
+    late.signal.addEventListener("abort", async () => {
       await pause(1000, undefined, { ref: false }); // it may still return by itself
-      reject(over.signal.reason);
+      reject(late.signal.reason);
     }, { once: true });
   }));
   try {

@@ -24,7 +24,7 @@ func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	})
 	for _, result := range []runner.Result{
-		runner.Succeeded, runner.Failed, runner.TriedAgain, runner.HandedBack, runner.NotReported, runner.Unreadable,
+		runner.Succeeded, runner.Failed, runner.Canceled, runner.TriedAgain, runner.HandedBack, runner.NotReported, runner.Unreadable,
 	} {
 		attempts.WithLabelValues(label(result)) // makes the counter exist with the value zero
 	}

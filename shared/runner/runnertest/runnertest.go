@@ -28,6 +28,9 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	if err == nil {
 		err = stream.Ensure(tb.Context(), js, stream.DefaultSettings)
 	}
+	if err == nil {
+		err = stream.EnsureCancellations(tb.Context(), js, stream.DefaultSettings)
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -74,6 +77,18 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		tb.Fatal(err)
 	}
 	return start.ID
+}
+
+// Cancel asks for the end of an execution, as an operator does.
+func (i *Ingress) Cancel(tb testing.TB, executionID string) {
+	tb.Helper()
+	bucket, err := i.js.KeyValue(tb.Context(), stream.CancellationsBucket)
+	if err == nil {
+		err = stream.PutCancellation(tb.Context(), bucket, executionID, time.Now())
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // canonical returns headers with the names that an ingress gives them.

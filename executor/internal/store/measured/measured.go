@@ -16,7 +16,7 @@ import (
 var operations = []string{
 	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest", "count by time", "tokens last used", "add token uses",
 	"refusals", "all refusals", "add senders", "sender seen", "minutes", "mark requeued", "dismiss", "count dead letters", "list unreadable",
-	"prune", "prune counts", "prune early", "end lost",
+	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
 // Observer returns an observer that adds to the metrics.

@@ -29,9 +29,10 @@ const (
 
 	updateRecords = `UPDATE executions e SET status = m.status, started_after = coalesce(e.started_after, m.started_after),
 			finished_after = coalesce(m.finished_after, e.finished_after), error = coalesce(nullif(m.error, ''), e.error),
-			output = coalesce(m.output, e.output), attempts = coalesce(m.attempts, e.attempts)
-		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::integer[])
-			AS m (id, status, started_after, finished_after, error, output, attempts)
+			output = coalesce(m.output, e.output), attempts = coalesce(m.attempts, e.attempts),
+			cancel_requested_at = coalesce(e.cancel_requested_at, m.canceled_at)
+		FROM unnest($1::bytea[], $2::smallint[], $3::bigint[], $4::bigint[], $5::text[], $6::bytea[], $7::integer[], $8::timestamptz[])
+			AS m (id, status, started_after, finished_after, error, output, attempts, canceled_at)
 		WHERE e.id = m.id`
 )
 

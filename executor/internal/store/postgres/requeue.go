@@ -10,8 +10,8 @@ import (
 )
 
 // The second of two concurrent callers waits for the row, and then finds that the condition no
-// longer holds. Rows are locked in the order of IDs, as Apply locks them. 1, 2 and 4 are queued,
-// running and failed: see relational.StatusCode.
+// longer holds. Rows are locked in the order of IDs, as Apply locks them. 1, 2, 4 and 6 are
+// queued, running, failed and canceled: see relational.StatusCode.
 const (
 	lockLost = `SELECT e.id, e.accepted_at FROM executions e JOIN unnest($1::bytea[], $2::bigint[]) AS l (id, stream_sequence) USING (id)
 		WHERE e.status IN (1, 2) AND e.stream_sequence = l.stream_sequence ORDER BY e.id FOR NO KEY UPDATE OF e`
@@ -26,7 +26,7 @@ const (
 
 	markRequeued = `UPDATE executions e SET requeued_as = m.requeued_as
 		FROM (SELECT e.id, n.requeued_as FROM executions e JOIN unnest($1::bytea[], $2::text[]) AS n (id, requeued_as) USING (id)
-			WHERE e.trouble = 4 AND e.requeued_as IS NULL ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
+			WHERE e.status IN (4, 6) AND e.requeued_as IS NULL ORDER BY e.id FOR NO KEY UPDATE OF e) AS m
 		WHERE e.id = m.id RETURNING e.id`
 
 	dismissRecords = `UPDATE executions e SET dismissed_at = $2

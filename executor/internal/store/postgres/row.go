@@ -11,10 +11,10 @@ import (
 // The columns of new records. Most records have only those of the short form.
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, stream_sequence, content_type, delivery_id`
-	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts`
+	longColumns  = shortColumns + `, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, finished_after, error, output, attempts, cancel_requested_at`
 
 	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
-	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::integer[]`
+	longArrays  = shortArrays + `, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::integer[], $21::timestamptz[]`
 
 	selectShort = `SELECT * FROM unnest(` + shortArrays + `)`
 	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort + ` ON CONFLICT (id) DO NOTHING RETURNING id`
@@ -64,6 +64,7 @@ func recordArrays(records []store.Record, numbers map[store.Origin]relational.Nu
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
 		column(records, func(r store.Record) *int64 { return count(r.Attempts) }),
+		column(records, func(r store.Record) *time.Time { return optional(r.CancelRequestedAt) }),
 	), false
 }
 
@@ -97,6 +98,7 @@ func moveArrays(moves []store.Move, accepted map[string]time.Time) []any {
 		column(moves, func(m store.Move) string { return m.Error }),
 		column(moves, func(m store.Move) []byte { return m.Output }),
 		column(moves, func(m store.Move) *int64 { return count(m.Attempts) }),
+		column(moves, func(m store.Move) *time.Time { return optional(m.CanceledAt) }),
 	}
 }
 

@@ -42,8 +42,13 @@ func (s *Store) Conditions(ctx context.Context, what string, filter store.Filter
 	case filter.Status == "":
 	case plus == "" && (filter.Status == execution.Failed || filter.Status == execution.Rejected):
 		where.Add(s.dialect.Trouble, code)
+	case plus == "" && filter.Status == execution.Canceled:
+		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status = ?`, code)
 	default:
 		where.Add(plus+`e.status = ?`, code)
+	}
+	if filter.Canceling {
+		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status IN (1, 2)`) // queued, running
 	}
 	if filter.DeadLetter {
 		where.Add(s.dialect.DeadLetter) // as in the index

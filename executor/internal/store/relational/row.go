@@ -12,7 +12,7 @@ import (
 // SelectRecords is the beginning of a query that reads records. A record refers to its origin by a
 // number: see Origins.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after, e.finished_after, e.content_type,
-	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output, e.attempts,
+	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as, e.dismissed_at, e.error, e.output, e.attempts, e.cancel_requested_at,
 	coalesce((SELECT duplicates FROM duplicate_counts d WHERE d.id = e.id), 0), e.origin FROM executions e `
 
 const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
@@ -35,7 +35,7 @@ func StatusOf(code int64) execution.Status {
 // IsShort reports whether a record has only the values that most records have when they are new.
 func IsShort(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" && r.RequeuedAs == "" &&
-		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil && r.Attempts == 0
+		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" && r.Output == nil && r.Attempts == 0 && r.CancelRequestedAt.IsZero()
 }
 
 // scan reads a record without its origin, and the number of the origin.
@@ -48,7 +48,7 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 	)
 	err = row.Scan(
 		&id, &status, moment{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter, &content,
-		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{&r.DismissedAt}, &errorText, &r.Output, &attempts,
+		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{&r.DismissedAt}, &errorText, &r.Output, &attempts, moment{&r.CancelRequestedAt},
 		&r.Duplicates, &origin,
 	)
 	if err != nil {

@@ -38,15 +38,16 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 
 // Move implements relational.Tx.
 func (tx *transaction) Move(ctx context.Context, moves []store.Move) error {
-	const width = 7
+	const width = 8
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
-		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts))
+		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt), micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts), micros(m.CanceledAt))
 	}
 	_, err := inRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2, started_after = coalesce(started_after, m.column3 - accepted_at),
 			finished_after = coalesce(m.column4 - accepted_at, finished_after), error = coalesce(m.column5, error), output = coalesce(m.column6, output),
-			attempts = coalesce(m.column7, attempts)
+			attempts = coalesce(m.column7, attempts),
+			cancel_requested_at = coalesce(cancel_requested_at, m.column8)
 			FROM (VALUES ` + values + `) AS m WHERE seq = m.column1`
 	})
 	return err

@@ -10,14 +10,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// 1, 2 and 4 are queued, running and failed: see relational.StatusCode.
+// 1, 2, 4 and 6 are queued, running, failed and canceled: see relational.StatusCode.
 const (
 	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
 		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`
 
 	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2) AND stream_sequence <> ?`
 
-	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status = 4 AND requeued_as IS NULL RETURNING 1`
+	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status IN (4, 6) AND requeued_as IS NULL RETURNING 1`
 
 	dismissRecord = `UPDATE executions SET dismissed_at = ?
 		WHERE id = ? AND status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL RETURNING 1`

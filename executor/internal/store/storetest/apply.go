@@ -49,6 +49,58 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		quick.Status, quick.FinishedAt, quick.Output, quick.Attempts = execution.Succeeded, later, []byte("1"), 1
 		wantRecord(t, get(t, s, id(2)), quick)
 	},
+	"an execution is canceled once, and stays so": func(t *testing.T, s store.Store) {
+		record(t, s, several(6)...)
+		at, later := epoch.Add(time.Hour), epoch.Add(2*time.Hour)
+		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch), succeeded(2, epoch, "1")}})
+		entry := func(id string) store.AuditEntry { return store.AuditEntry{ID: "of " + id, At: at, Action: "cancel"} }
+		request := func(want []string, ids ...string) {
+			t.Helper()
+			requested, err := s.RequestCancel(t.Context(), ids, at, entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(requested)
+			wantSame(t, "requested", requested, want)
+		}
+		request([]string{id(0), id(1)}, id(0), id(1), id(2), id(99))
+		request(nil, id(0), id(1)) // again
+		entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
+		if err != nil || len(entries) != 2 {
+			t.Errorf("the audit has %+v, %v", entries, err)
+		}
+		list := func(filter store.Filter) (ids []string) {
+			t.Helper()
+			found, err := s.ListOldest(t.Context(), filter, store.Position{}, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range found {
+				ids = append(ids, r.ID)
+			}
+			return ids
+		}
+		wantSame(t, "canceling", list(store.Filter{Canceling: true}), []string{id(0), id(1)})
+		canceled, err := s.Cancel(t.Context(), []string{id(0), id(1), id(2)}, later)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, "canceled", canceled, []string{id(0)}) // one that runs is its runner's
+		wantSame(t, "canceling", list(store.Filter{Canceling: true}), []string{id(1)})
+		apply(t, s, store.Batch{Progress: []execution.Progress{running(0, later), succeeded(0, later, "1"), failed(0, later, "late")}})
+		want := queued(0)
+		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
+		wantRecord(t, get(t, s, id(0)), want)
+		// What a runner reports keeps when it was asked for.
+		step := running(1, later)
+		step.Status = execution.Canceled
+		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
+		want = queued(1)
+		want.Status, want.StartedAt, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, epoch, at, later
+		wantRecord(t, get(t, s, id(1)), want)
+		wantSame(t, "canceled", list(store.Filter{Status: execution.Canceled}), []string{id(0), id(1)})
+		markRequeued(t, s, id(1), "again", true)
+	},
 	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
 		record(t, s, queued(1))
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch)}})
@@ -162,7 +214,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		// These are the steps that bring a record into each state.
 		paths := map[execution.Status][]execution.Status{
 			execution.Queued: nil, execution.Running: {execution.Running}, execution.Succeeded: {execution.Succeeded},
-			execution.Failed: {execution.Running, execution.Failed}, execution.Rejected: nil,
+			execution.Failed: {execution.Running, execution.Failed}, execution.Rejected: nil, execution.Canceled: {execution.Canceled},
 		}
 		n := 0
 		for _, before := range execution.Statuses {
@@ -193,6 +245,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 						want.FinishedAt, want.Output = at, []byte("2")
 					case execution.Failed:
 						want.FinishedAt, want.Error = at, "after"
+					case execution.Canceled:
+						want.FinishedAt, want.CancelRequestedAt = at, at
 					}
 				} else {
 					wantSame(t, "changed", applied.Changed, nil)

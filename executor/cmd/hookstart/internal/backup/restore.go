@@ -3,6 +3,7 @@ package backup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -385,9 +386,40 @@ func (i Installation) restoreLines(ctx context.Context, r *reader, name string) 
 	first := name == recordsName
 	return r.lines(name, func(line []byte) error {
 		err := i.API.RestoreRecords(ctx, line, first)
-		first = false
-		return err
+		if first = false; err != nil {
+			return err
+		}
+		return i.restoreCancellations(ctx, line)
 	})
+}
+
+// restoreCancellations stores which of some records are canceled, before a group of runners gets their messages again.
+func (i Installation) restoreCancellations(ctx context.Context, line []byte) error {
+	var part struct {
+		Records []struct {
+			ID                string
+			CancelRequestedAt time.Time
+		}
+	}
+	if err := json.Unmarshal(line, &part); err != nil {
+		return fmt.Errorf("a part of the records: %w", err)
+	}
+	var bucket jetstream.KeyValue
+	for _, r := range part.Records {
+		if r.CancelRequestedAt.IsZero() {
+			continue
+		}
+		var err error
+		if bucket == nil {
+			if bucket, err = i.JetStream.KeyValue(ctx, stream.CancellationsBucket); err != nil {
+				return fmt.Errorf("bucket %s: %w", stream.CancellationsBucket, err)
+			}
+		}
+		if err = stream.PutCancellation(ctx, bucket, r.ID, r.CancelRequestedAt); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // restoreReports publishes the reports that were not applied. The executions that they count are

@@ -101,7 +101,7 @@ func (v *adminReplicas) Run(s *session) error {
 		}
 		_, _ = fmt.Fprintf(s.Out, "%-22s %d of %d replicas hold everything, %d operations behind: %s\n", r.Stream, r.Current, r.Want, r.Lag, state)
 	}
-	names := append([]string{stream.Name, stream.ProgressName, stream.ReportsName}, registry.Streams()...)
+	names := append([]string{stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream}, registry.Streams()...)
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {
 		return explained(err)
 	}

@@ -19,6 +19,7 @@ type executionVerbs struct {
 	Tail   executionTail   `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
 	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload." detail:"It runs on the trigger node's sample payload, not on the original body." example:"hookstart execution rerun latest"`
 	Replay executionReplay `cmd:"" help:"Start executions again on their original body, headers and query."`
+	Cancel executionCancel `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel latest\nhookstart execution cancel --workflow demo --since 1h"`
 	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
@@ -49,7 +50,7 @@ func (e *executionArg) id(s *session) (string, error) {
 type executionList struct {
 	Account    string `type:"id" help:"Only this account's." placeholder:"ID"`
 	Workflow   string `type:"id" help:"Only this workflow's." placeholder:"ID"`
-	Status     string `help:"queued, running, succeeded, failed or rejected." enum:",queued,running,succeeded,failed,rejected" default:"" placeholder:"STATUS"`
+	Status     string `help:"queued, running, succeeded, failed, rejected or canceled." enum:",queued,running,succeeded,failed,rejected,canceled" default:"" placeholder:"STATUS"`
 	Source     string `help:"webhook or rerun." enum:",webhook,rerun" default:"" placeholder:"SOURCE"`
 	DeliveryID string `name:"delivery-id" help:"Only this delivery's." placeholder:"ID"`
 	Since      moment `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
@@ -127,6 +128,9 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	add("Rerun of", e.RerunOf)
 	add("Replay of", e.ReplayOf)
 	add("Requeued as", e.RequeuedAs)
+	if !e.CancelRequestedAt.IsZero() {
+		add("Cancel asked", both(e.CancelRequestedAt, s.now()))
+	}
 	if !e.DismissedAt.IsZero() {
 		add("Dismissed", both(e.DismissedAt, s.now()))
 	}
@@ -184,4 +188,48 @@ func values(of map[string][]string) string {
 		}
 	}
 	return strings.Join(all, "\n")
+}
+
+type executionCancel struct {
+	Execution string `arg:"" optional:"" help:"The execution's ID, or latest."`
+	Workflow  string `type:"id" help:"All of this workflow that have not ended." placeholder:"ID"`
+	Since     moment `help:"With --workflow: accepted then or later." placeholder:"TIME"`
+	Until     moment `help:"With --workflow: accepted before." placeholder:"TIME"`
+}
+
+func (v *executionCancel) Run(s *session) error {
+	if v.Execution == "" {
+		return v.many(s)
+	}
+	if v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero() {
+		return errors.New("name an execution, or --workflow with --since and --until, not both")
+	}
+	arg := executionArg{v.Execution}
+	id, err := arg.id(s)
+	if err != nil {
+		return err
+	}
+	e, err := s.client.CancelExecution(s.ctx, id)
+	if err == nil && e.Status != "canceled" {
+		return s.done(nil, "%s is asked to end", id)
+	}
+	return s.done(err, "%s is canceled", id)
+}
+
+// many cancels the executions of a workflow.
+func (v *executionCancel) many(s *session) error {
+	if v.Workflow == "" {
+		return errors.New("name an execution, or --workflow: all of it that have not ended")
+	}
+	var all api.Canceled
+	for {
+		done, err := s.client.CancelExecutions(s.ctx, api.CancelExecutions{WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time})
+		if err != nil {
+			return err
+		}
+		all.Canceled, all.Requested = all.Canceled+done.Canceled, all.Requested+done.Requested
+		if !done.More {
+			return s.done(nil, "%d canceled, %d asked to end", all.Canceled, all.Requested)
+		}
+	}
 }

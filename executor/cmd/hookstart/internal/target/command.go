@@ -38,6 +38,7 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //	exit code 0                   succeeded, with stdout as the output
 //	exit code 75                  tried again
 //	another code, or a signal     failed, with the end of stderr
+//	the execution is canceled     SIGTERM; canceled, unless it exits with 0
 //	no end within Timeout         failed: SIGTERM, then SIGKILL five seconds later
 //	output over MaxOutput         failed, once the program has ended
 //	it cannot be started          tried again: nothing ran
@@ -78,8 +79,25 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 		p.drain()
 		return nil, runner.Permanent(errors.New(because(fmt.Sprintf("did not end within %s and was stopped", c.Timeout), p.stderr.String())))
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), runner.ErrCanceled) {
+			return c.cancel(p, timer.C)
+		}
 		p.stop(cutGrace)
 		return nil, fmt.Errorf("was stopped, as the runner stops: %w", ctx.Err())
+	}
+}
+
+// cancel asks a program to end whose execution is canceled. One that ends well all the same has succeeded.
+func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
+	terminate(p.cmd.Process)
+	select {
+	case err := <-p.ended:
+		p.drain()
+		return c.verdict(p, err)
+	case <-late:
+		p.stop(stopGrace)
+		p.drain()
+		return nil, fmt.Errorf("was canceled, did not end within %s, and was stopped", c.Timeout)
 	}
 }
 

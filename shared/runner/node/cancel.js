@@ -1,0 +1,101 @@
+// Cancellations: executions that an operator wants to end are keys of a bucket.
+import { setTimeout as pause } from "node:timers/promises";
+
+const subject = "$JS.API.STREAM.MSG.GET.KV_cancellations";
+const prefix = "$KV.cancellations.";
+
+// The server's error codes.
+const messageNotFound = 10037;
+const streamNotFound = 10059;
+
+const askTimeout = 2000; // of one question, in milliseconds
+const tries = 3; // questions without an answer before a runner that never got one does without
+const again = 30_000; // for how long it does, in milliseconds
+
+// Canceled is the reason with which a handler's signal is aborted when its execution is canceled. If the handler throws
+// then, the execution is canceled; if it returns, it has succeeded.
+export class Canceled extends Error {}
+
+/** Cancellations knows the executions that are to end. */
+export class Cancellations {
+  /** @param {import("@nats-io/transport-node").NatsConnection} nc */
+  constructor(nc) {
+    this.nc = nc;
+    /** @type {Set<string>} */
+    this.ids = new Set();
+    this.last = 0; // the revision of the newest key that was read
+    this.readable = false; // a question was answered before: from then on none is given up
+    this.failures = 0;
+    this.offUntil = 0;
+    /** @type {Promise<void> | undefined} */
+    this.asking = undefined;
+    /** @type {Promise<void> | undefined} */
+    this.next = undefined;
+  }
+
+  /**
+   * has says whether an execution is to end, by what the bucket holds after the call has begun: the executor stores
+   * the key before it looks whether a runner was given the message.
+   * @param {string} executionId
+   * @param {AbortSignal} working
+   */
+  async has(executionId, working) {
+    while (!working.aborted) {
+      try {
+        await this.read();
+        break;
+      } catch (failure) {
+        if (this.nc.isClosed()) {
+          throw failure;
+        }
+        await pause(100);
+      }
+    }
+    return this.ids.has(executionId);
+  }
+
+  // read waits for a reading that begins after the call. Those who come during one share the next.
+  read() {
+    if (Date.now() < this.offUntil) {
+      return Promise.resolve();
+    }
+    this.next ??= (this.asking ?? Promise.resolve()).catch(() => {}).then(() => {
+      this.asking = this.next;
+      this.next = undefined;
+      return this.catchUp();
+    });
+    return this.next;
+  }
+
+  async catchUp() {
+    for (;;) {
+      let answer;
+      try {
+        const reply = await this.nc.request(subject, JSON.stringify({ seq: this.last + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
+        answer = /** @type {any} */ (reply.json());
+      } catch (failure) {
+        const unknown = /no responders/i.test(String(failure));
+        if (!this.readable && (unknown || ++this.failures > tries)) {
+          this.failures = 0;
+          this.offUntil = Date.now() + again;
+          return;
+        }
+        throw failure;
+      }
+      if (answer.error?.err_code === streamNotFound) { // an executor of an earlier version
+        this.last = 0;
+        this.offUntil = Date.now() + askTimeout;
+        return;
+      }
+      if (answer.error && answer.error.err_code !== messageNotFound) {
+        throw new Error(answer.error.description);
+      }
+      this.readable = true;
+      if (answer.error) {
+        return;
+      }
+      this.ids.add(answer.message.subject.slice(prefix.length));
+      this.last = answer.message.seq;
+    }
+  }
+}

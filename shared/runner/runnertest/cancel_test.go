@@ -1,0 +1,77 @@
+package runnertest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+)
+
+// What is canceled before a runner has it never reaches a handler, also when it is delivered again.
+func TestACanceledExecutionNeverBegins(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	begun := make(chan string, 10)
+	canceled := ingress.Start(t, runnertest.Post{})
+	ingress.Cancel(t, canceled)
+	other := ingress.Start(t, runnertest.Post{})
+	handler := func(_ context.Context, e runner.Execution) (any, error) {
+		begun <- e.ID
+		return nil, nil
+	}
+	stop := start(t, nc, runner.Options{}, handler)
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
+	}
+	if final := ingress.Await(t, other); final.Status != execution.Succeeded {
+		t.Errorf("another one ended as %+v", final)
+	}
+	stop()
+	server.Restart()
+	// Another group gets all of it once more.
+	start(t, nc, runner.Options{Group: "another"}, handler)
+	last := ingress.Start(t, runnertest.Post{})
+	ingress.Await(t, last)
+	for len(begun) > 0 {
+		if id := <-begun; id == canceled {
+			t.Error("a handler began with a canceled execution")
+		}
+	}
+}
+
+// A handler's context ends with the cause. What the handler returns decides: an error is a cancel, all else its own end.
+func TestAHandlerIsCanceled(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	begun := make(chan struct{}, 2)
+	start(t, nc, runner.Options{}, func(ctx context.Context, e runner.Execution) (any, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), runner.ErrCanceled) {
+			t.Errorf("the context ended by %v", context.Cause(ctx))
+		}
+		if e.WorkflowID == "completes" {
+			return "done", nil
+		}
+		return nil, ctx.Err()
+	})
+	gives := ingress.Start(t, runnertest.Post{WorkflowID: "gives-up"})
+	completes := ingress.Start(t, runnertest.Post{WorkflowID: "completes"})
+	<-begun
+	<-begun
+	ingress.Cancel(t, gives)
+	ingress.Cancel(t, completes)
+	if final := ingress.Await(t, gives); final.Status != execution.Canceled || final.StartedAt.IsZero() || final.Attempt != 1 {
+		t.Errorf("one that gave up ended as %+v", final)
+	}
+	if final := ingress.Await(t, completes); final.Status != execution.Succeeded || string(final.Output) != `"done"` {
+		t.Errorf("one that completed ended as %+v", final)
+	}
+}
