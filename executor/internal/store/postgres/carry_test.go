@@ -104,7 +104,7 @@ func TestCarryingOverGoesOn(t *testing.T) {
 	t.Parallel()
 	const n = 2*carryAtOnce + 5
 	url := wide(t, n)
-	migrateTo(t, url, 61, `SELECT 1`)
+	migrateTo(t, url, 71, `SELECT 1`)
 	killed := connect(t, url)
 	if _, err := killed.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, int64(carrying)); err != nil {
 		t.Fatal(err)
