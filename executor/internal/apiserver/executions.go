@@ -96,7 +96,7 @@ func (s *server) routeStarts(to, fixed huma.API) {
 		canceled, err := s.Operate.CancelExecution(ctx, by, in.ID)
 		return canceled.Execution, err
 	})
-	register(to, call{
+	register(fixed, call{
 		method: http.MethodPost, path: "/executions/cancel", id: "cancel-executions", tag: tagExecutions,
 		summary:     "Cancel many executions",
 		description: "By their IDs, or all of a workflow that have not ended, the oldest first, at most 10,000. It can be repeated.",
