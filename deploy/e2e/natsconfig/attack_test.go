@@ -57,6 +57,9 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 		err = stream.EnsureReports(tb.Context(), js, 1)
 	}
 	if err == nil {
+		err = stream.EnsureCancellations(tb.Context(), js, stream.DefaultSettings)
+	}
+	if err == nil {
 		err = edit.EnsureBuckets(tb.Context(), js, 1)
 	}
 	if err == nil {

@@ -84,12 +84,13 @@ func consumer(stream, name, filter string) func(*attacker) {
 
 // These are requests that a role may make. Each is answered, so each could be directed at a victim.
 const (
-	runnerInfo  = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
-	runnerNext  = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
-	runnerTells = "executions.progress.default.allowed.execution"
-	ingressInfo = "$JS.API.STREAM.INFO.KV_registry"
-	ingressGet  = "$JS.API.DIRECT.GET.EXECUTIONS"
-	ingressPuts = "executions.start.default.allowed.node"
+	runnerInfo    = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
+	runnerNext    = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
+	runnerTells   = "executions.progress.default.allowed.execution"
+	runnerCancels = "$JS.API.STREAM.MSG.GET.KV_cancellations"
+	ingressInfo   = "$JS.API.STREAM.INFO.KV_registry"
+	ingressGet    = "$JS.API.DIRECT.GET.EXECUTIONS"
+	ingressPuts   = "executions.start.default.allowed.node"
 
 	aRecord = "$KV.registry.workflow.a"
 	aSecret = "$KV.registry_secrets.workflow.a"
@@ -128,12 +129,14 @@ var attempts = []attempt{
 	{name: "publish another report", roles: "rie", do: publish("reports.other")},
 	{name: "write the registry", roles: "ri", do: publish(aRecord)},
 	{name: "write a token", roles: "ri", do: publish(aSecret)},
+	{name: "cancel an execution", roles: "ri", do: publish("$KV.cancellations.execution")},
 	{name: "announce a process", roles: "r", do: publish("hookstart.presence")},
 	{name: "tell of changed records", roles: "ri", do: publish("hookstart.executions.changed")},
 
 	// These attempts write by an answer that goes to a subject.
 	{name: "write the registry by the answer to CONSUMER.INFO", roles: "r", do: answerTo(aRecord, runnerInfo, "")},
 	{name: "write the registry by the answer to MSG.NEXT", roles: "r", do: answerTo(aRecord, runnerNext, `{"batch": 1}`)},
+	{name: "write the registry by the answer to a question about cancellations", roles: "r", do: answerTo(aRecord, runnerCancels, `{"seq": 1}`)},
 	{name: "write the registry by the PubAck of progress", roles: "r", do: answerTo(aRecord, runnerTells, "")},
 	{name: "write the registry by the answer to INFO", roles: "ri", do: answerTo(aRecord, "$JS.API.INFO", "")},
 	{name: "write the registry by the answer to STREAM.INFO", roles: "i", do: answerTo(aRecord, ingressInfo, "")},

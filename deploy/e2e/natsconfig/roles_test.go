@@ -106,6 +106,27 @@ func work(t *testing.T, s *site, replicas string) {
 		t.Errorf("%+v, %v", e, err)
 	}
 
+	// A cancel writes to the bucket that runners read.
+	if _, err := operators.PauseQueue(ctx, "default", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	_, waiting := post(t, url, "d3")
+	eventually(t, "recorded as queued", func() bool {
+		e, err := operators.Execution(ctx, waiting)
+		return err == nil && e.Status == "queued"
+	})
+	if e, err := operators.CancelExecution(ctx, waiting); err != nil || e.Status != "canceled" {
+		t.Errorf("a cancel of an execution that waits: %+v, %v", e, err)
+	}
+	if _, err := operators.ResumeQueue(ctx, "default"); err != nil {
+		t.Fatal(err)
+	}
+	_, last := post(t, url, "d4")
+	eventually(t, "recorded as succeeded, after a canceled one", func() bool {
+		e, err := operators.Execution(ctx, last)
+		return err == nil && e.Status == "succeeded"
+	})
+
 	// After the loss of the copy, an executor makes it anew, and the ingress goes on by itself.
 	ask(t, s.connect(t, "admin"), registryCopy+".STREAM.DELETE.KV_registry")
 	eventually(t, "changes are confirmed again", func() bool {
