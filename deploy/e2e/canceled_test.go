@@ -26,7 +26,7 @@ type canceling struct {
 // handler begins after its cancel was answered as canceled.
 func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Parallel()
-	executions, takes := *canceledExecutions, 20*time.Millisecond
+	executions, takes := *canceledExecutions, 100*time.Millisecond
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")
 	path := makeWorkflow(t, l.client(), "canceled")
 	if _, err := l.client().PutWorkflow(t.Context(), "canceled", api.PutWorkflow{
