@@ -194,7 +194,7 @@ func (e *executor) edits(starting context.Context) (err error) {
 // does so later.
 func (e *executor) putPlans(ctx context.Context) error {
 	if e.home.Trouble() != nil {
-		return nil
+		return nil //nolint:nilerr // keepPlans does it later
 	}
 	if err := putPlans(ctx, e.editor, e.plans); err != nil {
 		return err
@@ -277,7 +277,7 @@ func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, func(ctx context.Context) {
 		keepPlans(ctx, e.Log, func(ctx context.Context) error {
 			if e.home.Trouble() != nil || e.directory.Plans().Record != nil {
-				return nil
+				return nil //nolint:nilerr // it is called again
 			}
 			return putPlans(ctx, e.editor, e.plans) // after a backup was restored
 		})

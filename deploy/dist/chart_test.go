@@ -55,7 +55,7 @@ func parse(t *testing.T, text string) map[string]object {
 		if o == nil {
 			continue
 		}
-		name := o["kind"].(string) + "/" + o["metadata"].(object)["name"].(string)
+		name := o["kind"].(string) + "/" + o["metadata"].(object)["name"].(string) //nolint:errcheck // a panic fails the test
 		if all[name] != nil {
 			t.Errorf("%s is there twice", name)
 		}
@@ -91,19 +91,19 @@ func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	built := regexp.MustCompile(`(?m)^(.*ame: \S+)-[0-9a-z]{10}$`).ReplaceAllString(command(t, folder, kustomize, "build", "kubernetes"), "$1")
 	want := parse(t, built)
 	for _, o := range want {
-		pods(o, func(c object) { c["image"] = strings.Replace(c["image"].(string), ":dev", ":1.2.3-rc.1", 1) })
+		pods(o, func(c object) { c["image"] = strings.Replace(c["image"].(string), ":dev", ":1.2.3-rc.1", 1) }) //nolint:errcheck // a panic fails the test
 	}
 	maps.DeleteFunc(want, func(name string, _ object) bool {
 		return strings.HasPrefix(name, "Secret/") || strings.HasPrefix(name, "Namespace/")
 	})
 	got := render(t, chart(t))
 	for name, o := range got {
-		labels := o["metadata"].(object)["labels"].(object)
+		labels := o["metadata"].(object)["labels"].(object) //nolint:errcheck // a panic fails the test
 		delete(labels, "app.kubernetes.io/managed-by")
 		delete(labels, "helm.sh/chart")
 		if template := pods(o, nil); template != nil {
-			metadata := template["metadata"].(object)
-			annotations := metadata["annotations"].(object)
+			metadata := template["metadata"].(object)       //nolint:errcheck // a panic fails the test
+			annotations := metadata["annotations"].(object) //nolint:errcheck // a panic fails the test
 			delete(annotations, "checksum/config")
 			if len(annotations) == 0 {
 				delete(metadata, "annotations")
@@ -129,7 +129,7 @@ func pods(o object, change func(container object)) object {
 	spec, _ := o["spec"].(object)
 	template, _ := spec["template"].(object)
 	if template != nil && change != nil {
-		change(template["spec"].(object)["containers"].([]any)[0].(object))
+		change(template["spec"].(object)["containers"].([]any)[0].(object)) //nolint:errcheck // a panic fails the test
 	}
 	return template
 }

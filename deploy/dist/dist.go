@@ -102,7 +102,7 @@ func (r *Release) git(ctx context.Context, args ...string) (string, error) {
 // run runs a program and returns what it wrote to stdout. Its error contains what the program wrote
 // to stderr.
 func run(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the names are constants
 	cmd.Dir, cmd.Env = folder, env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -71,14 +71,14 @@ var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglo
 		if err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(folder) //nolint:errcheck // temporary
+		defer os.RemoveAll(folder)
 		file := filepath.Join(folder, "program")
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", file, "./testdata/program") //nolint:noctx // it outlives a test
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", file, "./testdata/program")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, errors.Join(err, errors.New(string(out)))
 		}
-		compiled[p], err = os.ReadFile(file) //nolint:gosec // made just now
+		compiled[p], err = os.ReadFile(file)
 		return compiled[p], err
 	}
 }()
@@ -98,7 +98,7 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 		}
 		folder := t.TempDir()
 		for _, name := range []string{"hookstart", "hookstart-local", "ingress", "executor", "nk"} {
-			if err := os.WriteFile(filepath.Join(folder, name), content, 0o700); err != nil { //nolint:gosec // it runs
+			if err := os.WriteFile(filepath.Join(folder, name), content, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -121,7 +121,7 @@ var shared struct { //nolint:gochecknoglobals // packed once
 func packed(t *testing.T) *dist.Release {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.folder, shared.err = os.MkdirTemp("", "hookstart-dist-"); shared.err != nil {
+		if shared.folder, shared.err = os.MkdirTemp("", "hookstart-dist-"); shared.err != nil { //nolint:usetesting // it outlives a test
 			return
 		}
 		r := newRelease(t, root)
@@ -216,7 +216,7 @@ func unpack(t *testing.T, archive string) map[string]*tar.Header {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	plain, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ type staged struct {
 
 func (s *staged) source(name string, data []byte) string {
 	path := filepath.Join(s.folder, fmt.Sprintf("%03d-%s", len(s.contents), filepath.Base(name)))
-	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil {
+	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil { //nolint:gosec // a path of the release's own
 		s.err = err
 	}
 	return path
@@ -117,7 +117,7 @@ func (r *Release) pack(ctx context.Context, p Platform, name string, about Packa
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) //nolint:errcheck // temporary
+	defer os.RemoveAll(folder)
 	s := &staged{folder: folder, at: r.Time}
 	binaries, err := r.stage(s, p, name, about, shipped, made)
 	if err != nil {
@@ -189,7 +189,7 @@ func instances(units []string) (named []string) {
 }
 
 // stage adds all files of a package, and returns the programs in it.
-func (r *Release) stage(s *staged, p Platform, name string, about Package, shipped, made *tree) (binaries []string, err error) {
+func (r *Release) stage(s *staged, p Platform, name string, about Package, shipped, made *tree) (binaries []string, err error) { //nolint:funlen // the list of a package's files
 	doc := "/usr/share/doc/" + name + "/"
 	for _, program := range about.Programs {
 		binary := filepath.Join(r.Binaries[p], program)

@@ -27,12 +27,12 @@ var shipped = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals
 // makeAll makes the whole release in a folder as make dist does.
 func makeAll(checkout, folder string) error {
 	program := folder + ".make" // the folder itself is emptied
-	defer os.Remove(program)    //nolint:errcheck // no harm if it stays
+	defer os.Remove(program)
 	for _, args := range [][]string{
 		{"go", "build", "-buildvcs=false", "-o", program, "./deploy/dist/cmd/dist"},
 		{program, "-out", folder, "-nfpm", os.Getenv("HOOKSTART_NFPM"), "-platforms", os.Getenv("HOOKSTART_PLATFORMS"), "v0.1.0"},
 	} {
-		cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // it outlives a test
+		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir = checkout
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return errors.Join(err, errors.New(string(out)))
@@ -59,7 +59,7 @@ func release(t *testing.T) string {
 func check(t *testing.T, name string, env ...string) {
 	t.Helper()
 	work := filepath.Join(release(t), ".checks")
-	if err := os.MkdirAll(work, 0o755); err != nil { //nolint:gosec // users in a Debian root go through it
+	if err := os.MkdirAll(work, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

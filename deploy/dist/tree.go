@@ -71,7 +71,7 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 		if !found {
 			return nil, fmt.Errorf("git ls-files: %q", entry)
 		}
-		content, err := os.ReadFile(filepath.Join(r.Root, name))
+		content, err := os.ReadFile(filepath.Join(r.Root, name)) //nolint:gosec // a file of the checkout
 		if err != nil {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()
 				return
 			case <-tick.C:
 			}
-			sending.Go(func() {
+			sending.Go(func() { //nolint:contextcheck // a delivery is finished after the senders have stopped
 				delivery := fmt.Sprint("delivery-", n)
 				for t.Context().Err() == nil {
 					a, err := post(t.Context(), url, map[string]string{"X-Webhook-Delivery-Id": delivery}, strings.NewReader("{}"))
@@ -194,7 +194,7 @@ func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 		if f.failing[id] {
 			want = "failed"
 		}
-		if got := records[id]; string(got.Status) != want {
+		if got := records[id]; got.Status != want {
 			wrong++
 			if wrong <= 5 {
 				t.Errorf("%s (%s) is %q, its runner reported %q: %+v", id, delivery, got.Status, want, got)

@@ -42,7 +42,7 @@ func TestRunAsTheFirstProcess(t *testing.T) {
 	i := install(t, 1)
 	path := makeWorkflow(t, i.client, "orders")
 	leaves := filepath.Join(t.TempDir(), "leaves.sh")
-	if err := os.WriteFile(leaves, []byte("#!/bin/sh\n( setsid sh -c 'exit 0' & )\n( setsid sh -c 'exit 1' & )\necho done\n"), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(leaves, []byte("#!/bin/sh\n( setsid sh -c 'exit 0' & )\n( setsid sh -c 'exit 1' & )\necho done\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := launch(t, "unshare", "--pid", "--fork", "--kill-child", filepath.Join(buildCommandLine(t), "hookstart"),

@@ -197,7 +197,7 @@ func (u *upgraded) eventually(what string, done func() bool) {
 // notReady returns the answer of an executor that is not ready, or "" if the executor is ready or
 // does not answer.
 func notReady(ops string) string {
-	response, err := http.Get(ops + "/readyz") //nolint:noctx // of a test
+	response, err := http.Get(ops + "/readyz")
 	if err != nil {
 		return ""
 	}

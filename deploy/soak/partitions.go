@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -190,11 +191,11 @@ type partition struct {
 }
 
 func (p partition) String() string {
-	names := ""
+	var names strings.Builder
 	for _, h := range p.hosts {
-		names += hostNames[h]
+		names.WriteString(hostNames[h])
 	}
-	return p.kind + " " + names
+	return p.kind + " " + names.String()
 }
 
 // deckOfPartitions returns one partition of each kind, in random order, at random hosts.

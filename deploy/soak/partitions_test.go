@@ -44,7 +44,7 @@ func TestThreeHosts(t *testing.T) {
 func TestPartitionsOfASeed(t *testing.T) {
 	t.Parallel()
 	sequence := func(seed uint64) (all []string) {
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
+		random := rand.New(rand.NewPCG(seed, 0))
 		for range 3 {
 			for _, p := range deckOfPartitions(random) {
 				all = append(all, p.String()+" "+p.lasts.String())

@@ -131,7 +131,7 @@ func TestInvalid(t *testing.T) {
 // second evaluates a filter in another way: on decoded documents, with encoding/json and big
 // numbers.
 func second(filterText string, r *sender.Request) bool {
-	conditions := decode([]byte(filterText)).(map[string]any) //nolint:forcetypeassert // it was parsed
+	conditions := decode([]byte(filterText)).(map[string]any) //nolint:forcetypeassert,errcheck // it was parsed
 	var document any
 	valid := json.Valid(r.Body) && utf8.Valid(r.Body)
 	if valid {
@@ -256,7 +256,7 @@ func meets(condition, v any, there bool) bool {
 				if l, isLoose := v.(loose); isLoose {
 					text, isText = string(l), true
 				}
-				ok = isText && strings.HasPrefix(text, of.(string)) //nolint:forcetypeassert // it was parsed
+				ok = isText && strings.HasPrefix(text, of.(string)) //nolint:forcetypeassert,errcheck // it was parsed
 			case "$gt":
 				ok = n != nil && n.Cmp(bound) > 0
 			case "$gte":
@@ -363,7 +363,7 @@ func encode(t testing.TB, v any, indent bool) string {
 
 // Random filters have the same result for random documents as in a second evaluation.
 func TestAgainstASecondEvaluation(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 0)) //nolint:gosec // the same ones each time
+	r := rand.New(rand.NewPCG(7, 0))
 	outcomes := map[bool]int{}
 	for range 200 {
 		body := encode(t, randomDocument(r, 3), r.IntN(2) == 0)

@@ -33,7 +33,7 @@ func newPointers(paths [][]string) *pointers {
 			if next == nil {
 				next = &node{number: p.nodes, name: name, index: -1}
 				if index, err := strconv.ParseUint(name, 10, 31); err == nil && strconv.FormatUint(index, 10) == name {
-					next.index = int(index) //nolint:gosec // of 31 bits
+					next.index = int(index)
 				}
 				p.nodes++
 				at.children = append(at.children, next)

@@ -116,7 +116,7 @@ func (r *runner) pause(attempt int, o outcome) (wait time.Duration) {
 	if o.after > 0 {
 		return o.after
 	}
-	wait = backoff(attempt)
+	wait = backoff(attempt) //nolint:wastedassign // the result if Backoff panics
 	defer r.recovered("Backoff")
 	return r.Backoff(attempt)
 }
@@ -201,7 +201,7 @@ func (r *runner) note(start *execution.Start, attempt int, began time.Time, what
 // ignored, because it cannot be logged.
 func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {
 	defer func() { _ = recover() }()
-	ctx, log := context.Background(), r.Log
+	ctx, log := r.working, r.Log
 	if log == nil {
 		if level < slog.LevelWarn {
 			return

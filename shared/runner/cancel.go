@@ -172,7 +172,7 @@ func (c *cancellations) catchUp() error {
 
 // runUnlessCanceled makes an attempt, or reports that the execution is canceled.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
-	canceled, err := r.cancellations.has(r.working, m.start.ID)
+	canceled, err := r.cancellations.has(r.working, m.start.ID) //nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	switch {
 	case err != nil: // the runner stops
 		r.note(m.start, m.attempt, m.began, HandedBack, failure(err))

@@ -50,8 +50,7 @@ func failure(err error) (o outcome) {
 	}()
 	var permanent *permanentError
 	o.permanent = errors.As(err, &permanent)
-	var later *retryAfterError
-	if errors.As(err, &later) {
+	if later, ok := errors.AsType[*retryAfterError](err); ok {
 		o.after = later.after
 	}
 	o.reason = err.Error()

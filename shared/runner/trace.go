@@ -12,7 +12,7 @@ import (
 
 // tracer returns the tracer of attempts, or a tracer that makes no spans if the provider panics.
 func (r *runner) tracer() (tracer trace.Tracer) {
-	tracer = noop.Tracer{}
+	tracer = noop.Tracer{} //nolint:wastedassign // the result if the provider panics
 	defer r.recovered("Traces")
 	provider := r.Traces
 	if provider == nil {
@@ -24,7 +24,7 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 // startSpan begins an attempt's span, below the message's span. The spans of the handler and of the
 // reports are below it.
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
-	ctx = r.working
+	ctx = r.working //nolint:wastedassign // the result if the provider panics
 	defer r.recovered("Traces")
 	ctx, _ = tracing.StartProcess(r.working, r.spans, "process", r.consumer(), m.start.Trace, subject, m.start.ID,
 		trace.WithAttributes(tracing.WorkflowID.String(m.start.WorkflowID), tracing.NodeID.String(m.start.NodeID), tracing.Attempt.Int(m.attempt)))

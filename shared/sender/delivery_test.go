@@ -152,14 +152,18 @@ func TestSignedIDOfForms(t *testing.T) {
 		want      string
 	}{
 		{
-			sender.Config{Preset: "slack"}, "payload=%7B%22trigger_id%22%3A%22t1%22%7D", "",
-			[]string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"}, "t1",
+			sender.Config{Preset: "slack"},
+			"payload=%7B%22trigger_id%22%3A%22t1%22%7D", "",
+			[]string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"},
+			"t1",
 		},
 		{sender.Config{Preset: "slack"}, "command=x&trigger_id=t2", "", []string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"}, "t2"},
 		{sender.Config{Preset: "twilio"}, "MessageSid=SM1&Body=x", testURL, []string{"application/x-www-form-urlencoded", "text/plain"}, "SM1"},
 		{
 			sender.Config{Preset: "hmac", Settings: map[string]string{"header": "X-Sig", "deliveryId": "form:id"}},
-			"--b\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\nm1\r\n--b--\r\n", "", []string{"multipart/form-data; boundary=b", "multipart/form-data; boundary=c", "text/plain"}, "m1",
+			"--b\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\nm1\r\n--b--\r\n", "",
+			[]string{"multipart/form-data; boundary=b", "multipart/form-data; boundary=c", "text/plain"},
+			"m1",
 		},
 		{sender.Config{Preset: "gitea", Settings: map[string]string{"deliveryId": "ptr:/after"}}, "payload=%7B%22after%22%3A%22a1%22%7D", "", []string{"application/x-www-form-urlencoded"}, "a1"},
 	} {

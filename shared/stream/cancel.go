@@ -86,10 +86,10 @@ func NextCancellation(ctx context.Context, nc *nats.Conn, from uint64) (executio
 		return "", 0, fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
 	}
 	if failure := answer.Error; failure != nil {
-		switch failure.ErrorCode {
-		case codeMessageNotFound:
+		if failure.ErrorCode == codeMessageNotFound {
 			return "", 0, nil
-		case codeStreamNotFound:
+		}
+		if failure.ErrorCode == codeStreamNotFound {
 			return "", 0, jetstream.ErrBucketNotFound
 		}
 		return "", 0, fmt.Errorf("bucket %s: %w", CancellationsBucket, failure)

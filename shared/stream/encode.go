@@ -56,7 +56,7 @@ func encodeProgress(p *execution.Progress) ([]byte, error) {
 		e.time(6, p.StartedAt)
 	}
 	if p.Attempt > 0 {
-		e.enum(7, int32(min(p.Attempt, math.MaxInt32))) //nolint:gosec // within the bounds
+		e.enum(7, int32(min(p.Attempt, math.MaxInt32)))
 	}
 	return e.data, e.err
 }

@@ -136,7 +136,7 @@ func TestProgressIsEncodedAsGenerated(t *testing.T) {
 				execution.Running: hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING, execution.Failed: hookstartv1.ExecutionState_EXECUTION_STATE_FAILED,
 				execution.Succeeded: hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED,
 			}[p.Status], At: timestamppb.New(p.At), Error: p.Error, Output: p.Output,
-			Attempt: uint32(p.Attempt), //nolint:gosec // small numbers
+			Attempt: uint32(p.Attempt),
 		})
 		if err != nil || string(msg.Data) != string(want) {
 			t.Errorf("%s: %x, generated code writes %x, %v", name, msg.Data, want, err)

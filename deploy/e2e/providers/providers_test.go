@@ -185,7 +185,7 @@ func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	if p.preset == "standard-webhooks" && r.IntN(4) == 0 {
 		made.Headers[strings.TrimSuffix(p.signature, "Signature")+"Id"] = pick(r, []string{"a.b", "msg 2", "1", "msg_1.1"})
 	}
-	at := strconv.FormatInt(now.Add(pick(r, shifts)*time.Second).Unix(), 10)
+	at := strconv.FormatInt(now.Add(pick(r, shifts)*time.Second).Unix(), 10) //nolint:durationcheck // the shifts are numbers of seconds
 	if r.IntN(8) == 0 {
 		at = pick(r, []string{"0" + at, "+" + at, at + ".0", at + "abc", "1e9", "", "0", "-" + at, at + "000", "0x" + at})
 		made.how = append(made.how, "signed with the time "+at)
@@ -389,7 +389,7 @@ func requireLibraries(t *testing.T) {
 // chooses other requests, and -requests sets their number.
 func TestNothingThatAProvidersLibraryRefuses(t *testing.T) {
 	requireLibraries(t)
-	random := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // the same requests again at the same seed
+	random := rand.New(rand.NewPCG(*seed, 0))
 	now, all := time.Now(), providers(t)
 	requests := make([]*request, *count)
 	for i := range requests {

@@ -173,12 +173,13 @@ func (n *Network) add(h *Host) error {
 
 // nameHosts writes the file that ip netns exec shows to a host's programs as /etc/hosts.
 func (n *Network) nameHosts(h *Host) error {
-	text := "127.0.0.1 localhost\n"
+	var text strings.Builder
+	text.WriteString("127.0.0.1 localhost\n")
 	for _, other := range n.hosts {
-		text += other.Addr.String() + " " + other.Name + "\n"
+		text.WriteString(other.Addr.String() + " " + other.Name + "\n")
 	}
 	folder := filesOf(h.namespace)
-	return errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "hosts"), []byte(text), 0o644)) //nolint:gosec // no secrets
+	return errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "hosts"), []byte(text.String()), 0o644)) //nolint:gosec // no secrets
 }
 
 func filesOf(namespace string) string { return filepath.Join("/etc/netns", namespace) }
@@ -206,11 +207,11 @@ func openDevice(namespace, name string) (file *os.File, err error) {
 }
 
 func enter(namespace string) error {
-	file, err := os.Open(filepath.Join("/run/netns", namespace))
+	file, err := os.Open(filepath.Join("/run/netns", namespace)) //nolint:gosec // a namespace of the tool
 	if err != nil {
 		return err
 	}
-	return errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close()) //nolint:gosec // a descriptor is small
+	return errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close())
 }
 
 func openTUN(name string) (*os.File, error) {
@@ -226,7 +227,7 @@ func openTUN(name string) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return os.NewFile(uintptr(fd), name), nil //nolint:gosec // a descriptor is not negative
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // configure gives a device its address and its maximum packet size. Large packets cost the switch

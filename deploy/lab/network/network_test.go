@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 // echo sends each datagram back, and prints it.
 func echo() error {
-	conn, err := net.ListenPacket("udp", ":"+port) //nolint:noctx // it does not block
+	conn, err := net.ListenPacket("udp", ":"+port)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func echo() error {
 
 // count sends 0, 1, 2 and so on to a host, and prints what it sends and what comes back.
 func count(to string) error {
-	conn, err := net.Dial("udp", to) //nolint:noctx // it does not block
+	conn, err := net.Dial("udp", to)
 	if err != nil {
 		return err
 	}

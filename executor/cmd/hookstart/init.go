@@ -21,7 +21,7 @@ func first() int {
 	if err != nil {
 		return failed(err)
 	}
-	child, err := os.StartProcess(path, os.Args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	child, err := os.StartProcess(path, os.Args, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}}) //nolint:gosec // this program itself
 	if err != nil {
 		return failed(err)
 	}
@@ -36,7 +36,7 @@ func first() int {
 	for {
 		var status syscall.WaitStatus
 		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
-		case err == syscall.EINTR: //nolint:errorlint // the system's own
+		case err == syscall.EINTR:
 		case err != nil:
 			return failed(err)
 		case pid == child.Pid && status.Signaled():

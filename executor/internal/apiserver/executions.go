@@ -46,7 +46,7 @@ func (s *server) routeExecutions(to huma.API) {
 }
 
 // routeStarts adds the calls that start executions again.
-func (s *server) routeStarts(to, fixed huma.API) {
+func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list of calls
 	register(to, call{
 		method: http.MethodPost, path: "/executions/{id}/rerun", id: "rerun-execution", tag: tagExecutions,
 		summary: "Run an execution's trigger again",

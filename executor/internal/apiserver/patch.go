@@ -88,7 +88,7 @@ func (p patcher[T]) read(text []byte, into *T) error {
 func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 	var changes, members map[string]json.RawMessage
 	if json.Unmarshal(patch, &changes) != nil || changes == nil {
-		return patch, nil // not an object
+		return patch, nil //nolint:nilerr // a patch that is not an object replaces the target
 	}
 	if json.Unmarshal(target, &members) != nil || members == nil {
 		members = map[string]json.RawMessage{}

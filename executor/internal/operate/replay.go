@@ -44,7 +44,7 @@ func (s *Service) ReplayExecution(ctx context.Context, by Caller, id, key string
 			// The stream keeps message IDs only for the dedup window, the database keeps them longer.
 			return api.Started{ExecutionID: as}, err
 		}
-		_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
+		err = s.startAgain(ctx, by, record, execution.Start{ID: as, ReplayOf: record.ID}, s.triggerOf)
 		return api.Started{ExecutionID: as}, err
 	})
 }
@@ -82,13 +82,13 @@ func (s *Service) ReplayRejected(ctx context.Context, by Caller, filter Executio
 }
 
 // startAgain starts an execution with another execution's request, once: its ID is the message ID.
-// It reports whether this call stored the start.
-func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) (stored bool, err error) {
+func (s *Service) startAgain(ctx context.Context, by Caller, of store.Record, start execution.Start, triggerOf triggers) error {
 	trigger, err := s.prepareAgain(ctx, by, of, &start, triggerOf)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return s.start(ctx, trigger, start, true)
+	_, err = s.start(ctx, trigger, start, true)
+	return err
 }
 
 // prepareAgain sets the request of a start to the request of another execution, and returns the

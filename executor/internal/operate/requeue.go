@@ -34,7 +34,7 @@ func (s *Service) RequeueExecution(ctx context.Context, by Caller, id string) (a
 		// The stream keeps message IDs only for the dedup window, the database keeps them longer.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
-			_, err = s.startAgain(ctx, by, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
+			err = s.startAgain(ctx, by, record, execution.Start{ID: as, RerunOf: record.ID}, s.triggerOf)
 		}
 		if err != nil {
 			return none, err

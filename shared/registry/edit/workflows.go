@@ -143,7 +143,7 @@ func (s *WorkflowSpec) check() error {
 		if t.SamplePayload != nil {
 			problems = append(problems, checkSample(at("samplePayload"), t.SamplePayload))
 		}
-		problems = append(problems, t.TriggerSettings.check(at))
+		problems = append(problems, t.check(at))
 	}
 	return errors.Join(problems...)
 }
@@ -286,7 +286,7 @@ func (e *Editor) mergeTriggers(ctx context.Context, w *registry.Workflow, specs 
 			}
 		}
 		node.Name = spec.Name
-		spec.TriggerSettings.into(node)
+		spec.into(node)
 		nodes = append(nodes, *node)
 	}
 	w.Triggers = nodes

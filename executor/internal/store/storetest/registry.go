@@ -102,7 +102,7 @@ func kept(key string, revision uint64, data string) store.RegistryRecord {
 }
 
 func position(revision uint64) store.RegistryPosition {
-	return store.RegistryPosition{Revision: revision, At: epoch.Add(time.Duration(revision) * time.Second)}
+	return store.RegistryPosition{Revision: revision, At: epoch.Add(time.Duration(revision) * time.Second)} //nolint:gosec // small numbers
 }
 
 func keep(t *testing.T, s store.Store, after, upTo uint64, records ...store.RegistryRecord) {
