@@ -105,3 +105,5 @@ replace (
 	github.com/hookstart/hookstart/shared/stream => ../../shared/stream
 	github.com/hookstart/hookstart/shared/tracing => ../../shared/tracing
 )
+
+replace github.com/hookstart/hookstart/shared/runner/runnertest => ../../shared/runner/runnertest

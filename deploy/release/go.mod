@@ -42,3 +42,7 @@ replace (
 	github.com/hookstart/hookstart/shared/runner/runnertest => ../../shared/runner/runnertest
 	github.com/hookstart/hookstart/shared/stream => ../../shared/stream
 )
+
+replace github.com/hookstart/hookstart/shared/runner => ../../shared/runner
+
+replace github.com/hookstart/hookstart/shared/tracing => ../../shared/tracing
