@@ -82,7 +82,7 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	before := r.get("/workflows/wf").is(200)
 	for _, c := range []struct{ path, patch, field, problem string }{
-		{"/workflows/wf", `{"name":"x"}`, "name", "unexpected property"},
+		{"/workflows/wf", `{"label":"x"}`, "label", "unexpected property"},
 		{"/workflows/wf", `{"active":true}`, "active", "unexpected property"},
 		{"/workflows/wf", `{"name":null}`, "name", "is required"},
 		{"/workflows/wf", `{"name":7}`, "name", "expected string"},

@@ -79,12 +79,14 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	}
 	lease := agree.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
-	p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, roll)
-	fatal(t, err)
+	inForce(t, func(context.Context) (err error) {
+		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, roll)
+		return err
+	})
 	p.KeepIn(p.home)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
-	fatal(t, p.PutPlans(ctx, plans))
+	inForce(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
 	if keeps {
 		done := make(chan struct{})
 		go func() {
