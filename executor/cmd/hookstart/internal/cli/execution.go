@@ -19,7 +19,7 @@ type executionVerbs struct {
 	Tail   executionTail   `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
 	Rerun  executionRerun  `cmd:"" help:"Run the same trigger again, on its sample payload." detail:"It runs on the trigger node's sample payload, not on the original body." example:"hookstart execution rerun latest"`
 	Replay executionReplay `cmd:"" help:"Start executions again on their original body, headers and query."`
-	Cancel executionCancel `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel latest\nhookstart execution cancel --workflow demo --since 1h"`
+	Cancel executionCancel `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
 	Verify executionVerify `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
