@@ -25,11 +25,15 @@ type streamSettings struct {
 	said   map[string]string // by stream: the differences that were logged last
 }
 
+// comparedStreams lists the streams whose settings are compared with the configuration. The buckets
+// are not among them: their settings are not configured.
+var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName} //nolint:gochecknoglobals // a constant list
+
 func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *streamSettings {
 	s := &streamSettings{log: log, said: map[string]string{}, differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_stream_settings_differ", Help: "Settings of a stream that are not as configured.",
 	}, []string{"stream"})}
-	for _, name := range streams {
+	for _, name := range comparedStreams {
 		s.differ.WithLabelValues(name)
 	}
 	registry.MustRegister(s.differ)
@@ -45,7 +49,7 @@ func (s *streamSettings) watch(ctx context.Context, js jetstream.JetStream, want
 }
 
 func (s *streamSettings) compare(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
-	for _, name := range streams {
+	for _, name := range comparedStreams {
 		differences, err := stream.Differences(ctx, js, name, want)
 		if errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
 			continue // readiness reports it
