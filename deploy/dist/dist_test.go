@@ -73,7 +73,7 @@ var program = func() func(dist.Platform) ([]byte, error) { //nolint:gochecknoglo
 		}
 		defer os.RemoveAll(folder)
 		file := filepath.Join(folder, "program")
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", file, "./testdata/program")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, "./testdata/program")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return nil, errors.Join(err, errors.New(string(out)))

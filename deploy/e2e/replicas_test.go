@@ -33,7 +33,7 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	}
 	replicas := func() map[string]int {
 		counts := map[string]int{}
-		for _, name := range append([]string{stream.Name, stream.ProgressName, stream.ReportsName}, registry.Streams()...) {
+		for _, name := range append([]string{stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream}, registry.Streams()...) {
 			s, err := js.Stream(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 
 	output, err := exec.CommandContext(t.Context(), filepath.Join(bin, "hookstart"), "admin", "replicas", "3",
 		"--nats-url", cluster.URLs()).CombinedOutput()
-	if err != nil || strings.Count(string(output), "3 of 3 replicas hold everything, 0 operations behind: done") != 5 {
+	if err != nil || strings.Count(string(output), "3 of 3 replicas hold everything, 0 operations behind: done") != 6 {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	for name, n := range replicas() {

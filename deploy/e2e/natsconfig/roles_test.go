@@ -188,7 +188,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 	makeStreams(t, nc)
 	out, err := exec.CommandContext(t.Context(), bin, "admin", "replicas", "3", "--registry-copy="+registryCopy,
 		"--nats-url="+s.url, "--nats-creds="+secret("executor.nk"), "--nats-ca="+secret("ca.crt")).CombinedOutput()
-	if err != nil || strings.Count(string(out), "3 of 3 replicas hold everything, 0 operations behind: done") != 6 {
+	if err != nil || strings.Count(string(out), "3 of 3 replicas hold everything, 0 operations behind: done") != 7 {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	feed, err := copyOf(t, nc).Stream(t.Context(), "KV_"+registry.Bucket)

@@ -44,6 +44,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 	const want = `
 		# HELP hookstart_runner_attempts_total Attempts by what became of them.
 		# TYPE hookstart_runner_attempts_total counter
+		hookstart_runner_attempts_total{result="canceled"} 0
 		hookstart_runner_attempts_total{result="failed"} 1
 		hookstart_runner_attempts_total{result="handed_back"} 0
 		hookstart_runner_attempts_total{result="not_reported"} 0
