@@ -193,9 +193,12 @@ func (r *Recorder) findUnended(ctx context.Context, s jetstream.Stream, now time
 			if err != nil {
 				return nil, err
 			}
+			// The ages are those after the stream was asked. With an earlier time, a start that expired
+			// meanwhile would seem to be lost.
+			asked := time.Now()
 			for _, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
-				if why, ok := whyUnended(record, gone[record.ID], now, s.CachedInfo().Config.MaxAge, groups); ok {
+				if why, ok := whyUnended(record, gone[record.ID], asked, s.CachedInfo().Config.MaxAge, groups); ok {
 					found[why] = append(found[why], store.Lost{ID: record.ID, StreamSequence: record.StreamSequence})
 				}
 			}
