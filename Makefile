@@ -66,11 +66,18 @@ build: ## build the programs into bin/
 # SQLite's library, which is C in Go, is compiled without the race detector, with which it takes seven times as long, and so is SHA-256, of which each key that signs
 # sessions takes 600,000 rounds. Nothing else is: of a package with instances of generic types, the rest would see races that are none.
 # A process with the race detector in it waits a second before it ends, unless GORACE says otherwise.
-test: ## run every test, with the race detector where it is available
+# The tests in WHOLE start installations of many processes, browsers and compilers. They take five times the CPU with the race detector, and their programs
+# are the packages that are tested with it here: they run without it, unless RACE=all.
+WHOLE  := bench dist e2e powercut release soak
+WHOLE  := $(filter $(WHOLE:%=./deploy/%/...) $(WHOLE:%=github.com/hookstart/hookstart/deploy/%) github.com/hookstart/hookstart/deploy/e2e/%,$(PACKAGES))
+INSIDE := $(if $(filter all,$(RACE)),$(PACKAGES),$(filter-out $(WHOLE),$(PACKAGES)))
+test: ## run every test, with the race detector where it is available: make test RACE=all uses it for whole installations too
 	@race='-race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=crypto/internal/fips140/sha256=-race=false'; \
 	go build -race runtime/cgo >/dev/null 2>&1 || { race=; echo 'no C compiler that works: testing without the race detector'; }; \
-	export GORACE="$${GORACE-atexit_sleep_ms=0}"; \
-	set -x; $(TEST) $$race -timeout 40m $(TESTFLAGS) $(PACKAGES)
+	export GORACE="$${GORACE-atexit_sleep_ms=0}"; failed=0; \
+	$(if $(INSIDE),(set -x; $(TEST) $$race -timeout 40m $(TESTFLAGS) $(INSIDE)) || failed=1;) \
+	$(if $(filter-out $(INSIDE),$(WHOLE)),(set -x; $(TEST) -timeout 40m $(TESTFLAGS) $(filter-out $(INSIDE),$(WHOLE))) || failed=1;) \
+	exit $$failed
 
 # Whole installations, browsers, databases and faults are left to "make test".
 quick: ## run the tests of the domain, the endpoint, the kits and the command line: under a minute on two cores, without the race detector
