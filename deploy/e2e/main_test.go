@@ -35,7 +35,7 @@ func (m withPrograms) Run() int {
 }
 
 // TestMain provides the programs: the test binary, started under the name of a program, acts as
-// that program. So the tests run real processes, with the race detector in them.
+// that program. So the tests run real processes, with the race detector in them if it has one.
 func TestMain(m *testing.M) {
 	natstest.ServeIfAsked()
 	testscript.Main(withPrograms{childtest.Main{M: m}}, map[string]func(){
