@@ -129,8 +129,12 @@ func (p *process) workflowOf(t *testing.T, account, id string) {
 
 func (p *process) token(t *testing.T, id string) string {
 	t.Helper()
-	node, err := p.Trigger(t.Context(), id, "n")
-	fatal(t, err)
+	// An executor that reconnects once more asks again whether its registry is current.
+	var node *edit.TriggerInfo
+	inForce(t, func(ctx context.Context) (err error) {
+		node, err = p.Trigger(ctx, id, "n")
+		return err
+	})
 	if len(node.Tokens) != 1 {
 		t.Fatalf("%s has %d tokens", id, len(node.Tokens))
 	}
