@@ -85,7 +85,7 @@ type Config struct {
 	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it waits for
 	// it until starting ends. A program that never uses PostgreSQL leaves the field nil, so that
 	// hookstart-local is linked without the driver.
-	OpenPostgres func(ctx, starting context.Context, url string, log logrus.FieldLogger) (store.Store, error) `kong:"-"`
+	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
 	// NATSOptions are added to the options of the connection: hookstart-local connects within the
 	// process.
 	NATSOptions []nats.Option `kong:"-"`

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/apiserver"
 	"github.com/hookstart/hookstart/executor/internal/auditor"
@@ -131,7 +130,7 @@ func (e *executor) connect(ctx, starting context.Context) error {
 	if err := ensure(starting, e.NATS, e.JetStream, e.config); err != nil {
 		return err
 	}
-	records, err := e.config.openStore(ctx, starting, e.Log)
+	records, err := e.config.openStore(ctx, starting)
 	if err != nil {
 		return err
 	}
@@ -342,14 +341,13 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. It waits for a PostgreSQL server until starting ends. The migration
-// of records has no time limit.
-func (c *Config) openStore(ctx, starting context.Context, log logrus.FieldLogger) (store.Store, error) {
+// openStore opens the database. It waits for a PostgreSQL server until starting ends.
+func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
 	if !isSQLite {
-		return c.OpenPostgres(ctx, starting, c.DatabaseURL, log)
+		return c.OpenPostgres(starting, c.DatabaseURL)
 	}
-	records, err := sqlite.OpenLogged(ctx, path, log)
+	records, err := sqlite.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}

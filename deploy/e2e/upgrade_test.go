@@ -27,17 +27,13 @@ import (
 // records so that what this version inserts breaks a constraint. It takes some seconds, as on a
 // large table, and the test kills it meanwhile.
 var nextMigrations = map[string]string{
-	"sqlite": `-- +goose Up
-ALTER TABLE executions ADD COLUMN made_by TEXT;
+	"sqlite": `ALTER TABLE executions ADD COLUMN made_by TEXT;
 UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000000) SELECT count(*) FROM c) > 0;
 CREATE TRIGGER executions_need_made_by BEFORE INSERT ON executions WHEN NEW.made_by IS NULL BEGIN SELECT RAISE(ABORT, 'made_by is missing'); END;
--- +goose Down
 `,
-	"postgres": `-- +goose Up
-ALTER TABLE executions ADD COLUMN made_by text NOT NULL DEFAULT 'before';
+	"postgres": `ALTER TABLE executions ADD COLUMN made_by text NOT NULL DEFAULT 'before';
 ALTER TABLE executions ALTER COLUMN made_by DROP DEFAULT;
 SELECT pg_sleep(3);
--- +goose Down
 `,
 }
 

@@ -35,7 +35,7 @@ func fatal(t *testing.T, err error) {
 
 func openStore(t *testing.T) store.Store {
 	t.Helper()
-	s, err := sqlite.OpenLogged(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"), logtest.Quiet())
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
 	fatal(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

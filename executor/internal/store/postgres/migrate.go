@@ -19,7 +19,7 @@ import (
 var migrations embed.FS
 
 // migrate migrates the tables under a lock, however many executors start at once, and refuses a
-// database that a newer program has migrated. It has a connection of its own, because waiting for
+// database that a newer program has migrated, or that was made before the first release. It has a connection of its own, because waiting for
 // another executor's migration, or building an index, may take long.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
 	db := stdlib.OpenDB(*config)
@@ -28,7 +28,13 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	// Up comes first: it takes the lock, and does nothing to a newer database.
+	if _, _, err := provider.GetVersions(ctx); err != nil { // creates the table of versions
+		return 0, fmt.Errorf("read the schema version: %w", err)
+	}
+	if err := relational.CheckBaseline(ctx, db); err != nil {
+		return 0, err
+	}
+	// Up takes the lock, and does nothing to a newer database.
 	if _, err := provider.Up(ctx); err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}

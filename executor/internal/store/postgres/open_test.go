@@ -75,7 +75,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`); err != nil {
+	if _, err := s.pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, true)`); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -87,8 +87,33 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 			_ = s.Close()
 			t.Fatal("it was opened")
 		}
-		if !strings.Contains(err.Error(), "schema has version 99") {
+		if !strings.Contains(err.Error(), "schema has version 90000") {
 			t.Error(err)
+		}
+	}
+}
+
+// A database whose tables were not made by the baseline is refused at once, and stays as it is.
+func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t)
+	if err := mustOpen(t, url).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := connect(t, url)
+	for _, version := range []int64{71, 20240101000000} { // of an earlier program, and of another one
+		if _, err := db.Exec(t.Context(), `UPDATE goose_db_version SET version_id = $1 WHERE version_id > 0`, version); err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenWait(t.Context(), url)
+		if err == nil {
+			_ = s.Close()
+			t.Fatalf("a database of version %d was opened", version)
+		}
+		storetest.RefusesEarlier(t, err, version)
+		var applied, newest int64
+		if err := db.QueryRow(t.Context(), `SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied, &newest); err != nil || applied != 2 || newest != version {
+			t.Errorf("%d rows, version %d, %v", applied, newest, err)
 		}
 	}
 }

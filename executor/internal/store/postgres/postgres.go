@@ -11,14 +11,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
@@ -42,13 +40,6 @@ var _ store.Store = (*Store)(nil)
 // Open connects to the database at a URL, postgres://user:password@host:port/database, and migrates
 // its tables. The URL's pool_max_conns sets the size of the pool. No error contains the password.
 func Open(ctx context.Context, url string) (*Store, error) {
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
-	return open(ctx, ctx, url, quiet)
-}
-
-// open is Open. starting bounds all but carrying records over, of which the log says how far it has come.
-func open(ctx, starting context.Context, url string, log logrus.FieldLogger) (*Store, error) {
 	config, err := parse(url)
 	if err != nil {
 		return nil, err
@@ -67,29 +58,25 @@ func open(ctx, starting context.Context, url string, log logrus.FieldLogger) (*S
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, openError(config, err)
 	}
-	s.schema, err = migrate(starting, config.ConnConfig)
-	if err == nil {
-		err = carry(ctx, config.ConnConfig, log)
-	}
-	if err != nil {
+	if s.schema, err = migrate(ctx, config.ConnConfig); err != nil {
 		s.pool.Close()
 		return nil, openError(config, err)
 	}
 	return s, nil
 }
 
-// OpenWait is Open, and waits until starting ends for a server that is away. Carrying records over takes as long as it takes.
-func OpenWait(ctx, starting context.Context, url string, log logrus.FieldLogger) (store.Store, error) {
+// OpenWait is like Open, and waits until starting ends for a server that is away.
+func OpenWait(starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
-		s, err := open(ctx, starting, url, log)
+		s, err := Open(starting, url)
 		if err == nil {
 			return s, nil
 		}
 		if why == nil || starting.Err() == nil { // after the timeout, the error would say nothing but that
 			why = err
 		}
-		if errors.Is(err, errWrongURL) {
+		if errors.Is(err, errWrongURL) || errors.Is(err, relational.ErrBeforeBaseline) {
 			return nil, err
 		}
 		select {

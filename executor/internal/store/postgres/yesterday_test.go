@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database that the first version made is brought up to date, with what is in it.
+// A database of the first release is migrated with its content.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -24,7 +25,7 @@ func TestYesterdaysDatabase(t *testing.T) {
 	}
 	provider, err := newProvider(stdlib.OpenDBFromPool(pool))
 	if err == nil {
-		_, err = provider.UpTo(t.Context(), 1)
+		_, err = provider.UpTo(t.Context(), relational.Baseline)
 	}
 	if err == nil {
 		_, err = pool.Exec(t.Context(), yesterday)

@@ -4,16 +4,20 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/pressly/goose/v3"
 )
 
-// Migrations reads the files NUMBER_NAME.sql of a driver. "-- +goose Up" begins the statements of a
-// migration, "-- +goose Down" the statements that undo it. goose's own parser is not used: it
-// splits statements, which both databases do themselves, and allocates 4 MiB for each file and
-// direction, 70 MiB at the first start.
+// Baseline is the version of the tables of the first release, which the first migration of each
+// driver makes. Earlier programs, which were never released, had the versions below it. So they
+// refuse a database of this one as newer, and this one refuses theirs: see CheckBaseline.
+const Baseline = 100
+
+// Migrations reads the files NUMBER_NAME.sql of a driver: each holds the statements of one
+// migration, without a way back. goose's own parser is not used: it splits statements, which both
+// databases do themselves, and allocates 4 MiB for each file and direction.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
@@ -29,12 +33,7 @@ func Migrations(files fs.FS) (goose.ProviderOption, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, both, hasUp := strings.Cut(string(text), "-- +goose Up\n")
-		up, down, hasDown := strings.Cut(both, "-- +goose Down\n")
-		if !hasUp || !hasDown {
-			return nil, errors.New(name + " needs both directions")
-		}
-		migrations[i] = goose.NewGoMigration(version, statements(up), statements(down))
+		migrations[i] = goose.NewGoMigration(version, statements(string(text)), nil)
 	}
 	return goose.WithGoMigrations(migrations...), nil
 }
@@ -44,4 +43,24 @@ func statements(text string) *goose.GoFunc {
 		_, err := tx.ExecContext(ctx, text)
 		return err
 	}}
+}
+
+// ErrBeforeBaseline means that a program from before the first release, or another one that uses
+// goose, has made the tables of the database.
+var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which this program does not read; " +
+	"give it a new database and a new NATS store, and to keep what is there, " +
+	"back up with the program that made it (hookstart admin backup) and restore the backup into them")
+
+// CheckBaseline returns ErrBeforeBaseline if the first migration of the database was not the
+// baseline. It changes nothing. The table of goose must exist.
+func CheckBaseline(ctx context.Context, db *sql.DB) error {
+	var first, last int64
+	if err := db.QueryRowContext(ctx, `SELECT coalesce(min(version_id), 0), coalesce(max(version_id), 0)
+		FROM goose_db_version WHERE is_applied AND version_id > 0`).Scan(&first, &last); err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	if first != 0 && first != Baseline {
+		return fmt.Errorf("%w (its schema has version %d)", ErrBeforeBaseline, last)
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 var migrations embed.FS
 
 // migrate migrates the tables to the newest version, and refuses a database that a newer program
-// has migrated.
+// has migrated, or that was made before the first release.
 //
 // goose has no lock for SQLite. Each migration is one transaction, so if another process runs the
 // same migration first, this process's fails as a whole. Then the version has risen, and the rest
@@ -30,6 +30,9 @@ func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 		before, known, err := provider.GetVersions(ctx)
 		if err != nil {
 			return 0, fmt.Errorf("read the schema version: %w", err)
+		}
+		if err := relational.CheckBaseline(ctx, db); err != nil {
+			return 0, err
 		}
 		if before >= known {
 			return known, checkSchema(ctx, db, known)

@@ -85,7 +85,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.writer.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`); err != nil {
+	if _, err := s.writer.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, 1)`); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -97,8 +97,41 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 			_ = s.Close()
 			t.Fatal("it was opened")
 		}
-		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "schema has version 99") {
+		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "schema has version 90000") {
 			t.Error(err)
+		}
+	}
+}
+
+// A database whose tables were not made by the baseline is refused, and stays as it is.
+func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookstart.db")
+	s := mustOpen(t, path)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	for _, version := range []int64{71, 20240101000000} { // of an earlier program, and of another one
+		if _, err := db.ExecContext(t.Context(), `UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`, version); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), path)
+		if err == nil {
+			_ = s.Close()
+			t.Fatalf("a database of version %d was opened", version)
+		}
+		storetest.RefusesEarlier(t, err, version)
+		if !strings.Contains(err.Error(), path) {
+			t.Error(err)
+		}
+		var applied, newest int64
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied, &newest); err != nil || applied != 2 || newest != version {
+			t.Errorf("%d rows, version %d, %v", applied, newest, err)
 		}
 	}
 }

@@ -9,11 +9,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io"
 	"sync"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
@@ -40,28 +37,21 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open is OpenLogged without a log.
+// Open opens the database at path, creates it and its folder if they do not exist, and migrates its
+// tables.
 func Open(ctx context.Context, path string) (*Store, error) {
-	quiet := logrus.New()
-	quiet.SetOutput(io.Discard)
-	return OpenLogged(ctx, path, quiet)
-}
-
-// OpenLogged opens the database at path, creates it and its folder if they do not exist, and
-// migrates its tables. If that takes a while, the log shows the progress.
-func OpenLogged(ctx context.Context, path string, log logrus.FieldLogger) (*Store, error) {
 	absolute, err := prepare(path)
 	if err != nil {
 		return nil, err
 	}
-	s, err := open(ctx, absolute, log)
+	s, err := open(ctx, absolute)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the database %s: %w", absolute, err)
 	}
 	return s, nil
 }
 
-func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, error) {
+func open(ctx context.Context, path string) (*Store, error) {
 	writer, err := sql.Open("sqlite", dataSource(path, "_txlock", "immediate"))
 	if err != nil {
 		return nil, err
@@ -71,9 +61,6 @@ func open(ctx context.Context, path string, log logrus.FieldLogger) (*Store, err
 	var schema int64
 	if err == nil {
 		schema, err = migrate(ctx, writer)
-	}
-	if err == nil {
-		err = carry(ctx, writer, log)
 	}
 	if err != nil {
 		_ = writer.Close()

@@ -6,13 +6,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
 //go:embed testdata/yesterday.sql
 var yesterday string
 
-// A database that the first version made is migrated with its content.
+// A database of the first release is migrated with its content.
 func TestYesterdaysDatabase(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
@@ -22,7 +23,7 @@ func TestYesterdaysDatabase(t *testing.T) {
 	}
 	provider, err := newProvider(db)
 	if err == nil {
-		_, err = provider.UpTo(t.Context(), 1)
+		_, err = provider.UpTo(t.Context(), relational.Baseline)
 	}
 	if err == nil {
 		_, err = db.ExecContext(t.Context(), yesterday)

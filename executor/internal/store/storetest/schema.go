@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -18,7 +20,7 @@ func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(
 	if _, err := s.Apply(t.Context(), store.Batch{}); err != nil {
 		t.Fatal(err)
 	}
-	run(t, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`)
+	run(t, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (90000, true)`)
 	for what, call := range map[string]func(context.Context) error{
 		"Apply":    func(ctx context.Context) error { _, err := s.Apply(ctx, batch); return err },
 		"AddAudit": func(ctx context.Context) error { return s.AddAudit(ctx, []store.AuditEntry{{ID: "a"}}) },
@@ -27,18 +29,32 @@ func RunNewerSchema(t *testing.T, open func(t *testing.T) store.Store, run func(
 	} {
 		err := call(t.Context())
 		newer, is := errors.AsType[*store.NewerSchemaError](err)
-		if !is || newer.Has != 99 || newer.Knows != s.Schema() || store.IsDataError(err) {
+		if !is || newer.Has != 90000 || newer.Knows != s.Schema() || store.IsDataError(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if has, err := s.HasSchema(t.Context()); err != nil || has != 99 {
+	if has, err := s.HasSchema(t.Context()); err != nil || has != 90000 {
 		t.Errorf("%d, %v", has, err)
 	}
-	run(t, `INSERT INTO harmless VALUES (99)`)
+	run(t, `INSERT INTO harmless VALUES (90000)`)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Apply(t.Context(), batch); err != nil {
 		t.Error(err)
+	}
+}
+
+// RefusesEarlier tests the error with which a driver refuses a database that was not made by the
+// baseline: one line that says what to do.
+func RefusesEarlier(t *testing.T, err error, version int64) {
+	t.Helper()
+	for _, want := range []string{"from before the first release", "hookstart admin backup", fmt.Sprintf("schema has version %d", version)} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; it lacks %q", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("it has several lines: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Yesterday tests a store whose database was created by the first version's schema, with
+// Yesterday tests a store whose database was created by the schema of the first release, with
 // these rows in it, and opened by the code of today:
 //   - Get(id(0)) is queued(0), with 3 repeats counted;
 //   - Get(id(1)) is queued(1), failed with "an error", started a second after it was accepted,

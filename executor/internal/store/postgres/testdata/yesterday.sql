@@ -1,12 +1,13 @@
--- What the first version left: never changed. storetest.Yesterday says what it must read as.
-INSERT INTO executions (id, account_id, workflow_id, node_id, queue, source, status, delivery_id, rerun_of, token_id,
-    accepted_at, recorded_at, started_at, finished_at, content_type, body_bytes, stream_sequence, error, output)
+-- What a database of the first release holds. storetest.Yesterday says what it must read as.
+INSERT INTO workflows (workflow_id) VALUES ('workflow');
+INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id, sender, verified)
+    VALUES (1, 'node', 'account', 'default', 'webhook', 'token', '', false);
+INSERT INTO executions (id, workflow, origin, status, accepted_at, recorded_after, started_after, finished_after, body_bytes,
+    stream_sequence, other_delivery, error)
 VALUES
-    ('00000000-0000-8000-8000-000000000000', 'account', 'workflow', 'node', 'default', 'webhook', 'queued', 'delivery 0', '', 'token',
-     '2026-03-01T12:00:00.123456Z', '2026-03-01T12:00:00.124456Z', NULL, NULL, 'application/json', 2, 1, '', NULL),
-    ('00000001-0000-8000-8000-000000000001', 'account', 'workflow', 'node', 'default', 'webhook', 'failed', 'delivery 1', '', 'token',
-     '2026-03-01T12:00:01.123456Z', '2026-03-01T12:00:01.124456Z', '2026-03-01T12:00:02.123456Z', '2026-03-01T12:00:03.123456Z', 'application/json', 3, 2, 'an error', NULL);
+    ('\x00000000000080008000000000000000', 1, 1, 1, '2026-03-01T12:00:00.123456Z', 1000, NULL, NULL, 2, 1, 'delivery 0', NULL),
+    ('\x00000001000080008000000000000001', 1, 1, 4, '2026-03-01T12:00:01.123456Z', 1000, 1000000, 2000000, 3, 2, 'delivery 1', 'an error');
 INSERT INTO duplicate_reports (report_id, reported_at) VALUES ('report', '2026-03-01T12:00:00.123456Z');
-INSERT INTO duplicate_counts (execution_id, duplicates, counted_at) VALUES ('00000000-0000-8000-8000-000000000000', 3, '2026-03-01T12:00:00.123456Z');
+INSERT INTO duplicate_counts (id, duplicates, counted_at) VALUES ('\x00000000000080008000000000000000', 3, '2026-03-01T12:00:00.123456Z');
 INSERT INTO token_uses (token_id, last_used_at) VALUES ('token', '2026-03-01T12:00:00.123456Z');
-INSERT INTO unreadable (stream_sequence, subject, reason, at) VALUES (7, 'executions.start.a.b.c', 'nobody knows', '2026-03-01T12:00:00.123456Z');
+INSERT INTO unreadable (stream_sequence, subject, reason, at) VALUES (7, 'executions.start.a.b.c', 'not known', '2026-03-01T12:00:00.123456Z');
