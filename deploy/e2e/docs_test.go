@@ -11,9 +11,6 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// maxREADME is the maximum number of lines of the README, which newcomers read.
-const maxREADME = 165
-
 const repository = "../.."
 
 // documents returns the Markdown files of the repository, by path below it.
@@ -35,13 +32,6 @@ func documents(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return all
-}
-
-func TestREADMEIsShort(t *testing.T) {
-	t.Parallel()
-	if lines := strings.Count(string(file(t, repository+"/README.md")), "\n"); lines > maxREADME {
-		t.Errorf("README.md has %d lines; at most %d: move details to deploy/docs", lines, maxREADME)
-	}
 }
 
 // The type of a problem is a URL with its code as the fragment, and the README explains every code.
