@@ -15,17 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
-	"github.com/hookstart/hookstart/shared/embednats/natstest"
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/runner"
-	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // sizeOf returns the size of a test: its own size, or the value of an environment variable, for
@@ -309,63 +303,6 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	}
 	if len(entries) > 0 {
 		t.Errorf("the audit has changes that the file has not: %v", entries)
-	}
-}
-
-// A backup of an installation whose stream of starts has reports, from before reports had a
-// separate stream, can be restored.
-func TestBackupAfterTheDivisionOfTheStream(t *testing.T) {
-	t.Parallel()
-	bin := buildCommandLine(t)
-	server := natstest.Start(t)
-	js, err := jetstream.New(server.Connect(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := stream.DefaultSettings.Config()
-	before.Subjects = append(before.Subjects, stream.ProgressSubject("*", "*", "*"))
-	if _, err := js.CreateStream(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	const executions = 50
-	ids := make([]string, executions)
-	for n := range ids {
-		ids[n] = fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n)
-		at := time.Now().UTC().Truncate(time.Microsecond)
-		start, err := stream.StartMessage(execution.Start{
-			ID: ids[n], WorkflowID: "old", NodeID: "node", AccountID: "acme", Queue: "default", Source: execution.Webhook,
-			AcceptedAt: at, Payload: execution.Payload{Kind: execution.Text, Body: []byte(strconv.Itoa(n))},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		end, err := stream.ProgressMessage("default", "old", "node", "", execution.Progress{ID: ids[n], Status: execution.Succeeded, At: at})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, msg := range []*nats.Msg{start, end} {
-			if _, err := js.PublishMsg(t.Context(), msg); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	from := installAt(t, server, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"), 1)
-	for _, id := range ids {
-		recorded(t, from.client, id, func(e api.ExecutionDetail) bool { return e.Status == "succeeded" })
-	}
-	file := filepath.Join(t.TempDir(), "hookstart.backup")
-	if output, err := from.admin(t, bin, "backup", file); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	to := install(t, 1)
-	if output, err := to.admin(t, bin, "restore", file); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	for n, id := range ids {
-		e := recorded(t, to.client, id, func(api.ExecutionDetail) bool { return true })
-		if e.Status != "succeeded" || e.StreamSequence != uint64(2*n+1) || string(e.Input) != fmt.Sprintf(`{"body":"%d"}`, n) {
-			t.Errorf("%d: %+v", n, e)
-		}
 	}
 }
 

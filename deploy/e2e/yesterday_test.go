@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,19 +13,25 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// New code reads what the first version left in NATS: streams with its settings, workflows with
+// yesterdayFile is what the programs of the first release leave in NATS.
+var yesterdayFile = filepath.Join("testdata", "yesterday", "streams.jsonl")
+
+// New code reads what the first release left in NATS: streams with its settings, workflows with
 // their tokens, messages that are not recorded yet, and delivery IDs.
 func TestYesterdaysMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	restore(t, server.Connect(t), filepath.Join("testdata", "yesterday", "streams.jsonl"))
-	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(),
+	restore(t, server.Connect(t), yesterdayFile)
+	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(), "--adopt-database", "--retention=876000h",
 		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
 	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
 	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL())
@@ -44,19 +53,44 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 
 	// These are the messages as they are recorded now.
-	const repeated = "28b7b329-238a-82e9-a8ef-c85da1802b0d"
-	for id, want := range map[string]struct{ source, status, delivery, input string }{
-		repeated:                               {"webhook", "queued", "yesterday-1", `{"order": 7}`},
-		"01a1fcd1-4d74-72e5-aad0-931bc255aed9": {"rerun", "queued", "", `{"order":1}`},
-		"01a1fcd1-cb6d-7c88-a75e-e1cc8d3e9240": {"webhook", "queued", "", `{"body":"a text"}`},
-		"01a1fcd1-cb7c-7cd6-aa2f-dfbfcbfa1ce0": {"webhook", "queued", "", `{"body":"/wD+","bodyEncoding":"base64"}`},
-		"f1044fae-3529-8245-a964-aa92993386ed": {"webhook", "rejected", "r1", "null"},
-		"01a1fcd1-cb98-76d5-a732-73f5a12ccc31": {"webhook", "succeeded", "", `{"hello":"world"}`},
-	} {
-		e := recorded(t, client, id, func(e api.ExecutionDetail) bool { return e.Status == want.status })
-		if e.Source != want.source || e.DeliveryID != want.delivery || string(e.Input) != want.input || e.AcceptedAt.After(time.Now()) {
-			t.Errorf("%s: %+v, input %s; want %+v", id, e, e.Input, want)
+	type message struct{ source, status, delivery, input string }
+	want := map[message]bool{
+		{"webhook", "queued", "yesterday-1", `{"order": 7}`}:                 true,
+		{"rerun", "queued", "", `{"order":1}`}:                               true,
+		{"webhook", "queued", "", `{"body":"a text"}`}:                       true,
+		{"webhook", "queued", "", `{"body":"/wD+","bodyEncoding":"base64"}`}: true,
+		{"webhook", "rejected", "r1", "{}"}:                                  true,
+		{"webhook", "succeeded", "", `{"hello":"world"}`}:                    true,
+		{"webhook", "failed", "", `{"hello":"nobody"}`}:                      true,
+	}
+	(&upgraded{t: t}).eventually("all executions are recorded", func() bool {
+		found, err := client.Executions(ctx, apiclient.ExecutionFilter{}, apiclient.Page{})
+		ended := 0
+		for _, e := range found.Items {
+			if e.Status == "succeeded" || e.Status == "failed" {
+				ended++
+			}
 		}
+		return err == nil && len(found.Items) == len(want) && ended == 2
+	})
+	repeated := ""
+	found, err := client.Executions(ctx, apiclient.ExecutionFilter{}, apiclient.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range found.Items {
+		e, err := client.Execution(ctx, one.ExecutionID)
+		m := message{e.Source, e.Status, e.DeliveryID, string(e.Input)}
+		if err != nil || !want[m] || e.AcceptedAt.After(time.Now()) || e.Status == "succeeded" && e.Attempts != 1 {
+			t.Errorf("%+v, input %s, %v", e, e.Input, err)
+		}
+		delete(want, m)
+		if e.DeliveryID == "yesterday-1" {
+			repeated = e.ExecutionID
+		}
+	}
+	for m := range want {
+		t.Errorf("not recorded: %+v", m)
 	}
 	recorded(t, client, repeated, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
 
@@ -64,7 +98,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
 	send := func(delivery string) answer {
 		t.Helper()
-		a, err := post(ctx, base+path, map[string]string{"X-GitHub-Delivery": delivery, "Content-Type": "application/json"}, strings.NewReader(`{"order": 7}`))
+		a, err := post(ctx, base+path, map[string]string{"X-Webhook-Delivery-Id": delivery, "Content-Type": "application/json"}, strings.NewReader(`{"order": 7}`))
 		if err != nil || a.status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -76,7 +110,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	if a := send("today-1"); a.Deduplicated {
 		t.Errorf("a new delivery: %+v", a)
 	}
-	// A record that the first version wrote can be changed.
+	// A record that the first release wrote can be changed.
 	if _, err := client.Deactivate(ctx, "orders"); err != nil {
 		t.Error(err)
 	}
@@ -120,5 +154,116 @@ func restore(t *testing.T, nc *nats.Conn, file string) {
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestMakeYesterday writes yesterdayFile anew, if HOOKSTART_TEST_YESTERDAY names the file: once, for the
+// first release. From then on the file is never made anew, because it must be read for ever.
+//
+//	HOOKSTART_TEST_YESTERDAY=$PWD/deploy/e2e/testdata/yesterday/streams.jsonl go test -run TestMakeYesterday ./deploy/e2e
+func TestMakeYesterday(t *testing.T) {
+	file := os.Getenv("HOOKSTART_TEST_YESTERDAY")
+	if file == "" {
+		t.Skip("HOOKSTART_TEST_YESTERDAY names no file")
+	}
+	server := natstest.Start(t)
+	executor := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL(),
+		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"), "--admin-token="+adminToken, "--public-url=https://hooks.example.com")
+	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`), adminToken)
+	ingress := launch(t, "ingress", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+server.URL())
+	base := "http://" + ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, account := range []string{"acme", "small"} {
+		_, err := client.PutAccount(ctx, account, api.PutAccount{Name: account, Plan: "pro"})
+		must(err)
+	}
+	for id, put := range map[string]api.PutWorkflow{
+		"orders": {AccountID: "acme", Name: "Orders", Queue: "shop", RateLimit: &api.RateLimit{Requests: 500, WindowSeconds: 10}, Triggers: []api.PutTrigger{
+			{NodeID: "shop", Name: "From the shop", SamplePayload: json.RawMessage(`{"order":1}`)},
+			{NodeID: "till", Filter: json.RawMessage(`{"ptr:/till": [1, 2]}`)},
+		}},
+		"demo":   {AccountID: "small", Name: "Demo", Triggers: []api.PutTrigger{{NodeID: "node"}}},
+		"paused": {AccountID: "small", Name: "Paused", Triggers: []api.PutTrigger{{NodeID: "node"}}},
+	} {
+		_, err := client.PutWorkflow(ctx, id, put)
+		must(err)
+		if id != "paused" {
+			_, err := client.Activate(ctx, id)
+			must(err)
+		}
+	}
+	_, err := client.RerunTrigger(ctx, "orders", "shop")
+	must(err)
+	send := func(workflow, node, contentType, delivery, body string, status int) {
+		t.Helper()
+		trigger, err := client.Trigger(ctx, workflow, node)
+		must(err)
+		_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
+		a, err := post(ctx, base+path, map[string]string{"X-Webhook-Delivery-Id": delivery, "Content-Type": contentType}, strings.NewReader(body))
+		if err != nil || a.status != status {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	send("orders", "shop", "application/json", "yesterday-1", `{"order": 7}`, http.StatusOK)
+	send("orders", "shop", "application/json", "yesterday-1", `{"order": 7}`, http.StatusOK)
+	send("orders", "shop", "text/plain", "", "a text", http.StatusOK)
+	send("orders", "shop", "application/octet-stream", "", "\xff\x00\xfe", http.StatusOK)
+	send("paused", "node", "application/json", "r1", `{}`, http.StatusForbidden)
+	send("demo", "node", "application/json", "", `{"hello":"world"}`, http.StatusOK)
+	send("demo", "node", "application/json", "", `{"hello":"nobody"}`, http.StatusOK)
+	js, err := jetstream.New(server.Connect(t))
+	must(err)
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- runner.Run(running, server.Connect(t), runner.Options{Queue: "default", Group: "main"}, func(_ context.Context, e runner.Execution) (any, error) {
+			if strings.Contains(string(e.Payload.Body), "nobody") {
+				return nil, runner.Permanent(errors.New("nobody is there"))
+			}
+			return "done", nil
+		})
+	}()
+	streams := []string{stream.Name, stream.ReportsName, stream.ProgressName, "KV_registry", "KV_registry_secrets"}
+	(&upgraded{t: t}).eventually("the streams have all messages", func() bool {
+		progress, err := js.Stream(ctx, stream.ProgressName)
+		must(err)
+		reports, err := js.Stream(ctx, stream.ReportsName)
+		must(err)
+		counted, err := reports.Info(ctx, jetstream.WithSubjectFilter(stream.DuplicatesSubject))
+		must(err)
+		return progress.CachedInfo().State.Msgs >= 2 && len(counted.State.Subjects) > 0
+	})
+	stop()
+	must(<-done)
+	executor.Terminate()
+	ingress.Terminate()
+	f, err := os.Create(file)
+	must(err)
+	defer func() { must(f.Close()) }()
+	lines := json.NewEncoder(f)
+	lines.SetEscapeHTML(false)
+	for _, name := range streams {
+		s, err := js.Stream(ctx, name)
+		must(err)
+		must(lines.Encode(map[string]any{"create": s.CachedInfo().Config}))
+		for sequence := uint64(1); sequence <= s.CachedInfo().State.LastSeq; sequence++ {
+			msg, err := s.GetMsg(ctx, sequence)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue // replaced by a later one
+			}
+			must(err)
+			for name := range msg.Header {
+				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader { // of the read, or a condition of the write
+					msg.Header.Del(name)
+				}
+			}
+			must(lines.Encode(map[string]any{"subject": msg.Subject, "header": msg.Header, "data": msg.Data}))
+		}
 	}
 }

@@ -25,8 +25,7 @@ import (
 const natsFolder = "nats"
 
 // prepareSecretsKey returns the path of the file with the keys: the configured file, or the one in
-// the data folder, or a new one there. An installation from before there were keys keeps its tokens
-// in clear until each of them is written anew; hookstart admin reseal does that for all tokens.
+// the data folder, or a new one there.
 func prepareSecretsKey(c Config) (path string, err error) {
 	if c.SecretsKeyFile != "" {
 		return c.SecretsKeyFile, nil

@@ -67,7 +67,7 @@ type Transition struct {
 	WorkflowID string
 	Active     bool
 	At         time.Time
-	By         Actor // the actor who requested it; zero in old records
+	By         Actor // the actor who requested it
 
 	unknown unknown
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -54,8 +53,7 @@ func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureProgress creates the stream of reports if it does not exist, after no other stream has its
-// subjects any more.
+// ensureProgress creates the stream of reports if it does not exist.
 func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.ProgressConfig()
 	existing, err := js.Stream(ctx, ProgressName)
@@ -86,23 +84,4 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 func tooLarge(err error) bool {
 	api, is := errors.AsType[*jetstream.APIError](err)
 	return is && (uint16(api.ErrorCode) == codeStorageExceeded || uint16(api.ErrorCode) == codeInsufficientResources)
-}
-
-// hasProgress reports whether EXECUTIONS still has the reports' subjects, as in versions in which
-// reports had no stream of their own.
-func hasProgress(have, want jetstream.StreamConfig) bool {
-	before := append(slices.Clone(want.Subjects), progressPrefix+"*.*.*")
-	return slices.Equal(have.Subjects, before)
-}
-
-// releaseProgress removes the reports' subjects from EXECUTIONS. The reports in it stay, and are
-// recorded from there. Several executors may call it at once, and the next executor completes an
-// interrupted call. Until the new stream exists, no stream accepts the reports of runners, which
-// try again.
-func releaseProgress(ctx context.Context, js jetstream.JetStream, config, want jetstream.StreamConfig) error {
-	config.Subjects, config.Description = want.Subjects, want.Description
-	if _, err := js.UpdateStream(ctx, config); err != nil {
-		return fmt.Errorf("stream %s: take the subjects of reports from it: %w", Name, err)
-	}
-	return nil
 }

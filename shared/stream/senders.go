@@ -19,7 +19,7 @@ const SendersSubject = "reports.senders"
 // SenderSeen is the activity of one node's sender since the last report.
 type SenderSeen struct {
 	WorkflowID, NodeID string
-	Preset             string // the preset that was in force; "" means not known
+	Preset             string // the preset that was in force; "" means that the node had no sender
 
 	VerifiedAt  time.Time // time of the last verified request; the zero time means none
 	HandshakeAt time.Time // time of the last handshake; the zero time means none

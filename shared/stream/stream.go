@@ -117,9 +117,7 @@ func (s Settings) Validate() error {
 var ErrMismatch = errors.New("exists with other settings")
 
 // Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones.
-// Another number of replicas is not a mismatch: a command changes it on a running installation. If
-// reports are still sent on EXECUTIONS, Ensure moves their subjects to PROGRESS: see
-// releaseProgress.
+// Another number of replicas is not a mismatch: a command changes it on a running installation.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
@@ -132,19 +130,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	if err != nil {
 		return err
 	}
-	have := existing.CachedInfo().Config
-	old := hasProgress(have, want)
-	compared := have
-	if old {
-		compared.Subjects = want.Subjects
-	}
-	if differences := mismatches(compared, want); len(differences) > 0 {
+	if differences := mismatches(existing.CachedInfo().Config, want); len(differences) > 0 {
 		return mismatch(Name, differences)
-	}
-	if old {
-		if err := releaseProgress(ctx, js, have, want); err != nil {
-			return err
-		}
 	}
 	return ensureProgress(ctx, js, s)
 }
@@ -163,10 +150,6 @@ func Differences(ctx context.Context, js jetstream.JetStream, name string, s Set
 	}
 	have, want := existing.CachedInfo().Config, s.Config()
 	switch name {
-	case Name:
-		if hasProgress(have, want) {
-			have.Subjects = want.Subjects
-		}
 	case ProgressName:
 		want = s.ProgressConfig()
 		want.MaxBytes, want.MaxAge = have.MaxBytes, have.MaxAge

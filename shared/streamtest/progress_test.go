@@ -1,28 +1,16 @@
 package streamtest
 
 import (
-	"context"
 	"errors"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
-	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
-
-// yesterdays returns the configuration of EXECUTIONS from before reports had a stream of their own.
-func yesterdays() jetstream.StreamConfig {
-	config := stream.DefaultSettings.Config()
-	config.Subjects = append(config.Subjects, "executions.progress.*.*.*")
-	return config
-}
 
 func startJetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
@@ -95,61 +83,5 @@ func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	s, err := js.Stream(t.Context(), stream.ProgressName)
 	if err != nil || s.CachedInfo().Config.MaxBytes != 16<<20 {
 		t.Errorf("%+v, %v", s, err)
-	}
-}
-
-// An installation of an earlier version is changed, by any number of executors at once, and keeps
-// its messages. An interrupted change is completed.
-func TestReportsAreGivenAStreamOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	js := startJetStream(t)
-	ctx := t.Context()
-	config := yesterdays()
-	config.Metadata = map[string]string{"kept": "as it was"}
-	if _, err := js.CreateStream(ctx, config); err != nil {
-		t.Fatal(err)
-	}
-	report := stream.ProgressSubject("q", "wf", id)
-	if _, err := js.Publish(ctx, report, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-	// Other settings are reported as an error before anything is changed.
-	other := stream.DefaultSettings
-	other.DedupWindow = time.Minute
-	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) || strings.Contains(err.Error(), "subjects") {
-		t.Fatalf("with other settings: %v", err)
-	}
-	if ack, err := js.Publish(ctx, report, []byte("old")); err != nil || ack.Stream != stream.Name {
-		t.Fatalf("%+v, %v", ack, err)
-	}
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			// Executors retry until they succeed, as the test does here.
-			if err := retry.Ask(ctx, func(trying context.Context) error { return stream.Ensure(trying, js, stream.DefaultSettings) }); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if ack, err := js.Publish(ctx, report, nil); err != nil || ack.Stream != stream.ProgressName || ack.Sequence != 1 {
-		t.Errorf("a report: %+v, %v", ack, err)
-	}
-	s, err := js.Stream(ctx, stream.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.CachedInfo(); got.State.Msgs != 2 || got.Config.Metadata["kept"] != "as it was" || len(got.Config.Subjects) != 2 {
-		t.Errorf("%+v %+v", got.State, got.Config)
-	}
-	// This is the state after a crash during the change.
-	if err := js.DeleteStream(ctx, stream.ProgressName); err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
-		t.Error(err)
-	}
-	if ack, err := js.Publish(ctx, report, nil); err != nil || ack.Stream != stream.ProgressName {
-		t.Errorf("a report: %+v, %v", ack, err)
 	}
 }

@@ -11,7 +11,7 @@ type Members struct {
 type Member struct {
 	Instance         string   `json:"instance" doc:"Another one after each start."`
 	Role             string   `json:"role" doc:"executor or ingress."`
-	Version          string   `json:"version" doc:"The program's version. Empty: it is of a version that does not say it; then schema and keyIds say nothing, too."`
+	Version          string   `json:"version" doc:"The program's version."`
 	Schema           int64    `json:"schema,omitempty" doc:"Of an executor: the version of the database's tables that it works with."`
 	KeyIDs           []string `json:"keyIds" nullable:"false" doc:"The IDs of the keys in its --secrets-key-file."`
 	RegistryRevision uint64   `json:"registryRevision" doc:"The revision of the registry that it has applied."`

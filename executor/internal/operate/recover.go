@@ -73,22 +73,17 @@ func (s *Service) recoverMessage(ctx context.Context, id string, key store.Messa
 // known. If the stream has another message at that sequence, or none, putAside fails with
 // jetstream.ErrMsgNotFound.
 func (s *Service) putAside(ctx context.Context, key store.MessageKey, subject string) (*jetstream.RawStreamMsg, error) {
-	names := []string{stream.Name}
-	if key.Progress { // in older versions, progress was in the stream of starts
-		names = []string{stream.ProgressName, stream.Name}
+	name := stream.Name
+	if key.Progress {
+		name = stream.ProgressName
 	}
-	for _, name := range names {
-		from, err := s.config.JetStream.Stream(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		msg, err := from.GetMsg(ctx, key.StreamSequence)
-		switch {
-		case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
-			return nil, err
-		case err == nil && stream.IsProgress(msg.Subject) == key.Progress && (subject == "" || store.Text(msg.Subject) == subject):
-			return msg, nil
-		}
+	from, err := s.config.JetStream.Stream(ctx, name)
+	if err != nil {
+		return nil, err
 	}
-	return nil, jetstream.ErrMsgNotFound
+	msg, err := from.GetMsg(ctx, key.StreamSequence)
+	if err == nil && subject != "" && store.Text(msg.Subject) != subject {
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return msg, err
 }

@@ -136,7 +136,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 
 // ofAnother reports whether an observation is about a sender that the node no longer has.
 func (r *Recorder) ofAnother(ctx context.Context, s stream.SenderSeen) (bool, error) {
-	if s.Preset == "" || r.SenderPreset == nil {
+	if r.SenderPreset == nil {
 		return false, nil
 	}
 	now, err := r.SenderPreset(ctx, s.WorkflowID, s.NodeID)

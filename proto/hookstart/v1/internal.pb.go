@@ -41,14 +41,14 @@ type Presence struct {
 	// A ping that an executor sends to itself: its number. When it comes back, all messages
 	// that were sent before it have arrived, too.
 	Echo uint64 `protobuf:"varint,7,opt,name=echo,proto3" json:"echo,omitempty"`
-	// The program's version. Empty: it is of a version that does not say it.
+	// The program's version.
 	Version string `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
 	// The IDs of the keys in its --secrets-key-file. Meaningless without a version.
 	KeyIds []string `protobuf:"bytes,21,rep,name=key_ids,json=keyIds,proto3" json:"key_ids,omitempty"`
 	// Of an executor: the version of the database's tables that it works with. 0: it does not
 	// say it.
 	Schema int64 `protobuf:"varint,22,opt,name=schema,proto3" json:"schema,omitempty"`
-	// Of an ingress: the settings of the registry that it can enforce, beyond those of the first version.
+	// Of an ingress: the settings of the registry that it can enforce, which earlier versions could not.
 	Capabilities  []string `protobuf:"bytes,23,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -862,7 +862,7 @@ type SenderSeen struct {
 	Refused int64 `protobuf:"varint,10,opt,name=refused,proto3" json:"refused,omitempty"`
 	// A secret that the provider brought with a handshake, sealed; empty: it brought none.
 	Captured []byte `protobuf:"bytes,11,opt,name=captured,proto3" json:"captured,omitempty"`
-	// The preset that was in force; empty: an ingress from before this field saw it, and it counts whatever is in force now.
+	// The preset that was in force; empty: the node had no sender.
 	Preset        string `protobuf:"bytes,12,opt,name=preset,proto3" json:"preset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1037,7 +1037,7 @@ type RateUsage struct {
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// By workflow.
 	Workflows []*WorkflowUsage `protobuf:"bytes,2,rep,name=workflows,proto3" json:"workflows,omitempty"`
-	// By account. Ingresses from before there was a limit of bytes do not look here.
+	// By account.
 	Accounts      []*AccountUsage `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -89,8 +89,7 @@ type Plan struct {
 	MaxActiveWebhookWorkflows *int64 `protobuf:"varint,3,opt,name=max_active_webhook_workflows,json=maxActiveWebhookWorkflows,proto3,oneof" json:"max_active_webhook_workflows,omitempty"`
 	// The limit of each workflow that sets none of its own.
 	RateLimit *RateLimit `protobuf:"bytes,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`
-	// How many bytes all bodies of an account may have in a day; absent: any number, as in
-	// records from before there was such a limit.
+	// How many bytes all bodies of an account may have in a day; absent: any number.
 	BytesPerDay   *int64 `protobuf:"varint,5,opt,name=bytes_per_day,json=bytesPerDay,proto3,oneof" json:"bytes_per_day,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -303,7 +302,7 @@ type Transition struct {
 	Active bool `protobuf:"varint,3,opt,name=active,proto3" json:"active,omitempty"`
 	// When.
 	At *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
-	// Who wanted it: whoever carries it out does so in this one's name. Absent in old records.
+	// The actor who requested it. The process that carries it out does so in this actor's name.
 	By            *Actor `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -584,10 +583,9 @@ type TriggerNode struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The tokens that open it, newest first.
 	Tokens []*TokenHash `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	// Who calls it; absent: only the token is known, as in records from before there were senders.
+	// The sender that calls it; absent: only the token is known.
 	Sender *Sender `protobuf:"bytes,4,opt,name=sender,proto3" json:"sender,omitempty"`
-	// Which requests start an execution: a JSON object of places and conditions; empty: every one does, as in records
-	// from before there were filters.
+	// Which requests start an execution: a JSON object of places and conditions; empty: every one does.
 	Filter        string `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

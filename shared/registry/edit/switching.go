@@ -99,10 +99,7 @@ func (e *Editor) undone(account *registry.Account) (Versioned[*registry.Workflow
 // carryOut writes a transition to the workflow's record. The audit entry names the actor who
 // requested it.
 func (e *Editor) carryOut(ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition) (uint64, error) {
-	if t.By != (Actor{}) {
-		ctx = By(ctx, t.By)
-	}
-	return e.put(ctx, e.registry, registry.WorkflowPrefix+w.Record.ID, applied(w.Record, t), w.Revision)
+	return e.put(By(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID, applied(w.Record, t), w.Revision)
 }
 
 func applied(before *registry.Workflow, t registry.Transition) *registry.Workflow {

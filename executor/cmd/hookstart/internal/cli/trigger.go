@@ -164,9 +164,6 @@ func (k secrecy) url(t api.Trigger) string {
 // the node's sender.
 func deliveryIDs(t api.Trigger) string {
 	places := t.DeliveryIDSources
-	if len(places) == 0 { // an older executor returns only the headers
-		places = t.DeliveryIDHeaders
-	}
 	first := 2
 	if t.Sender != nil {
 		first = 3
