@@ -144,7 +144,8 @@ func (p *process) token(t *testing.T, id string) string {
 // ingress answers requests from the registry while its lease is valid.
 type ingress struct {
 	*registry.Snapshot
-	lease *agree.Lease
+	follower *agree.Follower
+	lease    *agree.Lease
 }
 
 func startIngress(t *testing.T, nc *nats.Conn) *ingress {
@@ -158,7 +159,7 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	announcer, err := agree.Announce(t.Context(), nc, follower, agree.RoleIngress, nil, agree.About{Can: agree.Capabilities()}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	i.lease = agree.NewLease(nc, follower)
+	i.follower, i.lease = follower, agree.NewLease(nc, follower)
 	t.Cleanup(i.lease.Stop)
 	return i
 }
@@ -443,8 +444,12 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	identity, over, err := edit.ReadInstallation(t.Context(), p.js)
 	fatal(t, err)
 	identity.Restoring = true
-	_, err = edit.WriteInstallation(t.Context(), p.js, identity, over)
+	restoring, err := edit.WriteInstallation(t.Context(), p.js, identity, over)
 	fatal(t, err)
+	fatal(t, in.follower.Wait(t.Context(), restoring))
+	if in.lease.Holds(time.Now()) {
+		t.Error("the ingress relies on a registry that is incomplete")
+	}
 	in.awaitUnavailable(t)
 	for begin := time.Now(); time.Since(begin) < 2*time.Second; {
 		if now, _, err := edit.ReadInstallation(t.Context(), p.js); err != nil || !now.Restoring || in.lease.Holds(time.Now()) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -61,6 +62,10 @@ type Follower struct {
 
 	stop context.CancelFunc
 	anew chan struct{} // holds one value when the consumer is to be recreated
+
+	// restoring is true while the registry's identity says that a backup is restored into it. A
+	// lease reads it for each request.
+	restoring atomic.Bool
 
 	applying  sync.Mutex // held while the sink works, and taken before mu
 	serial    int        // serial number of the consumer whose messages are applied; guarded by applying
@@ -138,6 +143,7 @@ func (f *Follower) begin(info *jetstream.StreamInfo) {
 	f.loaded, f.revision, f.storedAt = false, 0, time.Time{}
 	f.rewritten, f.restored, f.differs = false, false, time.Time{}
 	f.identity = registry.Installation{}
+	f.restoring.Store(false)
 	f.stored, f.applied = extent{load: f.stored.load + 1}, 0
 	f.learn(info)
 	if info.State.Msgs == 0 { // no message will arrive that completes the load
@@ -394,6 +400,7 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 		if f.identity = *is; is.ID == "" {
 			f.identity.Life = life // kept to recognise the next one
 		}
+		f.restoring.Store(f.identity.Restoring)
 	}
 	// The bucket's newest message may have been deleted. Then the end is reached when nothing is
 	// pending.

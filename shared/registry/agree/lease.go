@@ -44,8 +44,11 @@ func (l *Lease) Stop() {
 	<-l.done
 }
 
-// Holds reports whether the lease is valid now. It does not wait.
-func (l *Lease) Holds(now time.Time) bool { return int64(now.Sub(l.origin)) < l.until.Load() }
+// Holds reports whether the lease is valid now. It does not wait. A lease that was renewed just
+// before a backup is restored does not hold while the registry is incomplete.
+func (l *Lease) Holds(now time.Time) bool {
+	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
+}
 
 // Valid reports whether the lease is valid, as Holds does, but waits a little for the renewal of an
 // expired lease, unless the connection to NATS is lost.
